@@ -1,0 +1,254 @@
+"""Every exception of the library: one tree, grouped by what the caller can do.
+
+`exit_code` is a hint for the command line; nothing else reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from zkgroup.model.partitions import TopicPartition
+
+
+class ZkGroupError(Exception):
+    """Base of all errors of zkgroup; never raised itself."""
+
+    exit_code: ClassVar[int] = 1
+
+
+# --- fix the input --------------------------------------------------------------------------------
+
+
+class ConfigError(ZkGroupError):
+    """A setting, name, option or file is wrong; the message names it and what was expected."""
+
+    exit_code = 2
+
+
+class RefusedError(ZkGroupError):
+    """The request is understood and not allowed in the present state (a living group, no consent)."""
+
+    exit_code = 2
+
+
+class UnsupportedRegexError(ConfigError):
+    """A Java expression that Python cannot evaluate faithfully; names the construct."""
+
+    def __init__(self, expression: str, construct: str) -> None:
+        super().__init__(
+            f"regular expression {expression!r} uses {construct}, which cannot be evaluated as Java would"
+        )
+        self.expression = expression
+        self.construct = construct
+
+
+class AssignmentError(ConfigError):
+    """The strategy cannot be applied to this group (round-robin with unequal subscriptions)."""
+
+
+# --- data in ZooKeeper is wrong -------------------------------------------------------------------
+
+
+class ZnodeError(ZkGroupError):
+    """What a znode holds cannot be used."""
+
+
+class CorruptZnodeError(ZnodeError):
+    """A znode's data is not what its path promises."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        super().__init__(f"{path}: expected {expected}, found {found}")
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class NotFoundError(ZkGroupError):
+    """What was asked for does not exist."""
+
+    exit_code = 5
+
+
+class ConflictError(ZkGroupError):
+    """Somebody else was faster, or holds what was asked for."""
+
+    exit_code = 6
+
+
+class MemberIdInUseError(ConflictError):
+    """Another live session is registered under this consumer id."""
+
+    def __init__(self, path: str, session_id: int, host: str | None) -> None:
+        where = f" on host {host}" if host else ""
+        super().__init__(
+            f"{path} is registered by session 0x{session_id:x}{where}: choose another consumer_id or stop it"
+        )
+        self.path = path
+        self.session_id = session_id
+        self.host = host
+
+
+# --- stop, you are not it -------------------------------------------------------------------------
+
+
+class FencedError(ZkGroupError):
+    """The caller no longer holds what it acts on."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What became of a commit: `committed` is in ZooKeeper, `refused` is not, each with the reason."""
+
+    committed: Mapping[TopicPartition, int]
+    refused: Mapping[TopicPartition, CommitRefusedError] = field(default_factory=dict)
+
+    def raise_if_refused(self) -> None:
+        """Raises the one kind of refusal, or `CommitRefusedError` when they are mixed."""
+        if not self.refused:
+            return
+        kinds = {type(error) for error in self.refused.values()}
+        kind = kinds.pop() if len(kinds) == 1 else CommitRefusedError
+        details = "; ".join(f"{tp}: {error}" for tp, error in sorted(self.refused.items()))
+        raise kind(
+            f"{len(self.refused)} of {len(self.refused) + len(self.committed)} refused: {details}", self
+        )
+
+
+class CommitRefusedError(FencedError):
+    """Some partitions could not be committed; the others were. `result` tells which."""
+
+    def __init__(self, message: str, result: CommitResult | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class NotOwnerError(CommitRefusedError):
+    """The partition is not owned by this member (any more)."""
+
+
+class OffsetConflictError(CommitRefusedError):
+    """The offset was written by another hand, or the position would go back without a seek."""
+
+
+class LeaseLostError(CommitRefusedError):
+    """The lease ended: the session may be over by the server's clock."""
+
+
+class CommitUnknownError(CommitRefusedError):
+    """No answer came and read-back was not possible: the commit may or may not have been applied."""
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+class StoreUnavailableError(ZkGroupError):
+    """ZooKeeper cannot be reached, or did not answer in time; a read may be retried."""
+
+    exit_code = 7
+
+
+class AuthenticationError(StoreUnavailableError):
+    """ZooKeeper refused the credentials."""
+
+
+class AccessDeniedError(ZkGroupError):
+    """The ACL of a znode does not let us."""
+
+
+class OperationRefusedError(ConflictError):
+    """ZooKeeper refused a write; `code` is its reason and `path` the znode."""
+
+    def __init__(self, code: str, path: str, detail: str = "") -> None:
+        super().__init__(f"{path}: ZooKeeper refused with {code}" + (f" ({detail})" if detail else ""))
+        self.code = code
+        self.path = path
+
+
+class OutcomeUnknownError(StoreUnavailableError):
+    """A write got no answer: it may or may not have been applied."""
+
+
+class ForkedClientError(ZkGroupError):
+    """A client was used in a process forked from the one that made it; make a new one there."""
+
+
+class RequestTooBigError(ConfigError):
+    """A request would not fit `jute.maxbuffer`; it was not sent."""
+
+
+class EmbeddedServerError(ZkGroupError):
+    """The embedded ZooKeeper server cannot be started; the message says what is missing."""
+
+
+# --- a member's life ------------------------------------------------------------------------------
+
+
+class MemberFailedError(ZkGroupError):
+    """The member stopped because of an error in the application's callback or source; see `__cause__`."""
+
+
+class MemberClosedError(ZkGroupError):
+    """The member is closed."""
+
+
+class StableTimeoutError(ZkGroupError):
+    """The group, or this member's share, did not settle in time; `blockers` says what it waits for."""
+
+    exit_code = 124
+
+    def __init__(self, message: str, blockers: Mapping[TopicPartition, str] | None = None) -> None:
+        super().__init__(message)
+        self.blockers = dict(blockers or {})
+
+
+class RebalanceFailedError(ZkGroupError):
+    """`rebalance_max_retries` claims in a row failed; `blockers` says who held what. The member has left."""
+
+    def __init__(self, message: str, blockers: Mapping[TopicPartition, str] | None = None) -> None:
+        super().__init__(message)
+        self.blockers = dict(blockers or {})
+
+
+class SourceError(ZkGroupError):
+    """A record source could not be read."""
+
+
+class SourceUnavailableError(SourceError):
+    """A record source cannot be reached now; it is tried again."""
+
+
+class OffsetOutOfRangeError(SourceError):
+    """A record source no longer has, or never had, this offset: the reset policy decides."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int) -> None:
+        super().__init__(f"{topic_partition}: offset {offset} is out of range")
+        self.topic_partition = topic_partition
+        self.offset = offset
+
+
+class NoOffsetError(ZkGroupError):
+    """A partition has no usable committed offset, and `auto_offset_reset` is `error`."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(
+            f"{topic_partition}: no offset to start from, and auto_offset_reset is 'error'; "
+            "set one with `zkgroup offsets set`, or choose 'earliest' or 'latest'"
+        )
+        self.topic_partition = topic_partition
+
+
+class IllegalTransitionError(ZkGroupError):
+    """A bug of ours: a machine was given an event that its state does not allow."""
+
+
+# --- an operator's acts -----------------------------------------------------------------------------
+
+
+class PartlyDoneError(ZkGroupError):
+    """Some of what was asked is done and the rest is not; the message says what, and how to go on."""
+
+    exit_code = 4

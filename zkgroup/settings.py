@@ -1,0 +1,265 @@
+"""Settings as frozen values: Kafka's names in snake case, the unit in the name, the default and why.
+
+Names and defaults: kafka/consumer/ConsumerConfig.scala@0.8.2.2, with the exceptions that
+`docs/reference` lists. Each field's metadata holds `doc` (what it does), `kafka` (the name there,
+where there is one) and `why` (the reason for the default); the reference is generated from it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from zkgroup.errors import ConfigError
+
+
+def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
+    return field(default=default, metadata={"doc": doc, "kafka": kafka, "why": why})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """How one member of a group behaves."""
+
+    consumer_id: str | None = _setting(
+        None,
+        "Suffix of the id under `/consumers/<group>/ids`; generated from host, time and a random part "
+        "when absent.",
+        kafka="consumer.id",
+    )
+    session_timeout_ms: int = _setting(
+        6000,
+        "Session timeout asked of ZooKeeper. The server may grant another; the granted one counts.",
+        kafka="zookeeper.session.timeout.ms",
+    )
+    connection_timeout_ms: int | None = _setting(
+        None,
+        "Longest wait for the first connection; the session timeout when absent.",
+        kafka="zookeeper.connection.timeout.ms",
+    )
+    partition_assignment_strategy: str = _setting(
+        "range",
+        "Who owns what: `range`, `roundrobin` or `sticky`. Must be equal in the whole group.",
+        kafka="partition.assignment.strategy",
+    )
+    exclude_internal_topics: bool = _setting(
+        True,
+        "Leave `__consumer_offsets` out of white- and blacklists. Must be equal in the whole group.",
+        kafka="exclude.internal.topics",
+    )
+    auto_commit_enable: bool = _setting(
+        True, "Commit processed positions by timer, at revocation and at close.", kafka="auto.commit.enable"
+    )
+    auto_commit_interval_ms: int = _setting(
+        60_000,
+        "Period of the auto-commit; the first comes one period after the start.",
+        kafka="auto.commit.interval.ms",
+    )
+    auto_offset_reset: str | None = _setting(
+        None,
+        "Where to start without a committed offset: `earliest`, `latest` or `error` (`smallest` and "
+        "`largest` too). When absent, the source decides: `latest` for KafkaSource, `earliest` for the "
+        "others.",
+        kafka="auto.offset.reset",
+    )
+    rebalance_backoff_ms: int = _setting(
+        2000,
+        "Longest pause between two looks at a partition that another member holds (the watch comes first).",
+        kafka="rebalance.backoff.ms",
+    )
+    rebalance_max_retries: int | None = _setting(
+        None,
+        "Failed claims in a row after which the member fails; None: never.",
+        kafka="rebalance.max.retries",
+        why="A member that gives up leaves its share to nobody (KAFKA-4228).",
+    )
+    consumer_timeout_ms: int = _setting(
+        -1,
+        "An iterating consumer ends after this long without a record; below 0: never.",
+        kafka="consumer.timeout.ms",
+    )
+    client_id: str | None = _setting(
+        None, "Name told to Kafka brokers with each request; the group when absent.", kafka="client.id"
+    )
+    queued_max_message_chunks: int = _setting(
+        2,
+        "Fetches (500 records at most) of a partition that are read ahead of the application.",
+        kafka="queued.max.message.chunks",
+    )
+    fetch_message_max_bytes: int = _setting(
+        1_048_576,
+        "Most bytes of one partition in one answer of a Kafka broker.",
+        kafka="fetch.message.max.bytes",
+    )
+    fetch_min_bytes: int = _setting(
+        1, "A Kafka broker answers a fetch once it has so many bytes.", kafka="fetch.min.bytes"
+    )
+    fetch_wait_max_ms: int = _setting(
+        100, "A Kafka broker answers a fetch after this time at the latest.", kafka="fetch.wait.max.ms"
+    )
+    socket_timeout_ms: int = _setting(
+        30_000, "Longest wait for an answer of a Kafka broker.", kafka="socket.timeout.ms"
+    )
+    socket_receive_buffer_bytes: int = _setting(
+        65_536, "Receive buffer of connections to Kafka brokers.", kafka="socket.receive.buffer.bytes"
+    )
+    refresh_leader_backoff_ms: int = _setting(
+        200,
+        "Pause before Kafka brokers are asked again who leads a partition.",
+        kafka="refresh.leader.backoff.ms",
+    )
+    settle_ms: int = _setting(
+        30, "Quiet time awaited after a change of the group, so that a burst is one rebalance."
+    )
+    settle_max_ms: int = _setting(500, "Longest time that a burst can put a rebalance off.")
+    initial_rebalance_delay_ms: int = _setting(
+        300, "Wait of the first member of an empty group, so that those started with it are counted."
+    )
+    revoke_timeout_ms: int = _setting(
+        3000,
+        "Longest time for `on_revoked`; after it the partitions are released all the same.",
+        why="Settling and revoking together stay below 0.6 of the 6 s that a JVM member retries.",
+    )
+    max_poll_interval_ms: int | None = _setting(
+        None,
+        "Longest time between two polls; beyond it the member gives its partitions back until the next poll.",
+    )
+    lease_fraction: float = _setting(
+        2 / 3, "Part of the granted session timeout for which an acknowledged write allows delivery."
+    )
+    server_tick_ms: int = _setting(
+        2000, "The servers' tickTime, which a client cannot ask for; half of it is taken off the lease."
+    )
+    ack_mode: str = _setting(
+        "auto", "`auto`: asking for the next record acknowledges the one before; `explicit`: only `ack` does."
+    )
+    max_unacked: int = _setting(
+        10_000, "Delivered but not acknowledged records of a partition at which it pauses."
+    )
+    on_foreign_commit: str | None = _setting(
+        None,
+        "When somebody else wrote the offset of an owned partition: `reassert` ours or `adopt` theirs. "
+        "When absent: `reassert` while a member that is not of zkgroup is registered, else `adopt`.",
+    )
+    require_brokers: bool | None = _setting(
+        None, "Wait with claims until a broker is registered; when absent, the source decides."
+    )
+    verify_interval_ms: int = _setting(
+        30_000, "Period of the check that the owned znodes are still there (± 30 %)."
+    )
+    publish_interval_ms: int = _setting(5_000, "Shortest time between two publications of the member's view.")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+JVM_ONLY = {
+    "group_id": "it is the argument `group`",
+    "zookeeper_connect": "it is the argument `address`",
+    "num_consumer_fetchers": "a consumer has one fetcher; run more members or threads",
+    "offsets_storage": "offsets are kept in ZooKeeper, so members of both kinds go on from each other's",
+    "dual_commit_enabled": "offsets are kept in ZooKeeper only",
+    "offsets_channel_backoff_ms": "offsets are kept in ZooKeeper only",
+    "offsets_channel_socket_timeout_ms": "offsets are kept in ZooKeeper only",
+    "offsets_commit_max_retries": "a commit is resolved by reading back, not retried blindly",
+    "zookeeper_sync_time_ms": "its one effect on a consumer is the default of rebalance_backoff_ms: set that",
+    "mirror_topics_whitelist": "mirroring is no part of zkgroup",
+    "mirror_topics_blacklist": "mirroring is no part of zkgroup",
+    "mirror_consumer_numthreads": "mirroring is no part of zkgroup",
+}
+"""Settings of Kafka 0.8.2.2's consumer that have no meaning here, and what to do instead."""
+
+
+def unknown_setting(name: str) -> ConfigError:
+    """The error for a name that `GroupSettings` does not have (Kafka's dots as underscores)."""
+    if name in JVM_ONLY:
+        return ConfigError(f"setting {name}: not of zkgroup; {JVM_ONLY[name]}")
+    for item in fields(GroupSettings):
+        if name == str(item.metadata["kafka"]).replace(".", "_"):
+            return ConfigError(f"setting {name}: is called {item.name} here")
+    return ConfigError(f"unknown setting {name}")
+
+
+def _refuse_unknown_names() -> None:
+    """Makes an unknown name a `ConfigError` that says what to do, rather than a TypeError."""
+    known = {item.name for item in fields(GroupSettings)}
+    plain = GroupSettings.__init__
+
+    @functools.wraps(plain)
+    def checked(self: GroupSettings, **named: Any) -> None:
+        for name in named:
+            if name not in known:
+                raise unknown_setting(name)
+        plain(self, **named)
+
+    setattr(GroupSettings, "__init__", checked)  # noqa: B010 - a plain assignment does not type-check
+
+
+_refuse_unknown_names()
+
+
+_KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
+    "bool": ("True or False", bool),
+    "float": ("a number", (int, float)),
+    "int": ("a whole number", int),
+    "str": ("a text", str),
+}
+"""Type of a field as annotated, in words and as Python's."""
+
+
+def _check_type(name: str, annotation: str, value: object) -> None:
+    """A text "false" would count as true, and a number as text would fail much later, in a thread."""
+    *kinds, none = annotation.split(" | ") if annotation.endswith(" | None") else (annotation, "")
+    if isinstance(value, bool):
+        fits = "bool" in kinds
+    elif value is None:
+        fits = bool(none)
+    else:
+        fits = any(isinstance(value, _KINDS[kind][1]) for kind in kinds)
+    if not fits:
+        words = " or ".join([_KINDS[kind][0] for kind in kinds] + ([none] if none else []))
+        raise ConfigError(f"setting {name}: expected {words}, found {value!r}")
+
+
+def _check(settings: GroupSettings) -> None:
+    def require(condition: bool, name: str, expected: str) -> None:
+        if not condition:
+            raise ConfigError(f"setting {name}: expected {expected}, found {getattr(settings, name)!r}")
+
+    for item in fields(settings):
+        _check_type(item.name, str(item.type), getattr(settings, item.name))
+    choices = {
+        "partition_assignment_strategy": ("range", "roundrobin", "sticky"),
+        "auto_offset_reset": ("earliest", "latest", "error", "smallest", "largest", None),
+        "ack_mode": ("auto", "explicit"),
+        "on_foreign_commit": ("reassert", "adopt", None),
+    }
+    for name, allowed in choices.items():
+        require(getattr(settings, name) in allowed, name, " or ".join(str(a) for a in allowed if a))
+    for item in fields(settings):
+        value = getattr(settings, item.name)
+        if item.name.endswith("_ms") and item.name != "consumer_timeout_ms" and value is not None:
+            lowest = 0 if item.name in ("settle_ms", "settle_max_ms", "initial_rebalance_delay_ms") else 1
+            require(value >= lowest, item.name, f"a whole number of ms, at least {lowest}")
+    require(0 < settings.lease_fraction < 1, "lease_fraction", "a number above 0 and below 1")
+    longest_ms = max(settings.session_timeout_ms, 2 * settings.server_tick_ms)  # servers grant two ticks
+    taken_off_ms = min(settings.server_tick_ms / 2, longest_ms / 4)
+    require(
+        settings.lease_fraction * longest_ms > taken_off_ms,
+        "lease_fraction",
+        f"more than {taken_off_ms / longest_ms:.3g}, which server_tick_ms={settings.server_tick_ms} takes "
+        f"off a session of {longest_ms} ms: there would be no lease",
+    )
+    for name in ("fetch_message_max_bytes", "fetch_min_bytes", "socket_receive_buffer_bytes"):
+        require(getattr(settings, name) >= 1, name, "a whole number of bytes, at least 1")
+    require(settings.queued_max_message_chunks >= 1, "queued_max_message_chunks", "at least 1")
+    require(settings.max_unacked >= 1, "max_unacked", "at least 1")
+    require(settings.settle_max_ms >= settings.settle_ms, "settle_max_ms", "at least settle_ms")
+    retries = settings.rebalance_max_retries
+    require(retries is None or retries >= 1, "rebalance_max_retries", "at least 1, or None for no limit")
+    if settings.consumer_id is not None:
+        bad = not settings.consumer_id or any(
+            c == "/" or ord(c) < 0x20 or 0x7F <= ord(c) <= 0x9F for c in settings.consumer_id
+        )
+        require(not bad, "consumer_id", "a name without '/' and control characters")
