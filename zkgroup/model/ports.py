@@ -1,0 +1,87 @@
+"""Ports: what the machines and shells need from outside, as small Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from zkgroup.model.requests import Outcome, Request, SessionEvent
+
+
+class Instant(NamedTuple):
+    """One reading of a Clock."""
+
+    ms: int
+    wall_ms: int
+
+
+class Clock(Protocol):
+    """Milliseconds on a clock that counts suspended time (CLOCK_BOOTTIME), and wall time for display."""
+
+    def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int:
+        """Epoch milliseconds. Written into znodes and shown to people; never compared."""
+        ...
+
+
+class Store(Protocol):
+    """A ZooKeeper client as the rest of zkgroup sees it.
+
+    Implemented by `zkgroup.zookeeper.ZooKeeperClient` and `zkgroup.testing.MemoryZooKeeper.client()`;
+    both pass `zkgroup.testing.conformance`.
+
+    Contract
+    * `submit` never blocks and never raises for what the world does; `on_outcome` is called exactly
+      once, from any thread, within a bounded time. It must only enqueue.
+    * Requests of one incarnation are executed, and answered, in the order submitted.
+    * Writes are never re-sent by the client. A write whose answer is missing ends as `Unanswered`.
+    * Nothing is sent while suspended or for an incarnation that is not the connected one: `NotSent`.
+    * `on_watch` is called at most once for a request with `watch=True`. A watch does not survive a
+      disconnect: `Connected` says that all of them are gone.
+    * Listeners are told `Connected`, `Suspended`, `Lost` in order, from any thread; they must only
+      enqueue. A listener that comes late is told the present state at once.
+    * Before a new session is opened, every listener has been told `Lost` of the old one.
+    """
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None: ...
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest zxid that any answer has shown."""
+        ...
+
+    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        """Registers a listener; the result takes it off again."""
+        ...
+
+    def abandon(self, incarnation: int, reason: str) -> None:
+        """Give this session up by the own expiry clock: tell `Lost`, close, connect anew."""
+        ...
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """End the session (its ephemerals go at once). Always returns; idempotent."""
+        ...
+
+
+class HistorySink(Protocol):
+    """Where a member records what it did, for `zkgroup.history`."""
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None: ...
+
+
+class MetricsSink(Protocol):
+    """Where counters and gauges go. Names and labels: interfaces, "Metrics"."""
+
+    def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None: ...
+
+    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...

@@ -1,0 +1,275 @@
+"""What is asked of ZooKeeper and what comes back, as plain values.
+
+The pure machines order requests as effects and receive outcomes as events. `zkgroup.zookeeper`
+carries them out on a real server, `zkgroup.testing` on one in memory. Every request has exactly one
+outcome. Paths are absolute and relative to the client's chroot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from zkgroup.model.stat import Znode, ZnodeStat
+
+
+class Code(Enum):
+    """Why the server refused an operation (KeeperException.Code, ZooKeeper 3.9)."""
+
+    NO_NODE = "NoNode"
+    NODE_EXISTS = "NodeExists"
+    BAD_VERSION = "BadVersion"
+    NOT_EMPTY = "NotEmpty"
+    NO_CHILDREN_FOR_EPHEMERALS = "NoChildrenForEphemerals"
+    NO_AUTH = "NoAuth"
+    INVALID_ACL = "InvalidACL"
+    BAD_ARGUMENTS = "BadArguments"
+    READ_ONLY = "ReadOnly"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    OTHER = "Other"
+
+
+# --- operations of a transaction ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a leaf with its final data. Parents are not made."""
+
+    path: str
+    data: bytes | None
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int
+    """Expected data version. -1 (any) is for `--force` acts of an operator only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+    """Expected data version; -1 asks only that the znode exists."""
+
+
+Operation = Create | SetData | Delete | Check
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """One transaction: all operations or none."""
+
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMissing:
+    """Create persistent znodes with null data, in this order, where they do not exist yet."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMany:
+    """Unwatched bulk read of data and Stat: one multiRead, or pipelined reads on a 3.4 server.
+
+    Not atomic as a whole on 3.4; reads are answered in this order on every server.
+    """
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListMany:
+    """Unwatched bulk read of children names."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Data and Stat of one znode; with `watch`, also told once when it changes or goes."""
+
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListChildren:
+    """Names of the children and the Stat; with `watch`, also told once when they change."""
+
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Stat of a znode or None; with `watch`, also told once when it appears, changes or goes."""
+
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Let this connection's server catch up with the leader before later reads."""
+
+    path: str
+
+
+Request = Multi | CreateMissing | ReadMany | ListMany | Read | ListChildren | Exists | Sync
+
+# --- outcomes -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MultiDone:
+    """The transaction was applied."""
+
+    stats: tuple[ZnodeStat | None, ...]
+    """One for each operation: the new Stat for a SetData, None otherwise."""
+    zxid: int | None
+    """The transaction's id, where the reply tells it."""
+    created: tuple[str, ...] = ()
+    """Paths of the Create operations, in order (they differ from those asked for if sequential)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRefused:
+    """Nothing was applied; `index` is the operation that the server refused."""
+
+    index: int
+    code: Code
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMissingDone:
+    """Every path exists now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManyDone:
+    znodes: tuple[Znode | Code | None, ...]
+    """One for each path: the znode, None where there is none, a Code where it may not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListManyDone:
+    children: tuple[tuple[str, ...] | Code | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDone:
+    """`znode` is None where there is none; a watch asked for is then armed for its creation."""
+
+    znode: Znode | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListChildrenDone:
+    """`stat` is None where the parent does not exist; a watch asked for is then armed for its creation."""
+
+    children: tuple[str, ...]
+    stat: ZnodeStat | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsDone:
+    stat: ZnodeStat | None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDone:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The server answered a request other than a Multi with an error that is not "no such znode"."""
+
+    code: Code
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No answer came: a write may or may not have been applied. Resolve it by reading back."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Certainly not applied: the session was not connected or is another, or the request is too big."""
+
+    reason: str
+    too_big: bool = False
+
+
+Outcome = (
+    MultiDone
+    | MultiRefused
+    | CreateMissingDone
+    | ReadManyDone
+    | ListManyDone
+    | ReadDone
+    | ListChildrenDone
+    | ExistsDone
+    | SyncDone
+    | Refused
+    | Unanswered
+    | NotSent
+)
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One ZooKeeper session of a client, from its first connection to its end."""
+
+    incarnation: int
+    """Counts the sessions of this client object from 1. Requests name the one they are meant for."""
+    session_id: int
+    timeout_ms: int
+    """As granted by the server, not as asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The session is connected (for the first time or again). All watches armed earlier are gone."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The connection is lost; the session may still live. Nothing can be submitted now."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The session is over for us. Nothing submitted for this incarnation reaches a server any more."""
+
+    incarnation: int
+    reason: str
+    fatal: Exception | None = None
+    """Set when the client gives up for good (refused credentials, missing chroot): no session follows."""
+
+
+SessionEvent = Connected | Suspended | Lost

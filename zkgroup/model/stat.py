@@ -1,0 +1,39 @@
+"""What ZooKeeper tells about a znode beside its data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ZnodeStat(NamedTuple):
+    """The eleven fields of ZooKeeper's Stat, in wire order (zookeeper.jute, `Stat`).
+
+    A tuple rather than a dataclass: bulk reads make tens of thousands of them.
+    """
+
+    czxid: int
+    """Transaction that created the znode."""
+    mzxid: int
+    """Transaction that last set its data."""
+    ctime: int
+    """Creation time, epoch milliseconds by the leader's clock."""
+    mtime: int
+    version: int
+    """Number of data changes; a re-created znode starts again at 0."""
+    cversion: int
+    """Number of child creations and deletions."""
+    aversion: int
+    ephemeral_owner: int
+    """Session id of the owner; 0 for a persistent znode."""
+    data_length: int
+    children_count: int
+    pzxid: int
+    """Transaction that last created or deleted a child."""
+
+
+class Znode(NamedTuple):
+    """A znode as read: `data` is None where the server stores null, which is not the empty string."""
+
+    path: str
+    data: bytes | None
+    stat: ZnodeStat
