@@ -1,0 +1,40 @@
+"""Reads the recordings below `tests/golden`; `tests/golden/README.md` says what they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).resolve().parent / "golden"
+
+
+class Recorded(NamedTuple):
+    """One znode of a recorded tree."""
+
+    file: str
+    path: str
+    data: bytes | None
+    stat: dict[str, int]
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    """The records of one file, given relative to the folder."""
+    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").split("\n") if line]
+
+
+def data_of(record: dict[str, Any]) -> bytes | None:
+    """The bytes of a record, null kept apart from empty."""
+    if "data64" in record:
+        return base64.b64decode(record["data64"])
+    return None if record["data"] is None else str(record["data"]).encode()
+
+
+def trees(folder: str) -> Iterator[Recorded]:
+    """Every znode of every recorded tree of a folder (those whose names start with a number or m)."""
+    for file in sorted((FOLDER / folder).glob("[0-9m]*.jsonl")):
+        name = f"{folder}/{file.name}"
+        for record in lines(name):
+            yield Recorded(name, record["path"], data_of(record), record["stat"])

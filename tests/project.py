@@ -1,0 +1,34 @@
+"""Where the project's own files are, for tests that look at the project itself."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    """The project's one configuration file."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Every Python file below these folders, sorted."""
+    return sorted(
+        file
+        for folder in folders
+        for file in (ROOT / folder).rglob("*.py")
+        if "__pycache__" not in file.parts
+    )
+
+
+def package_folders() -> Iterator[tuple[str, Path]]:
+    """Import name and folder of every package that is shipped."""
+    for top, name in (("zkgroup", "zkgroup"), ("cli", "zkgroup_cli")):
+        for init in sorted((ROOT / top).rglob("__init__.py")):
+            parts = init.parent.relative_to(ROOT / top).parts
+            yield ".".join((name, *parts)), init.parent
