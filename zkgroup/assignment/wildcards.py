@@ -1,0 +1,44 @@
+"""Which topics a subscription means at the moment (kafka/consumer/TopicFilter.scala@0.8.2.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
+
+from zkgroup.model import Blacklist, StaticSubscription, Subscription, Whitelist
+from zkgroup.model.java_regex import compile_java, normalise
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets"})
+
+_ZNODE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+")
+"""What can be one name in a path (org.apache.zookeeper.common.PathUtils); Java sees pairs of surrogates."""
+
+__all__ = ["INTERNAL_TOPICS", "compile_java", "evaluate", "normalise"]
+
+
+def evaluate(subscription: Subscription, topics: Iterable[str], exclude_internal: bool) -> Mapping[str, int]:
+    """Topic to thread count: the topics named, or those of `topics` that the wildcard lets through.
+
+    A static subscription names its topics whether they exist or not, but for names that no znode can have:
+    a foreign registration may hold them, and to ask for their znodes would be an error. A wildcard accepts
+    (white) or refuses (black) by the whole name; internal topics are left out of both when
+    `exclude_internal` is set, which is the reader's setting, not the subscriber's. Raises as `compile_java`
+    does.
+    """
+    match subscription:
+        case StaticSubscription(named):
+            return {topic: threads for topic, threads in named.items() if _ZNODE_NAME.fullmatch(topic)}
+        case Whitelist(expression, threads):
+            accepted = True
+        case Blacklist(expression, threads):
+            accepted = False
+        case _:
+            assert_never(subscription)
+    pattern = compile_java(normalise(expression))
+    hidden = INTERNAL_TOPICS if exclude_internal else frozenset()
+    return {
+        topic: threads
+        for topic in sorted(topics)
+        if topic not in hidden and (pattern.fullmatch(topic) is not None) is accepted
+    }
