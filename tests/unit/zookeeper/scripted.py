@@ -1,0 +1,169 @@
+"""A ZooKeeper server that does what a test says: frames by hand, on real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+PING, CLOSE_SESSION, AUTH = 11, -11, 100
+STAT = struct.pack("!qqqqiiiqiiq", *range(1, 12))
+PASSWORD = b"password-of-16-b"
+
+
+class Hello(NamedTuple):
+    """What a client says first (zookeeper.jute, ConnectRequest)."""
+
+    last_zxid: int
+    timeout_ms: int
+    session_id: int
+    password: bytes
+
+
+class Asked(NamedTuple):
+    """One request."""
+
+    xid: int
+    op: int
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        (size,) = struct.unpack_from("!i", self.body)
+        return self.body[4 : 4 + size].decode()
+
+
+class Peer:
+    """One connection as the server sees it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.pings = 0
+        self.answers_pings = True
+
+    def frame(self) -> bytes:
+        """Raises EOFError when the client has gone."""
+        (size,) = struct.unpack("!i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self.sock.recv(size - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return data
+
+    def hear_hello(self) -> Hello:
+        body = self.frame()
+        _version, zxid, timeout_ms, session_id, size = struct.unpack_from("!iqiqi", body)
+        return Hello(zxid, timeout_ms, session_id, body[28 : 28 + size])
+
+    def grant(self, session_id: int = 7, timeout_ms: int = 6000) -> None:
+        """Answers the hello; a timeout of 0 says that the session is over."""
+        self.send(struct.pack("!iiqi", 0, timeout_ms, session_id, len(PASSWORD)) + PASSWORD + b"\0")
+
+    def greet(self, session_id: int = 7, timeout_ms: int = 6000) -> Hello:
+        hello = self.hear_hello()
+        self.grant(session_id, timeout_ms)
+        return hello
+
+    def asked(self) -> Asked:
+        """The next request that is no ping."""
+        while True:
+            body = self.frame()
+            xid, op = struct.unpack_from("!ii", body)
+            if op != PING:
+                return Asked(xid, op, body[8:])
+            self.pings += 1
+            if self.answers_pings:
+                self.reply(-2, b"")
+
+    def reply(self, xid: int, body: bytes = b"", *, zxid: int = 100, error: int = 0) -> None:
+        self.send(struct.pack("!iqi", xid, zxid, error) + body)
+
+    def send(self, body: bytes) -> None:
+        self.sock.sendall(struct.pack("!i", len(body)) + body)
+
+    def event(self, kind: int, path: str) -> None:
+        raw = path.encode()
+        self.reply(-1, struct.pack("!iii", kind, 3, len(raw)) + raw, zxid=-1)
+
+    def serve(self) -> None:
+        """Answers every request with "no such znode" until the session is closed."""
+        while True:
+            asked = self.asked()
+            self.reply(asked.xid, error=0 if asked.op == CLOSE_SESSION else -101)
+            if asked.op == CLOSE_SESSION:
+                return
+
+
+class ScriptedServer:
+    """Runs `script(peer, number)` for each connection; its end closes the connection."""
+
+    def __init__(self, script: Callable[[Peer, int], None], tls: ssl.SSLContext | None = None) -> None:
+        self._script = script
+        self._tls = tls
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._threads: list[threading.Thread] = []
+        self._socks: list[socket.socket] = []
+        self._accepter = threading.Thread(target=self._accept, daemon=True)
+        self.failures: list[BaseException] = []
+
+    @property
+    def port(self) -> int:
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._accepter.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepter.join(10)
+        for sock in self._socks:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        if error is None and self.failures:
+            raise self.failures[0]
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self._socks.append(sock)
+                thread = threading.Thread(target=self._run, args=(sock, len(self._socks)), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _run(self, raw: socket.socket, number: int) -> None:
+        sock = raw
+        try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(raw, server_side=True)
+                self._socks.append(sock)
+            self._script(Peer(sock), number)
+        except (EOFError, OSError):
+            pass  # the client has gone
+        except BaseException as error:  # noqa: BLE001  told by __exit__
+            self.failures.append(error)
+        finally:
+            sock.close()
+            raw.close()

@@ -1,0 +1,211 @@
+"""Addresses, settings, error numbers, the announcer, the watch tables, the clock."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+from kazoo.exceptions import EXCEPTIONS
+
+from zkgroup.errors import ConfigError
+from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
+from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
+from zkgroup.zookeeper.address import Address
+from zkgroup.zookeeper.announcer import Announcer
+from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.codes import refusal
+from zkgroup.zookeeper.watching import Watcher, Watches
+from zkgroup.zookeeper.wire import Event
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "chroot"),
+    [
+        ("host", "host:2181", ""),
+        ("a:1,b:2,c", "a:1,b:2,c:2181", ""),
+        ("a:1,b:2/x/y", "a:1,b:2", "/x/y"),
+        (" a:1 , b:2/x/ ", "a:1,b:2", "/x"),
+        ("[::1]:2182/z", "[::1]:2182", "/z"),
+        ("a:1/", "a:1", ""),
+    ],
+)
+def test_an_address_names_servers_and_chroot(text: str, servers: str, chroot: str) -> None:
+    """The usual form, with the usual port where none is given."""
+    address = Address.parse(text)
+    assert (address.servers, address.chroot, str(address)) == (servers, chroot, servers + chroot)
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:b", "a:99999", "a:1//x", "a:1/../x", "/x", "user@a:1", "a:1?x"])
+def test_a_wrong_address_is_named(text: str) -> None:
+    """Before anything is connected to."""
+    with pytest.raises(ConfigError, match="ZooKeeper address"):
+        ZooKeeperClient(text)
+
+
+def test_secrets_do_not_show_themselves() -> None:
+    """In no representation of the settings, and in no pickle."""
+    settings = ClientSettings(
+        auth=Digest("me", Secret("canary")), tls=Tls(ca_file="ca", key_password=Secret("canary"))
+    )
+    for text in (
+        repr(settings),
+        str(settings),
+        f"{settings.auth}",
+        repr(Sasl(username="u", password=Secret("canary"))),
+    ):
+        assert "canary" not in text
+    with pytest.raises(TypeError):
+        pickle.dumps(settings)
+
+
+def test_a_digest_comes_from_a_file(tmp_path: Path) -> None:
+    """One line, `user:password`; the password may hold colons."""
+    file = tmp_path / "digest"
+    file.write_text("me:pass:word\n")
+    assert Digest.from_file(file).credential == "me:pass:word"
+
+
+@pytest.mark.parametrize("content", ["", "\n", "no colon", ":x"])
+def test_a_digest_file_that_cannot_be_used_is_named(tmp_path: Path, content: str) -> None:
+    """Without what it holds."""
+    file = tmp_path / "digest"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=r"digest|secret"):
+        Digest.from_file(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Digest.from_file(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"session_timeout_ms": 0},
+        {"request_timeout_ms": -1},
+        {"max_request_bytes": 0},
+        {"bulk_paths": 0},
+        {"acl": ()},
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, object]) -> None:
+    """The message names the setting."""
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ClientSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_wrong_credentials_are_named() -> None:
+    """Each combination that could not work."""
+    for make in (
+        lambda: Acl("rx", "world", "anyone"),
+        lambda: Sasl(mechanism="PLAIN"),
+        lambda: Sasl(username="u"),
+        lambda: Tls(cert_file="c"),
+        lambda: Digest("a:b", Secret("")),
+    ):
+        with pytest.raises(ConfigError):
+            make()
+
+
+def test_every_error_number_that_kazoo_knows_has_a_meaning() -> None:
+    """What is unknown to callers is OTHER; what may have been applied is never called refused."""
+    meanings = {number: refusal(number, "/p") for number in EXCEPTIONS}
+    assert meanings[-101] == Refused(Code.NO_NODE, "/p")
+    assert meanings[-102] == Refused(Code.NO_AUTH, "/p")
+    assert meanings[-103] == Refused(Code.BAD_VERSION, "/p")
+    assert meanings[-110] == Refused(Code.NODE_EXISTS, "/p")
+    assert meanings[-125] == Refused(Code.QUOTA_EXCEEDED, "/p")
+    assert all(isinstance(meanings[number], NotSent) for number in (-112, -118, -124, -127))
+    assert all(isinstance(meanings[number], Unanswered) for number in (-4, -7, -122))
+    assert refusal(-9999, "/p") == Refused(Code.OTHER, "/p")
+
+
+def test_every_code_but_other_has_a_number() -> None:
+    """No word of ours that the server could not say."""
+    told = {refusal(number, "/p") for number in range(-130, 0)}
+    assert {outcome.code for outcome in told if isinstance(outcome, Refused)} == set(Code)
+
+
+def test_actions_posted_by_an_action_run_after_it() -> None:
+    """In the order posted, on whichever thread is at it."""
+    announcer, told = Announcer(), list[str]()
+
+    def first() -> None:
+        announcer.post(lambda: told.append("third"))
+        announcer.run()
+        told.append("first")
+
+    announcer.post(first, lambda: told.append("second"))
+    announcer.run()
+    assert told == ["first", "second", "third"]
+
+
+def test_an_action_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged."""
+    announcer, told = Announcer(), list[str]()
+    announcer.post(lambda: 1 / 0, lambda: told.append("told"))  # type: ignore[arg-type,return-value]
+    announcer.run()
+    assert told == ["told"]
+    assert "listener" in caplog.text
+
+
+def test_actions_never_overlap() -> None:
+    """A second thread leaves its action to the one that is at it."""
+    announcer, inside, released = Announcer(), threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def slow() -> None:
+        inside.set()
+        assert released.wait(10)
+        told.append("slow")
+
+    announcer.post(slow)
+    thread = threading.Thread(target=announcer.run)
+    thread.start()
+    assert inside.wait(10)
+    announcer.post(lambda: told.append("quick"))
+    announcer.run()
+    assert told == []
+    released.set()
+    thread.join(10)
+    assert told == ["slow", "quick"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "children"),
+    [
+        (Event.CREATED, True, False),
+        (Event.DATA_CHANGED, True, False),
+        (Event.CHILDREN_CHANGED, False, True),
+        (Event.DELETED, True, True),
+        (-2, False, False),
+    ],
+)
+def test_an_event_tells_those_whom_it_concerns(kind: int, data: bool, children: bool) -> None:
+    """Each once, and only at this path."""
+    watches, told = Watches(), list[str]()
+    for path in ("/a", "/b"):
+        watches.add(Watcher(f"data {path}", told.append), path, children=False)
+        watches.add(Watcher(f"children {path}", told.append), path, children=True)
+    for _ in range(2):
+        for watcher in watches.fired(kind, "/a"):
+            watcher.fire()
+    assert told == ["data /a"] * data + ["children /a"] * children
+
+
+def test_a_watch_tells_at_most_once() -> None:
+    """Even if it stands in two tables."""
+    told: list[str] = []
+    watcher = Watcher("/a", told.append)
+    watcher.fire()
+    watcher.fire()
+    assert told == ["/a"]
+
+
+def test_the_clock_goes_forward_in_milliseconds() -> None:
+    """And tells whether it counts the time that the machine sleeps."""
+    clock = SystemClock()
+    readings = [clock.now_ms() for _ in range(100)]
+    assert readings == sorted(readings)
+    assert clock.wall_ms() > 1_700_000_000_000
+    assert isinstance(clock.counts_sleep, bool)

@@ -1,0 +1,6 @@
+"""How things are stored: the only home of kazoo and tenacity."""
+
+from zkgroup.zookeeper.client import ZooKeeperClient
+from zkgroup.zookeeper.settings import Acl, ClientSettings, Digest, Sasl, Secret, Tls
+
+__all__ = ["Acl", "ClientSettings", "Digest", "Sasl", "Secret", "Tls", "ZooKeeperClient"]

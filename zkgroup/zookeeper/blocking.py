@@ -1,0 +1,242 @@
+"""Plain calls that wait, over any store: for tools, tests and start-up code. Not for a member's life.
+
+Reads are tried again (tenacity) until the time is over: they change nothing. A write is submitted
+once; what became of it is returned, raised as refused, or raised as unknown.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NoReturn, Self, TypeVar
+
+from tenacity import RetryCallState, Retrying, stop_before_delay, wait_random_exponential
+
+from zkgroup.errors import (
+    AccessDeniedError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    RequestTooBigError,
+    StoreUnavailableError,
+    ZkGroupError,
+)
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import (
+    Code,
+    Connected,
+    CreateMissing,
+    CreateMissingDone,
+    Exists,
+    ExistsDone,
+    ListChildren,
+    ListChildrenDone,
+    ListMany,
+    ListManyDone,
+    Lost,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Operation,
+    Outcome,
+    Read,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Refused,
+    Request,
+    Session,
+    SessionEvent,
+    Sync,
+    SyncDone,
+    Unanswered,
+)
+from zkgroup.model.stat import Znode, ZnodeStat
+
+Done = TypeVar("Done", bound=Outcome)
+Found = TypeVar("Found")
+
+
+class Blocking:
+    """Waits for the session, submits, waits for the outcome.
+
+    All methods are safe to call from any thread but those of the store's callbacks, and raise
+    `StoreUnavailableError` when nothing came of it within `timeout_s` (`OutcomeUnknownError` for a
+    write that may have been applied) and `AccessDeniedError` where an ACL forbids it.
+    """
+
+    def __init__(self, store: Store, timeout_s: float = 10.0) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._session: Session | None = None
+        self._fatal: Exception | None = None
+        self._stop_listening = store.listen(self._hear)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops listening to the store, which stays open."""
+        self._stop_listening()
+
+    def wait_connected(self) -> Session:
+        """The connected session. Raises `StoreUnavailableError`, or what ended the store for good."""
+        return self._connected(time.monotonic() + self._timeout_s)
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest zxid that any answer has shown."""
+        return self._store.last_zxid
+
+    # --- reads -------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> Znode:
+        """Raises `NotFoundError` where there is no such znode."""
+        found = self.find(path)
+        if found is None:
+            raise NotFoundError(f"there is no znode {path}")
+        return found
+
+    def find(self, path: str) -> Znode | None:
+        """The znode, or None where there is none."""
+        return self._ask(Read(path), ReadDone, path).znode
+
+    def read_many(self, paths: tuple[str, ...] | list[str]) -> dict[str, Znode | None]:
+        """Every znode asked for, None for those that do not exist."""
+        wanted = tuple(paths)
+        done = self._ask(ReadMany(wanted), ReadManyDone, "/")
+        return _by_path(wanted, done.znodes)
+
+    def children(self, path: str) -> tuple[tuple[str, ...], ZnodeStat]:
+        """Names of the children and the parent's Stat. Raises `NotFoundError`."""
+        done = self._ask(ListChildren(path), ListChildrenDone, path)
+        if done.stat is None:
+            raise NotFoundError(f"there is no znode {path}")
+        return done.children, done.stat
+
+    def list_many(self, paths: tuple[str, ...] | list[str]) -> dict[str, tuple[str, ...] | None]:
+        """Names of the children of every path asked for, None for those that do not exist."""
+        wanted = tuple(paths)
+        done = self._ask(ListMany(wanted), ListManyDone, "/")
+        return _by_path(wanted, done.children)
+
+    def exists(self, path: str) -> ZnodeStat | None:
+        """The znode's Stat, or None where there is none."""
+        return self._ask(Exists(path), ExistsDone, path).stat
+
+    def sync(self, path: str = "/") -> None:
+        """Reads after this see everything that was written before it, on whichever server."""
+        self._ask(Sync(path), SyncDone, path)
+
+    # --- writes ------------------------------------------------------------------------------------
+
+    def multi(self, *operations: Operation) -> MultiDone:
+        """One transaction, submitted once.
+
+        Raises `OperationRefusedError` with code and path, `OutcomeUnknownError` where no answer came,
+        `RequestTooBigError`.
+        """
+        outcome = self._write(Multi(operations))
+        if isinstance(outcome, MultiRefused):
+            _refused(outcome.code, operations[outcome.index].path)
+        return _expect(outcome, MultiDone, operations[0].path if operations else "/")
+
+    def create_missing(self, *paths: str) -> None:
+        """Persistent znodes with null data, in this order, where they do not exist yet."""
+        _expect(self._write(CreateMissing(paths)), CreateMissingDone, paths[0] if paths else "/")
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _hear(self, event: SessionEvent) -> None:
+        with self._changed:
+            self._session = event.session if isinstance(event, Connected) else None
+            if isinstance(event, Lost):
+                self._fatal = event.fatal
+            self._changed.notify_all()
+
+    def _connected(self, end: float) -> Session:
+        with self._changed:
+            while self._session is None:
+                if isinstance(self._fatal, ZkGroupError):
+                    raise self._fatal
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise StoreUnavailableError(f"ZooKeeper could not be reached in {self._timeout_s:g} s")
+                self._changed.wait(left)
+            return self._session
+
+    def _ask(self, request: Request, done: type[Done], path: str) -> Done:
+        end = time.monotonic() + self._timeout_s
+
+        def attempt() -> Done:
+            return _expect(self._submit(request, end), done, path)
+
+        retrying = Retrying(
+            retry=_temporary_error,
+            stop=stop_before_delay(self._timeout_s),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            reraise=True,
+        )
+        return retrying(attempt)
+
+    def _write(self, request: Request) -> Outcome:
+        outcome = self._submit(request, time.monotonic() + self._timeout_s)
+        if isinstance(outcome, Unanswered):
+            raise OutcomeUnknownError(f"the write may or may not have been applied: {outcome.reason}")
+        return outcome
+
+    def _submit(self, request: Request, end: float) -> Outcome:
+        session = self._connected(end)
+        arrived = threading.Event()
+        outcomes: list[Outcome] = []
+
+        def on_outcome(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            arrived.set()
+
+        self._store.submit(request, incarnation=session.incarnation, on_outcome=on_outcome)
+        if not arrived.wait(max(0.0, end - time.monotonic())):
+            return Unanswered(f"no answer within {self._timeout_s:g} s")
+        return outcomes[0]
+
+
+def _temporary_error(state: RetryCallState) -> bool:
+    error = state.outcome.exception() if state.outcome is not None else None
+    return type(error) is StoreUnavailableError  # refused credentials stay refused
+
+
+def _expect(outcome: Outcome, done: type[Done], path: str) -> Done:
+    """The outcome if it is the good one, else the exception that says what it is."""
+    if isinstance(outcome, done):
+        return outcome
+    match outcome:
+        case Refused(code=code, path=where):
+            _refused(code, where)
+        case NotSent(reason=reason, too_big=True):
+            raise RequestTooBigError(f"{path}: {reason}")
+        case NotSent(reason=reason) | Unanswered(reason=reason):
+            raise StoreUnavailableError(f"{path}: {reason}")
+    raise AssertionError(f"{type(outcome).__name__} does not answer {path}")
+
+
+def _refused(code: Code, path: str) -> NoReturn:
+    if code is Code.NO_AUTH:
+        raise AccessDeniedError(f"{path}: the ACL does not let us")
+    raise OperationRefusedError(code.value, path)
+
+
+def _by_path(paths: Sequence[str], found: Sequence[Found | Code]) -> dict[str, Found]:
+    """Raises `AccessDeniedError` for the first path that may not be read."""
+    for path, one in zip(paths, found, strict=True):
+        if type(one) is Code:
+            _refused(one, path)
+    return dict(zip(paths, found, strict=True))  # type: ignore[arg-type]  # no Code is left

@@ -1,0 +1,323 @@
+"""`ZooKeeperClient`: the store on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from zkgroup.errors import ForkedClientError, StoreUnavailableError, ZkGroupError
+from zkgroup.model.requests import (
+    Connected,
+    CreateMissing,
+    Exists,
+    ListChildren,
+    ListMany,
+    Lost,
+    Multi,
+    NotSent,
+    Outcome,
+    Read,
+    ReadMany,
+    Request,
+    Session,
+    SessionEvent,
+    Suspended,
+)
+from zkgroup.zookeeper import forks, multiread
+from zkgroup.zookeeper.address import Address
+from zkgroup.zookeeper.announcer import Announcer
+from zkgroup.zookeeper.bulk import CreateMissingCall, ListManyCall, ReadManyCall
+from zkgroup.zookeeper.calls import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
+from zkgroup.zookeeper.connecting import tls_context
+from zkgroup.zookeeper.line import Line
+from zkgroup.zookeeper.settings import ClientSettings, Digest
+from zkgroup.zookeeper.wire import Paths, pack_acl
+
+_log = logging.getLogger("zkgroup.zookeeper")
+
+_GOODBYE_S = 1.0
+"""How long a session that was given up may take to tell the server so."""
+_CRASH_PAUSE_S = 0.5
+"""Before the session after one that ended oddly, so that a lasting cause does not make a busy loop."""
+
+Listener = Callable[[SessionEvent], None]
+
+
+class ZooKeeperClient:
+    """Implements `zkgroup.model.ports.Store` with one connection, shared by whoever holds it.
+
+    Connects when somebody listens or waits, or by `start`. All methods may be called from any thread;
+    outcomes, watches and events are called back on the connection's thread and must only enqueue.
+    The client goes on for ever: after the loss of a session it opens the next one by itself. Only
+    what waiting cannot mend ends it (a missing chroot, refused credentials): listeners get a `Lost`
+    with `fatal` set, and `wait_connected` raises it.
+
+    After a fork every method raises `ForkedClientError` in the child, but `close`, which does nothing.
+    """
+
+    def __init__(self, address: str, settings: ClientSettings | None = None) -> None:
+        """address: `HOST:PORT[,HOST:PORT...][/CHROOT]`. Raises `ConfigError`; does not connect yet."""
+        self._address = Address.parse(address)
+        self._settings = settings or ClientSettings()
+        self._tls = tls_context(self._settings.tls) if self._settings.tls else None
+        self._paths = Paths(self._address.chroot)
+        self._acl = pack_acl(self._settings.acl)
+        self._changed = threading.Condition()
+        self._announcer = Announcer()
+        self._listeners: dict[int, Listener] = {}
+        self._listener_keys = itertools.count()
+        self._told: SessionEvent | None = None
+        self._line: Line | None = None
+        self._lines: set[Line] = set()
+        self._incarnation = 0
+        self._lost_up_to = 0
+        self._session: Session | None = None
+        self._fatal: ZkGroupError | None = None
+        self._closed = False
+        self._forked = False
+        self._zxid = 0
+        if isinstance(self._settings.auth, Digest) and self._tls is None:
+            _log.warning("%s: digest credentials are sent without TLS", self._address)
+        forks.guard(self)
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperClient({str(self._address)!r})"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        return str(self._address)
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to connect, in the background. Done by the first `listen` or `wait_connected` as well."""
+        self._check_process()
+        with self._changed:
+            if self._line is not None or self._closed:
+                return
+            self._open_next(0.0)
+
+    def wait_connected(self, timeout_s: float | None = None) -> Session:
+        """The session, once it is connected; within the connection timeout of the settings by default.
+
+        Raises `StoreUnavailableError` in time, `ConfigError` for a missing chroot and
+        `AuthenticationError` for refused credentials.
+        """
+        self.start()
+        settings = self._settings
+        if timeout_s is None:
+            timeout_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
+        end = time.monotonic() + timeout_s
+        with self._changed:
+            while self._session is None:
+                if self._fatal is not None:
+                    raise self._fatal
+                if self._closed:
+                    raise StoreUnavailableError(f"the client of {self._address} is closed")
+                left = end - time.monotonic()
+                if left <= 0:
+                    why = self._line.last_error if self._line is not None else ""
+                    raise StoreUnavailableError(
+                        f"no connection to ZooKeeper at {self._address} within {timeout_s:g} s ({why})"
+                    )
+                self._changed.wait(left)
+            return self._session
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Ends the session: what was submitted is still answered, its ephemerals go at once.
+
+        Always returns within the timeout; then connections are cut and the server ends the session by
+        its own clock. Idempotent. From a callback of this client it only begins to close.
+        """
+        if self._forked:
+            return
+        end = time.monotonic() + timeout_s
+        with self._changed:
+            self._closed = True
+            lines = set(self._lines)
+            self._changed.notify_all()
+        for line in lines:
+            line.retire(0.8 * timeout_s, drop_waiting=False)
+        if any(line.runs_here() for line in lines):
+            return
+        for line in lines:
+            if not line.ended.wait(max(0.0, end - time.monotonic())):
+                self.line_lost(line, "the client was closed; the server did not answer in time", None)
+        multiread.SUPPORT.join(max(0.0, end - time.monotonic()))
+
+    # --- Store -------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        """See `Store`. Raises `ValueError` for a path that does not start with a slash."""
+        self._check_process()
+        line = self._line
+        if line is None or line.incarnation != incarnation:
+            on_outcome(NotSent(f"session {incarnation} is not the present one"))
+            return
+        if not line.exchange.accepting:
+            on_outcome(NotSent("not connected"))
+            return
+        call = self._call(request, on_outcome, on_watch)
+        if call.size > self._settings.max_request_bytes:
+            call = RefusedHere(_too_big(call.size, self._settings), on_outcome)
+        if not line.exchange.offer(call):
+            on_outcome(NotSent("not connected"))
+
+    def _call(
+        self, request: Request, on_outcome: Callable[[Outcome], None], on_watch: Callable[[str], None] | None
+    ) -> Call:
+        paths = self._paths
+        match request:
+            case Multi():
+                return MultiCall(request, paths, self._acl, on_outcome)
+            case Read():
+                return ReadCall(request, paths, on_outcome, on_watch)
+            case ReadMany():
+                return ReadManyCall(request, paths, on_outcome)
+            case ListMany():
+                return ListManyCall(request, paths, on_outcome)
+            case ListChildren():
+                return ListCall(request, paths, on_outcome, on_watch)
+            case Exists():
+                return ExistsCall(request, paths, on_outcome, on_watch)
+            case CreateMissing():
+                return CreateMissingCall(request, paths, on_outcome)
+            case _:
+                return SyncCall(request, paths, on_outcome)
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest zxid that any answer has shown."""
+        self._check_process()
+        line = self._line
+        return max(self._zxid, line.exchange.zxid) if line is not None else self._zxid
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """See `Store`. A newcomer is told where things stand, but not of a session that is gone."""
+        self._check_process()
+        self.start()
+        key = next(self._listener_keys)  # the same function may be registered twice
+
+        def add() -> None:
+            self._listeners[key] = listener
+            told = self._told
+            if told is not None and (not isinstance(told, Lost) or told.fatal is not None or self._closed):
+                listener(told)
+
+        def remove() -> None:
+            self._listeners.pop(key, None)
+
+        self._announcer.post(add)
+        self._announcer.run()
+        return remove
+
+    def abandon(self, incarnation: int, reason: str) -> None:
+        """See `Store`. The old session is closed if the server can still be told within a second."""
+        self._check_process()
+        line = self._line
+        if line is None or line.incarnation != incarnation:
+            return
+        line.retire(_GOODBYE_S, drop_waiting=True)
+        self.line_lost(line, reason, None)
+
+    # --- LineOwner ---------------------------------------------------------------------------------
+
+    def line_connected(self, line: Line, session: Session) -> None:
+        with self._changed:
+            if line.incarnation <= self._lost_up_to:
+                return
+            self._session = session
+            self._changed.notify_all()
+            self._tell(Connected(session))
+        self._announcer.run()
+
+    def line_suspended(self, line: Line) -> None:
+        with self._changed:
+            if line.incarnation <= self._lost_up_to:
+                return
+            self._session = None
+            self._tell(Suspended(line.incarnation))
+        self._announcer.run()
+
+    def line_lost(self, line: Line, reason: str, fatal: ZkGroupError | None) -> None:
+        """Every listener is told before the next session is opened; told once for each session."""
+        with self._changed:
+            if line.incarnation <= self._lost_up_to:
+                return
+            self._lost_up_to = line.incarnation
+            self._session = None
+            self._zxid = max(self._zxid, line.exchange.zxid)
+            self._fatal = self._fatal or fatal
+            if fatal is not None:
+                _log.error("%s: %s", self._address, fatal)
+            self._tell(Lost(line.incarnation, reason, fatal))
+            if not self._closed and self._fatal is None:
+                self._announcer.post(lambda: self._reopen(line))
+            self._changed.notify_all()
+        self._announcer.run()
+
+    def line_ended(self, line: Line) -> None:
+        with self._changed:
+            self._lines.discard(line)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _tell(self, event: SessionEvent) -> None:
+        def action() -> None:
+            self._told = event
+            for listener in tuple(self._listeners.values()):
+                try:
+                    listener(event)
+                except Exception:  # noqa: BLE001
+                    _log.exception("a listener of %r failed", self)
+
+        self._announcer.post(action)
+
+    def _reopen(self, lost: Line) -> None:
+        with self._changed:
+            if not self._closed and self._line is lost:
+                self._open_next(_CRASH_PAUSE_S if lost.crashed else 0.0)
+
+    def _open_next(self, pause_s: float) -> None:
+        """With the lock held."""
+        self._incarnation += 1
+        self._line = Line(self, self._incarnation, self._address, self._settings, self._tls)
+        self._lines.add(self._line)
+        self._line.open(pause_s)
+
+    def _check_process(self) -> None:
+        if self._forked:
+            raise ForkedClientError(
+                f"the client of {self._address} belongs to the parent process: make a new one after a fork"
+            )
+
+    def after_fork_in_child(self) -> None:
+        self._forked = True
+        for line in tuple(self._lines):
+            line.handler.discard_descriptors()
+
+
+def _too_big(size: int, settings: ClientSettings) -> NotSent:
+    limit = settings.max_request_bytes
+    return NotSent(f"the request has {size:,} bytes, the limit is {limit:,}", too_big=True)

@@ -1,0 +1,26 @@
+"""The clock of real members."""
+
+from __future__ import annotations
+
+import time
+
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+class SystemClock:
+    """Implements `zkgroup.model.ports.Clock`.
+
+    CLOCK_BOOTTIME goes on while the machine sleeps, so a lease is over when it wakes. Where the
+    system has none (macOS, Windows), CLOCK_MONOTONIC serves and `counts_sleep` is false: a lease may
+    then look valid for a moment after a suspend.
+    """
+
+    counts_sleep: bool = _BOOTTIME is not None
+
+    def now_ms(self) -> int:
+        if _BOOTTIME is None:
+            return time.monotonic_ns() // 1_000_000
+        return time.clock_gettime_ns(_BOOTTIME) // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,233 @@
+"""A standalone server, or an ensemble of them, as one thing to start and stop."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from zkgroup.errors import ConfigError, EmbeddedServerError
+from zkgroup.zookeeper.embedded import probe
+from zkgroup.zookeeper.embedded.java import server_command
+from zkgroup.zookeeper.embedded.ports import HOST, HeldPort
+from zkgroup.zookeeper.embedded.server import EmbeddedServer, ServerState
+
+_CREATE_S = 10.0
+
+
+class EmbeddedZooKeeper:
+    """Real ZooKeeper servers for development, tests and demonstrations.
+
+    The servers are processes of their own and end with this process, even when it is killed.
+    Not thread-safe; may be started from any thread.
+    """
+
+    def __init__(
+        self,
+        servers: int = 1,
+        port: int | None = None,
+        data_dir: Path | str | None = None,
+        tick_time_ms: int = 500,
+        max_session_timeout_ms: int = 60_000,
+        *,
+        fsync: bool = True,
+        heap_mb: int = 256,
+        config: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
+    ) -> None:
+        """Nothing is started yet.
+
+        `port`: client port of the first server, the others follow; any free ports when absent.
+        `data_dir`: kept after `stop`; a folder of its own, removed by `stop`, when absent. Holds one
+        folder `server-<n>` for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`.
+        `fsync`: False skips the wait for the disk at every write: for tests, where nothing outlives
+        the machine. `config` adds or replaces lines of zoo.cfg.
+        Raises ConfigError for a number of servers that makes no quorum.
+        """
+        if servers < 1 or servers % 2 == 0:
+            raise ConfigError(f"servers: expected an odd number, found {servers}")
+        self._count = servers
+        self._wanted_port = port
+        self._wanted_data_dir = Path(data_dir) if data_dir is not None else None
+        self._settings = {
+            "tickTime": str(tick_time_ms),
+            "maxSessionTimeout": str(max_session_timeout_ms),
+            "initLimit": "20",
+            "syncLimit": "10",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            **(config or {}),
+        }
+        self._options = {"heap_mb": heap_mb, "fsync": fsync, "options": tuple(java_options)}
+        self._ports: list[HeldPort] = []
+        self._servers: list[EmbeddedServer] = []
+        self._data_dir: Path | None = None
+        self._lock: BinaryIO | None = None
+
+    # --- what it is -------------------------------------------------------------------------------
+
+    @property
+    def data_dir(self) -> Path:
+        """Folder of the servers' data and logs. Raises EmbeddedServerError before `start`."""
+        if self._data_dir is None:
+            raise EmbeddedServerError("the embedded ZooKeeper is not started")
+        return self._data_dir
+
+    @property
+    def servers(self) -> tuple[EmbeddedServer, ...]:
+        return tuple(self._servers)
+
+    def server(self, number: int) -> EmbeddedServer:
+        """One server, counted from 0."""
+        return self._servers[number]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """`host:port` of each server."""
+        return tuple(server.address for server in self._servers)
+
+    @property
+    def address(self) -> str:
+        """The connection string that names them all."""
+        return ",".join(self.addresses)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the servers that run."""
+        return tuple(pid for server in self._servers if (pid := server.pid) is not None)
+
+    @property
+    def launcher_pids(self) -> tuple[int, ...]:
+        """Process ids of the small processes that watch over the servers that run."""
+        return tuple(pid for server in self._servers if (pid := server.launcher_pid) is not None)
+
+    # --- its life ---------------------------------------------------------------------------------
+
+    def start(self, timeout_s: float = 30.0) -> Self:
+        """Starts all servers and returns once each of them serves sessions.
+
+        Raises EmbeddedServerError, with nothing left running: Java or pyspark is missing, the port or
+        the data folder is in use, or the end of the log of the server that did not come up.
+        """
+        if self._servers:
+            raise EmbeddedServerError("the embedded ZooKeeper is already started")
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._prepare()
+            for server in self._servers:
+                server.spawn()
+            for server in self._servers:
+                server.wait_ready(deadline)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def revive(self, timeout_s: float = 30.0) -> None:
+        """Every server runs and serves sessions again, whatever a test did to them."""
+        deadline = time.monotonic() + timeout_s
+        hurt = [
+            server for server in self._servers if server.state is not ServerState.RUNNING or not server.pid
+        ]
+        for server in hurt:
+            if server.pid is None:
+                server.spawn()
+            else:
+                server.resume()
+        for server in self._servers if hurt else ():
+            server.wait_ready(deadline)
+
+    def create_chroot(self, path: str) -> None:
+        """Creates one level of a chroot, so that clients may connect to `address + path`."""
+        running = next(server for server in self._servers if server.pid is not None)
+        probe.create_node(running.port, path, _CREATE_S)
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Ends all servers; removes the data folder unless it was given. Idempotent."""
+        for server in self._servers:
+            if self._wanted_data_dir is None:
+                server.begin_kill()  # nothing to keep, and 0.3 s less than an orderly end
+            else:
+                server.begin_stop()
+        for server in self._servers:
+            server.stop(timeout_s)
+        for port in self._ports:
+            port.release()
+        self._servers, self._ports = [], []
+        self._release_data_dir()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # --- preparation ------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._take_data_dir()
+        first = self._wanted_port
+        self._ports = []
+        for number in range(self._count):
+            self._ports.append(HeldPort(None if first is None else first + number))
+        clients = [port.number for port in self._ports]
+        quorum = self._hold_quorum_ports() if self._count > 1 else []
+        for number, client_port in enumerate(clients):
+            folder = self.data_dir / f"server-{number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            config = folder / "zoo.cfg"
+            config.write_text(self._zoo_cfg(folder, client_port, quorum))
+            (folder / "myid").write_text(f"{number + 1}\n")
+            self._servers.append(self._make_server(number, client_port, folder, config))
+
+    def _make_server(self, number: int, port: int, folder: Path, config: Path) -> EmbeddedServer:
+        def command() -> list[str]:
+            return server_command(config, **self._options)  # type: ignore[arg-type]
+
+        return EmbeddedServer(number, port, folder, command, in_ensemble=self._count > 1)
+
+    def _hold_quorum_ports(self) -> list[str]:
+        """`server.<id>` lines: a port for the quorum and one for elections each."""
+        lines = []
+        for number in range(1, self._count + 1):
+            pair = HeldPort(), HeldPort()
+            self._ports.extend(pair)
+            lines.append(f"server.{number}={HOST}:{pair[0].number}:{pair[1].number}")
+        return lines
+
+    def _zoo_cfg(self, folder: Path, port: int, quorum: Sequence[str]) -> str:
+        settings = {
+            "dataDir": str(folder.resolve()),
+            "clientPort": str(port),
+            "clientPortAddress": HOST,
+            **self._settings,
+        }
+        return "\n".join([*(f"{name}={value}" for name, value in settings.items()), *quorum, ""])
+
+    def _take_data_dir(self) -> None:
+        folder = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix="zkgroup-zookeeper-"))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._data_dir = folder.resolve()
+        lock = (self._data_dir / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            raise EmbeddedServerError(f"another ZooKeeper is running on the data in {folder}") from error
+        self._lock = lock
+
+    def _release_data_dir(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+        if self._data_dir is not None and self._wanted_data_dir is None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
+        self._data_dir = None

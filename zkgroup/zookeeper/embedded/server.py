@@ -1,0 +1,192 @@
+"""One server process: start, kill, pause, resume, restart, stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+from zkgroup.errors import EmbeddedServerError
+from zkgroup.zookeeper.embedded import probe
+from zkgroup.zookeeper.embedded.ports import HOST
+
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+_LOOK_S = 0.02
+_ANSWER_S = 2.0
+_FIRST_PROBE_S = 0.1
+_LOG_LINES = 15
+
+
+class ServerState(Enum):
+    """What was last done to a server."""
+
+    STOPPED = "stopped"
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class EmbeddedServer:
+    """A ZooKeeper server process. Made by EmbeddedZooKeeper; the methods are for tests and drills.
+
+    Not thread-safe: one thread at a time. A process forked from the one that started the server can
+    neither signal nor stop it.
+    """
+
+    def __init__(
+        self, number: int, port: int, folder: Path, command: Callable[[], list[str]], *, in_ensemble: bool
+    ) -> None:
+        self.number = number
+        """Position in the ensemble, from 0. Its `myid` is one more."""
+        self.port = port
+        self.folder = folder
+        """Holds `zoo.cfg`, `zookeeper.log` and, once started, `version-2`."""
+        self.state = ServerState.STOPPED
+        self._command = command
+        self._in_ensemble = in_ensemble
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "zookeeper.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server itself (of Java); None while it is not running."""
+        running = self._process is not None and self._process.poll() is None
+        return self._pid if running else None
+
+    @property
+    def launcher_pid(self) -> int | None:
+        """Process id of the launcher, a child of this process; None while it is not running."""
+        running = self._process is not None and self._process.poll() is None
+        return self._process.pid if running and self._process is not None else None
+
+    def ask(self, word: str) -> str:
+        """Answer to a four-letter command. Raises OSError where the server does not answer."""
+        return probe.ask(self.port, word, _ANSWER_S)
+
+    def spawn(self) -> None:
+        """Starts the process and returns at once. Raises EmbeddedServerError where Java is missing."""
+        command = self._command()
+        with self.log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        assert process.stdout is not None
+        with process.stdout as told:
+            pid = told.readline()
+        if not pid:
+            process.wait()
+            raise EmbeddedServerError(self._explain("could not be started"))
+        self._process, self._pid, self.state = process, int(pid), ServerState.RUNNING
+
+    def wait_ready(self, deadline: float) -> None:
+        """Returns once the server serves sessions. `deadline` is a time of time.monotonic().
+
+        Raises EmbeddedServerError with the end of the log when it stops or is not ready in time.
+        """
+        assert self._process is not None, "wait_ready before spawn"
+        patience_s = _FIRST_PROBE_S
+        while not self._is_ready(patience_s):
+            patience_s = min(patience_s * 1.2, _ANSWER_S)
+            if time.monotonic() > deadline:
+                raise EmbeddedServerError(self._explain("was not ready in time"))
+            try:
+                self._process.wait(_LOOK_S)
+            except subprocess.TimeoutExpired:
+                continue
+            raise EmbeddedServerError(self._explain(f"stopped (status {self._process.returncode})"))
+
+    def _is_ready(self, patience_s: float) -> bool:
+        """By protocol: it is our server, it has a mode, and in an ensemble a session can be opened.
+
+        A connection accepted just before the server is complete is never answered, so the first
+        questions are given little time.
+        """
+        try:
+            if "Mode" not in probe.fields(probe.ask(self.port, "srvr", patience_s)):
+                return False
+            data = probe.fields(probe.ask(self.port, "conf", _ANSWER_S)).get("dataDir", "")
+            if Path(data).parent.resolve() != self.folder.resolve():
+                raise EmbeddedServerError(
+                    f"{self.address} is answered by another ZooKeeper, with its data in {data}"
+                )
+            return not self._in_ensemble or probe.opens_sessions(self.port, patience_s)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL: the server is gone when this returns; its data and port stay."""
+        self._signal(signal.SIGKILL)
+        self._await_end()
+
+    def pause(self) -> None:
+        """SIGSTOP: its sockets stay open and nothing answers. Undone by `resume`."""
+        self._signal(signal.SIGSTOP)
+        self.state = ServerState.PAUSED
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+        self.state = ServerState.RUNNING
+
+    def restart(self, timeout_s: float = 30.0) -> None:
+        """Stops it if it runs, starts it again on its data and port, and waits until it is ready."""
+        self.stop()
+        self.spawn()
+        self.wait_ready(time.monotonic() + timeout_s)
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """SIGTERM, and SIGKILL after `timeout_s`. Nothing happens when it is not running."""
+        self.begin_stop()
+        self._await_end(timeout_s)
+
+    def begin_stop(self) -> None:
+        """Asks the server to end, without waiting for it."""
+        with suppress(EmbeddedServerError):
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # a paused process takes no other signal
+
+    def begin_kill(self) -> None:
+        """SIGKILL, without waiting for the end. Nothing happens when it is not running."""
+        with suppress(EmbeddedServerError):
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Raises EmbeddedServerError where there is no process (any more)."""
+        pid = self.pid
+        if pid is not None:
+            with suppress(ProcessLookupError):  # it may have ended just now
+                os.kill(pid, number)
+                return
+        raise EmbeddedServerError(f"server {self.number} ({self.address}) is not running")
+
+    def _await_end(self, timeout_s: float = 5.0) -> None:
+        if self._process is not None:
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.begin_kill()
+                self._process.wait(timeout_s)
+        self.state = ServerState.STOPPED
+
+    def _explain(self, what: str) -> str:
+        lines = self.log_path.read_text("utf-8", "replace").splitlines() if self.log_path.exists() else []
+        end = "\n  ".join(lines[-_LOG_LINES:]) or "(empty)"
+        return f"ZooKeeper server {self.number} on {self.address} {what}; end of {self.log_path}:\n  {end}"

@@ -1,0 +1,217 @@
+"""How a client connects: frozen values, the unit in the name, secrets that never print themselves."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zkgroup.errors import ConfigError
+
+
+class Secret:
+    """A text that is shown as `***` wherever it is printed; `reveal()` is the one way out."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a secret is not pickled")
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Secret:
+        """The first line of a file, without its line end.
+
+        Raises `ConfigError` when the file cannot be read or is empty.
+        """
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"secret file {path} cannot be read: {error}") from error
+        if not lines or not lines[0]:
+            raise ConfigError(f"secret file {path}: expected a secret in the first line, found nothing")
+        return cls(lines[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """ZooKeeper's scheme `digest`. The password crosses the network as it is: use TLS beside it."""
+
+    username: str
+    password: Secret
+
+    def __post_init__(self) -> None:
+        if not self.username or ":" in self.username:
+            raise ConfigError(f"digest user name: expected a name without ':' in it, found {self.username!r}")
+
+    @property
+    def credential(self) -> str:
+        """`user:password` as it is sent. Never log it."""
+        return f"{self.username}:{self.password.reveal()}"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Digest:
+        """A file with `user:password` in its first line. Raises `ConfigError`."""
+        user, colon, password = Secret.from_file(path).reveal().partition(":")
+        if not colon:
+            raise ConfigError(f"digest file {path}: expected user:password in the first line")
+        return cls(user, Secret(password))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sasl:
+    """SASL as kazoo and pure-sasl do it (extra `sasl`)."""
+
+    mechanism: str = "DIGEST-MD5"
+    """`DIGEST-MD5` with user name and password, or `GSSAPI` with the process's Kerberos ticket."""
+    username: str | None = None
+    password: Secret | None = None
+    service: str = "zookeeper"
+    principal: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in ("DIGEST-MD5", "GSSAPI"):
+            raise ConfigError(f"sasl mechanism: expected DIGEST-MD5 or GSSAPI, found {self.mechanism!r}")
+        if self.mechanism == "DIGEST-MD5" and not (self.username and self.password):
+            raise ConfigError("sasl mechanism DIGEST-MD5 needs a username and a password")
+        if importlib.util.find_spec("puresasl") is None:
+            raise ConfigError("SASL needs the package pure-sasl: pip install 'zkgroup[sasl]'")
+
+    def options(self) -> dict[str, str]:
+        """What kazoo hands to pure-sasl. Holds the password in clear: never log it."""
+        options = {"mechanism": self.mechanism, "service": self.service}
+        if self.username:
+            options["username"] = self.username
+        if self.password:
+            options["password"] = self.password.reveal()
+        if self.principal:
+            options["principal"] = self.principal
+        return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """TLS 1.2 or newer; the server's certificate and its host name are checked."""
+
+    ca_file: str | None = None
+    """Authorities to trust; those of the system when absent."""
+    cert_file: str | None = None
+    """Own certificate, for servers that ask for one (mutual TLS)."""
+    key_file: str | None = None
+    key_password: Secret | None = None
+    check_host_name: bool = True
+    """Off only where certificates name no host, and the network in between is trusted."""
+
+    def __post_init__(self) -> None:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ConfigError("tls: cert_file and key_file belong together")
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """One entry of the list that created znodes get (ZooKeeper Programmer's Guide, "ACL")."""
+
+    permissions: str
+    """Letters of `cdrwa` (create, delete, read, write, admin)."""
+    scheme: str
+    identity: str
+
+    def __post_init__(self) -> None:
+        if not self.permissions or set(self.permissions) - set(_PERMISSIONS):
+            raise ConfigError(f"acl permissions: expected letters of 'cdrwa', found {self.permissions!r}")
+
+    @property
+    def mask(self) -> int:
+        """The permissions as the bit set of `ZooDefs.Perms`."""
+        return sum(_PERMISSIONS[letter] for letter in set(self.permissions))
+
+
+_PERMISSIONS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
+
+OPEN_ACL = (Acl("cdrwa", "world", "anyone"),)
+"""What Kafka 0.8 gives its znodes. Members of both kinds can then work on each other's."""
+CREATOR_ACL = (Acl("cdrwa", "auth", ""),)
+"""All for the authenticated creator, nothing for anybody else."""
+
+
+def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
+    return field(default=default, metadata={"doc": doc, "kafka": kafka, "why": why})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """How one ZooKeeper client behaves."""
+
+    session_timeout_ms: int = _setting(
+        6000,
+        "Session timeout asked of ZooKeeper; the granted one counts.",
+        kafka="zookeeper.session.timeout.ms",
+    )
+    connection_timeout_ms: int | None = _setting(
+        None,
+        "Longest wait for the first connection; the session timeout when absent.",
+        kafka="zookeeper.connection.timeout.ms",
+    )
+    request_timeout_ms: int | None = _setting(
+        None,
+        "A connection that leaves a request unanswered for this long is dropped; the granted session "
+        "timeout when absent.",
+        why="After that time the session is gone anyway.",
+    )
+    silence_timeout_ms: int | None = _setting(
+        None,
+        "A connection on which nothing at all arrives for this long, while requests wait, is dropped; a "
+        "third of the granted session timeout when absent.",
+        why="kazoo gives an idle connection up after the same time, and one under load never.",
+    )
+    auth: Digest | Sasl | None = field(
+        default=None, metadata={"doc": "Who we are.", "kafka": None, "why": ""}
+    )
+    tls: Tls | None = field(
+        default=None, metadata={"doc": "Encrypt, and check who the server is.", "kafka": None, "why": ""}
+    )
+    acl: tuple[Acl, ...] = _setting(
+        OPEN_ACL,
+        "Access list of every znode that is created.",
+        why="Kafka 0.8 members have to write into znodes that we make.",
+    )
+    max_request_bytes: int = _setting(
+        1_000_000,
+        "A larger request is refused here: the server would close the connection.",
+        why="jute.maxbuffer is 1,048,575 by default; the server adds a header when it passes a request on.",
+    )
+    bulk_paths: int = _setting(1000, "Most paths in one packet of a bulk read.")
+    bulk_reply_bytes: int = _setting(
+        1_000_000, "Size of reply that the packets of a bulk read aim at, by what former replies held."
+    )
+
+    def __post_init__(self) -> None:
+        for name in (
+            "session_timeout_ms",
+            "connection_timeout_ms",
+            "request_timeout_ms",
+            "silence_timeout_ms",
+            "max_request_bytes",
+            "bulk_paths",
+            "bulk_reply_bytes",
+        ):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ConfigError(f"setting {name}: expected a whole number above 0, found {value!r}")
+        if not self.acl:
+            raise ConfigError("setting acl: expected at least one entry, found none")
