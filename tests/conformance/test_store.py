@@ -1,0 +1,61 @@
+"""One contract for every Store: in memory, on a standalone server, on an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from zkgroup.model.ports import Store
+from zkgroup.testing import MemoryZooKeeper
+from zkgroup.testing.conformance import CHECKS, Target
+from zkgroup.testing.plugin import Tree
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+
+Check = Callable[[Target], None]
+
+
+@pytest.fixture
+def memory() -> Iterator[Target]:
+    """A fresh server in memory, in direct mode."""
+    server = MemoryZooKeeper()
+
+    def open_store(session_timeout_ms: int) -> Store:
+        return server.client(session_timeout_ms=session_timeout_ms)
+
+    with Target(open_store) as target:
+        yield target
+
+
+def _real(address: str) -> Iterator[Target]:
+    def open_store(session_timeout_ms: int) -> Store:
+        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms))
+
+    with Target(open_store) as target:
+        yield target
+
+
+@pytest.fixture
+def standalone(zk_server: Tree) -> Iterator[Target]:
+    """Our client on one real server."""
+    yield from _real(zk_server.address)
+
+
+@pytest.fixture
+def ensemble(zk_ensemble: Tree) -> Iterator[Target]:
+    """Our client on three real servers: each client is on any of them."""
+    yield from _real(zk_ensemble.address)
+
+
+KINDS = [
+    "memory",
+    pytest.param("standalone", marks=pytest.mark.integration),
+    pytest.param("ensemble", marks=pytest.mark.integration),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_store(kind: str, check: Check, request: pytest.FixtureRequest) -> None:
+    """Every implementation keeps every rule of the contract; each check states its own."""
+    check(request.getfixturevalue(kind))

@@ -1,0 +1,64 @@
+"""Rules that hold for every test: it leaves no thread, socket or process behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests import leaks
+
+_keepers = leaks.Keepers()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks this process's descendants before the first of them is started.
+
+    A shell starts background jobs with SIGINT ignored, which programs inherit; tests of Ctrl-C need it heard.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    leaks.mark_descendants()
+    config.pluginmanager.register(_WiderFixtures(), "zkgroup-wider-fixtures")
+
+
+class _WiderFixtures:
+    """A plugin of its own: hooks of this file are not called for session fixtures, whose node is the root."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+        """What a fixture wider than one test starts belongs to it until its end."""
+        if fixturedef.scope == "function":
+            return (yield)
+        before = leaks.Picture.take()
+        value = yield
+        _keepers.kept[fixturedef] = leaks.Picture.take() - before
+        _keepers.values[fixturedef] = value
+        return value
+
+    @pytest.hookimpl
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """A wider fixture has to clean up as well."""
+        kept = _keepers.kept.pop(fixturedef, None)
+        _keepers.values.pop(fixturedef, None)
+        if not kept:
+            return
+        rest = leaks.leaked(leaks.EMPTY, _keepers.allowed, among=kept)
+        if rest:
+            raise AssertionError(_message(f"the {fixturedef.scope} fixture {fixturedef.argname!r}", rest))
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind(request: pytest.FixtureRequest) -> Generator[None, None, None]:
+    """Set up first and torn down last of a test's own fixtures."""
+    before = leaks.Picture.take()
+    yield
+    rest = leaks.leaked(before, _keepers.allowed)
+    if rest:
+        pytest.fail(_message(f"the test {request.node.name!r}", rest), pytrace=False)
+
+
+def _message(who: str, rest: leaks.Picture) -> str:
+    return "\n  ".join([f"{who} left behind, {leaks.GRACE_S:g} s after its end:", *rest.lines()])

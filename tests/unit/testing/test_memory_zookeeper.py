@@ -1,0 +1,331 @@
+"""The server in memory: what it answers in direct mode and what can happen in stepped mode."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from zkgroup.model.requests import (
+    Check,
+    Code,
+    Connected,
+    Create,
+    CreateMissing,
+    Delete,
+    Exists,
+    ListChildren,
+    Lost,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Outcome,
+    Read,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Request,
+    SessionEvent,
+    SetData,
+    Suspended,
+    Sync,
+    SyncDone,
+    Unanswered,
+)
+from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+
+
+class Caller:
+    """Submits requests of one client and keeps what comes back."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        self.client = client
+        self.outcomes: list[Outcome] = []
+        self.watches: list[str] = []
+        self.events: list[SessionEvent] = []
+        client.listen(self.events.append)
+
+    def send(self, request: Request, incarnation: int = 1) -> None:
+        self.client.submit(
+            request, incarnation=incarnation, on_outcome=self.outcomes.append, on_watch=self.watches.append
+        )
+
+    def ask(self, request: Request, incarnation: int = 1) -> Outcome:
+        self.send(request, incarnation)
+        return self.outcomes[-1]
+
+
+@pytest.fixture
+def server() -> MemoryZooKeeper:
+    return MemoryZooKeeper(FakeClock())
+
+
+@pytest.fixture
+def caller(server: MemoryZooKeeper) -> Caller:
+    return Caller(server.client("a"))
+
+
+@pytest.fixture
+def stepped() -> MemoryZooKeeper:
+    return MemoryZooKeeper(FakeClock(), stepped=True)
+
+
+def connected(server: MemoryZooKeeper, name: str) -> Caller:
+    caller = Caller(server.client(name))
+    server.deliver(Step("connect", name))
+    server.deliver(Step("session", name))
+    return caller
+
+
+def test_a_request_is_answered_at_once(caller: Caller) -> None:
+    """In direct mode the outcome has been delivered when submit returns."""
+    assert isinstance(caller.ask(Multi((Create("/a", b"1"),))), MultiDone)
+    outcome = caller.ask(Read("/a"))
+    assert isinstance(outcome, ReadDone)
+    assert outcome.znode is not None
+    assert outcome.znode.data == b"1"
+
+
+def test_a_listener_that_comes_late_is_told_the_present_state(caller: Caller) -> None:
+    """The client was connected before anybody listened."""
+    assert [type(event) for event in caller.events] == [Connected]
+
+
+def test_callbacks_may_submit_again(server: MemoryZooKeeper, caller: Caller) -> None:
+    """A callback's own request is answered after the callback has returned, in order."""
+    order: list[str] = []
+
+    def first(_outcome: Outcome) -> None:
+        caller.client.submit(Sync("/"), incarnation=1, on_outcome=lambda _: order.append("second"))
+        order.append("first")
+
+    caller.client.submit(Sync("/"), incarnation=1, on_outcome=first)
+    assert order == ["first", "second"]
+
+
+def test_many_threads_may_use_it(server: MemoryZooKeeper, caller: Caller) -> None:
+    """Every request of every thread is answered exactly once, and nobody waits for ever."""
+    caller.ask(Multi((Create("/n", b"0"),)))
+    answered = threading.Semaphore(0)
+
+    def work() -> None:
+        for _ in range(200):
+            caller.client.submit(
+                Multi((SetData("/n", b"x", -1),)), incarnation=1, on_outcome=lambda _: answered.release()
+            )
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert all(answered.acquire(timeout=5) for _ in range(800))
+    assert not answered.acquire(blocking=False)
+    assert server.tree()["/n"].stat.version == 800
+
+
+def test_a_refused_multi_changes_nothing_and_is_logged(server: MemoryZooKeeper, caller: Caller) -> None:
+    """The log tells who asked for what and which operation was refused; its zxid is used up."""
+    before = server.tree()
+    refused = caller.ask(Multi((Create("/a", b""), Check("/none", 0))))
+    assert refused == MultiRefused(1, Code.NO_NODE)
+    assert server.tree() == before
+    entry = server.log[-1]
+    assert (entry.client, entry.refused, entry.changes) == ("a", refused, ())
+    assert entry.zxid == server.log[-2].zxid + 1
+
+
+def test_the_end_of_a_session_is_logged_as_deletions(server: MemoryZooKeeper, caller: Caller) -> None:
+    """Ephemerals go in one transaction, which counts in the parent's cversion and fires watches."""
+    watcher = Caller(server.client("b"))
+    caller.ask(Multi((Create("/e1", b"", ephemeral=True), Create("/e2", b"", ephemeral=True))))
+    watcher.ask(Exists("/e1", watch=True))
+    watcher.ask(ListChildren("/", watch=True))
+    caller.client.close()
+    entry = server.log[-1]
+    assert entry.kind == "close_session"
+    assert {change.path for change in entry.changes} == {"/e1", "/e2"}
+    root = server.find("/")
+    assert root is not None
+    assert root.stat.pzxid == entry.zxid
+    assert sorted(watcher.watches) == ["/", "/e1"]
+
+
+def test_an_expired_client_is_told_before_it_connects_anew(server: MemoryZooKeeper, caller: Caller) -> None:
+    """Suspended, Lost, Connected with the next incarnation; the old one's requests are not sent."""
+    server.expire("a")
+    assert [type(event) for event in caller.events] == [Connected, Suspended, Lost, Connected]
+    assert caller.client.incarnation == 2
+    assert isinstance(caller.ask(Sync("/"), incarnation=1), NotSent)
+    assert caller.ask(Sync("/"), incarnation=2) == SyncDone()
+
+
+def test_a_suspended_client_sends_nothing(server: MemoryZooKeeper, caller: Caller) -> None:
+    """Between suspend and resume every request is NotSent; the session goes on afterwards."""
+    server.suspend("a")
+    assert isinstance(caller.ask(Sync("/")), NotSent)
+    server.resume("a")
+    assert [type(event) for event in caller.events] == [Connected, Suspended, Connected]
+    assert caller.ask(Sync("/")) == SyncDone()
+
+
+def test_an_abandoned_session_lives_on_at_the_server(server: MemoryZooKeeper, caller: Caller) -> None:
+    """Its ephemerals stay as ghosts until the server expires it."""
+    caller.ask(Multi((Create("/e", b"", ephemeral=True),)))
+    ghost = caller.client.session
+    caller.client.abandon(1, "own clock")
+    assert caller.client.incarnation == 2
+    assert "/e" in server.tree()
+    assert ghost is not None
+    server.expire_session(ghost.session_id)
+    assert "/e" not in server.tree()
+
+
+def test_put_and_remove_write_as_somebody_else(server: MemoryZooKeeper) -> None:
+    """Strangers' writes make parents and show in the log without a client."""
+    server.put("/x/y", b"1")
+    server.put("/x/y", b"2")
+    assert server.tree()["/x/y"].data == b"2"
+    server.remove("/x")
+    assert set(server.tree()) == {"/"}
+    assert {entry.client for entry in server.log} == {""}
+
+
+def test_create_missing_leaves_what_exists_alone(server: MemoryZooKeeper, caller: Caller) -> None:
+    """Parents come first; data is null."""
+    server.put("/x", b"kept")
+    caller.ask(CreateMissing(("/x", "/x/y")))
+    assert server.tree()["/x"].data == b"kept"
+    assert server.tree()["/x/y"].data is None
+
+
+# --- stepped --------------------------------------------------------------------------------------
+
+
+def test_nothing_happens_by_itself(stepped: MemoryZooKeeper) -> None:
+    """A request is executed in one step and its reply delivered in another."""
+    caller = connected(stepped, "a")
+    caller.send(Multi((Create("/a", b""),)))
+    assert "/a" not in stepped.tree()
+    assert stepped.pending() == [Step("request", "a")]
+    stepped.deliver(Step("request", "a"))
+    assert "/a" in stepped.tree()
+    assert caller.outcomes == []
+    stepped.deliver(Step("reply", "a"))
+    assert isinstance(caller.outcomes[0], MultiDone)
+    assert stepped.pending() == []
+
+
+def test_a_server_lags_until_it_catches_up(stepped: MemoryZooKeeper) -> None:
+    """Reads show the past; Sync, an own write or a step of catching up bring the present."""
+    writer, reader = connected(stepped, "w"), connected(stepped, "r")
+    stepped.deliver(Step("catch_up", "w"))
+    writer.send(Multi((Create("/a", b""),)))
+    stepped.deliver(Step("request", "w"))
+    for request in (Read("/a"), Sync("/"), Read("/a")):
+        reader.send(request)
+        stepped.deliver(Step("request", "r"))
+        stepped.deliver(Step("reply", "r"))
+    stale, _, fresh = reader.outcomes
+    assert stale == ReadDone(None)
+    assert isinstance(fresh, ReadDone)
+    assert fresh.znode is not None
+
+
+def test_a_watch_fires_when_the_own_server_applies_the_change(stepped: MemoryZooKeeper) -> None:
+    """Armed on an old picture it still fires: the change comes to that server later."""
+    writer, reader = connected(stepped, "w"), connected(stepped, "r")
+    writer.send(Multi((Create("/a", b""),)))
+    stepped.deliver(Step("request", "w"))
+    reader.send(Exists("/a", watch=True))
+    stepped.deliver(Step("request", "r"))
+    assert Step("watch", "r") not in stepped.pending()
+    stepped.deliver(Step("catch_up", "r"))
+    stepped.deliver(Step("watch", "r"))
+    assert reader.watches == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "applied"), [("lost_reply", True), ("lost_request", False), ("late", False)]
+)
+def test_a_write_without_answer_is_unanswered(stepped: MemoryZooKeeper, fault: str, applied: bool) -> None:
+    """It was applied, was not, or will be: the client cannot tell."""
+    caller = connected(stepped, "a")
+    caller.send(Multi((Create("/a", b""),)))
+    stepped.deliver(Step("request", "a"), fault)  # type: ignore[arg-type]
+    stepped.deliver(Step("reply", "a"))
+    assert isinstance(caller.outcomes[0], Unanswered)
+    assert ("/a" in stepped.tree()) is applied
+    stepped.settle()
+    assert ("/a" in stepped.tree()) is (fault != "lost_request")
+    assert len(caller.outcomes) == 1
+
+
+def test_a_cut_leaves_every_request_unanswered_once(stepped: MemoryZooKeeper) -> None:
+    """Of three requests in flight one was executed; watches are gone and it connects again."""
+    caller = connected(stepped, "a")
+    for name in "xyz":
+        caller.send(Multi((Create(f"/{name}", b""),)))
+    stepped.cut("a", executed=1)
+    stepped.settle()
+    assert [type(outcome) for outcome in caller.outcomes] == [Unanswered] * 3
+    assert set(stepped.tree()) == {"/", "/x"}
+    assert [type(event) for event in caller.events] == [Connected, Suspended, Connected]
+
+
+def test_requests_of_a_broken_connection_may_come_late(stepped: MemoryZooKeeper) -> None:
+    """As orphans they are executed until the client has connected again, never afterwards."""
+    caller = connected(stepped, "a")
+    for name in "xy":
+        caller.send(Multi((Create(f"/{name}", b""),)))
+    stepped.cut("a", keep_requests=True)
+    stepped.deliver(Step("orphan", "a"))
+    stepped.deliver(Step("connect", "a"))
+    stepped.settle()
+    assert set(stepped.tree()) == {"/", "/x"}
+
+
+def test_a_client_learns_of_its_expiry_by_its_next_request(stepped: MemoryZooKeeper) -> None:
+    """Nothing is executed for a dead session; a new one is opened only after Lost was delivered."""
+    caller = connected(stepped, "a")
+    stepped.expire("a")
+    caller.send(Multi((Create("/a", b""),)))
+    stepped.deliver(Step("request", "a"))
+    stepped.deliver(Step("reply", "a"))
+    assert isinstance(caller.outcomes[0], Unanswered)
+    stepped.deliver(Step("connect", "a"))
+    assert Step("connect", "a") not in stepped.pending()
+    stepped.settle()
+    assert [type(event) for event in caller.events] == [Connected, Suspended, Lost, Connected]
+    assert "/a" not in stepped.tree()
+
+
+def test_sessions_are_overdue_by_the_servers_clock() -> None:
+    """A session may be expired once nothing was heard of it for its timeout."""
+    clock = FakeClock()
+    server = MemoryZooKeeper(clock, stepped=True)
+    connected(server, "a")
+    clock.advance(5999)
+    assert server.overdue() == []
+    server.ping("a")
+    clock.advance(5999)
+    assert server.overdue() == []
+    clock.advance(1)
+    assert len(server.overdue()) == 1
+
+
+def test_a_bulk_read_is_one_picture(stepped: MemoryZooKeeper) -> None:
+    """All znodes of one ReadMany are read at the same transaction."""
+    caller = connected(stepped, "a")
+    stepped.put("/x", b"1")
+    stepped.write(Create("/y", b""), Delete("/x", 0))
+    caller.send(ReadMany(("/x", "/y")))
+    stepped.deliver(Step("catch_up", "a"))
+    stepped.deliver(Step("request", "a"))
+    stepped.deliver(Step("reply", "a"))
+    outcome = caller.outcomes[0]
+    assert isinstance(outcome, ReadManyDone)
+    assert [znode is not None for znode in outcome.znodes] == [True, False]

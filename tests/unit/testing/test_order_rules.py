@@ -1,0 +1,86 @@
+"""The simulator's order rules refuse what they are there to refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkgroup.consumer.effects import Ask, Assign, EndLease, ExtendLease, Lose, Revoke
+from zkgroup.consumer.events import Answered, Revoked
+from zkgroup.model import LeaseGrant, TopicPartition
+from zkgroup.model.requests import Create, Delete, Multi, MultiDone, Operation, ReadDone, SetData
+from zkgroup.testing.simulation.order import OrderError, OrderRules
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+GRANT = LeaseGrant(topic_partition=ONE, thread=0, token=7, offset=None)
+
+
+def ask(*operations: Operation) -> Ask:
+    return Ask(1, Multi(operations), 1)
+
+
+def claim(tp: TopicPartition) -> Ask:
+    return ask(Create(f"/consumers/g/owners/{tp.topic}/{tp.partition}", b"g_a-0", ephemeral=True))
+
+
+def release(tp: TopicPartition) -> Ask:
+    return ask(Delete(f"/consumers/g/owners/{tp.topic}/{tp.partition}", 1))
+
+
+def owner_of_one() -> OrderRules:
+    """A member that holds one partition."""
+    rules = OrderRules("g")
+    rules.effect(claim(ONE))
+    rules.effect(Assign((GRANT,)))
+    return rules
+
+
+def test_nothing_is_assigned_without_a_claim() -> None:
+    """`Assign` of what was never asked for is refused."""
+    with pytest.raises(OrderError, match="without a claim"):
+        OrderRules("g").effect(Assign((GRANT,)))
+
+
+def test_a_release_waits_for_the_callback() -> None:
+    """item 35: while a partition is delivered, and until its callback has returned, it is not released."""
+    rules = owner_of_one()
+    with pytest.raises(OrderError, match="let go"):
+        rules.effect(release(ONE))
+    rules.effect(Revoke(3, (ONE,), 1000, "rebalance"))
+    with pytest.raises(OrderError, match="let go"):
+        rules.effect(release(ONE))
+    rules.event(Revoked(3, {}))
+    rules.effect(release(ONE))
+
+
+def test_a_claim_waits_for_the_releases_of_its_rebalance() -> None:
+    """item 35: what a rebalance takes away is released before anything that it gives is claimed."""
+    rules = owner_of_one()
+    rules.effect(Revoke(3, (ONE,), 1000, "rebalance"))
+    rules.event(Revoked(3, {}))
+    with pytest.raises(OrderError, match="before the release"):
+        rules.effect(claim(TWO))
+    rules.effect(EndLease((ONE,)))
+    rules.effect(claim(TWO))
+
+
+def test_what_is_lost_is_not_committed() -> None:
+    """item 51: after `Lose` no offset of the partition is written."""
+    rules = owner_of_one()
+    write = ask(SetData("/consumers/g/offsets/t/0", b"5", 2))
+    rules.effect(write)
+    rules.effect(Lose((ONE,), "session_lost"))
+    with pytest.raises(OrderError, match="has lost"):
+        rules.effect(write)
+
+
+def test_only_an_accepted_write_extends_the_lease() -> None:
+    """Reads extend nothing, and one write extends the lease once."""
+    rules = OrderRules("g")
+    rules.effect(claim(ONE))
+    rules.event(Answered(2, ReadDone(None)))
+    with pytest.raises(OrderError, match="acknowledged"):
+        rules.effect(ExtendLease(1000))
+    rules.event(Answered(1, MultiDone((), 9)))
+    rules.effect(ExtendLease(1000))
+    with pytest.raises(OrderError, match="acknowledged"):
+        rules.effect(ExtendLease(2000))

@@ -1,0 +1,43 @@
+"""Doubles and checks that ship with zkgroup, for its own tests and for those of its users.
+
+Nothing in zkgroup imports this package. Names are loaded when first used: the pytest plugin lives here
+and must cost nothing in a run that does not need it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zkgroup.testing.clock import FakeClock, wait_until
+    from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+    from zkgroup.testing.server_history import check_history, server_transactions
+    from zkgroup.testing.simulation import Simulation, SimulationError
+
+_HOMES = {
+    "FakeClock": "clock",
+    "MemoryZooKeeper": "memory_zookeeper",
+    "Simulation": "simulation",
+    "SimulationError": "simulation",
+    "check_history": "server_history",
+    "server_transactions": "server_history",
+    "wait_until": "clock",
+}
+
+__all__ = [
+    "FakeClock",
+    "MemoryZooKeeper",
+    "Simulation",
+    "SimulationError",
+    "check_history",
+    "server_transactions",
+    "wait_until",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

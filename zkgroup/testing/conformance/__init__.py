@@ -1,0 +1,27 @@
+"""The contract of a `Store`, as checks that any implementation can be put through.
+
+Each check is a function of a `Target`: it opens the clients it needs and raises AssertionError. Run them
+under any test runner, one empty tree each:
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_store(check):
+        with Target(my_open_store) as target:
+            check(target)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zkgroup.testing.conformance import reads, sessions, transactions, watches
+from zkgroup.testing.conformance.target import Caller, Target
+
+CHECKS: tuple[Callable[[Target], None], ...] = tuple(
+    function
+    for module in (transactions, reads, watches, sessions)
+    for name, function in vars(module).items()
+    if name.startswith("check_")
+)
+"""Every rule, in the order of reading."""
+
+__all__ = ["CHECKS", "Caller", "Target"]

@@ -1,0 +1,162 @@
+"""What a check needs of an implementation, and a way to talk to a Store one request at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from zkgroup.model import ZnodeStat
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import (
+    Connected,
+    Create,
+    Exists,
+    ExistsDone,
+    Multi,
+    MultiDone,
+    Operation,
+    Outcome,
+    Request,
+    Session,
+    SessionEvent,
+    Sync,
+)
+
+ANSWER_S = 15.0
+"""Longest wait for anything that must come. Generous: a slow machine is not a broken contract."""
+
+T = TypeVar("T")
+
+
+class OpenStore(Protocol):
+    """Opens a client of its own session on a tree that is empty at the first call of a check."""
+
+    def __call__(self, session_timeout_ms: int) -> Store: ...
+
+
+class Pending:
+    """A request that was submitted: its outcomes, and how often its watch fired."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.watched: list[str] = []
+        self._changed = threading.Condition()
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        with self._changed:
+            self.outcomes.append(outcome)
+            self._changed.notify_all()
+
+    def on_watch(self, path: str) -> None:
+        with self._changed:
+            self.watched.append(path)
+            self._changed.notify_all()
+
+    def outcome(self) -> Outcome:
+        self._await(lambda: self.outcomes, "an outcome")
+        return self.outcomes[0]
+
+    def fired(self) -> str:
+        """Path of the watch event; waits for it."""
+        self._await(lambda: self.watched, "a watch event")
+        return self.watched[0]
+
+    def _await(self, condition: Callable[[], object], what: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, ANSWER_S), f"{what} did not come in {ANSWER_S} s"
+
+
+class Caller:
+    """One client, used step by step."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.events: list[SessionEvent] = []
+        self._changed = threading.Condition()
+        self.unlisten = store.listen(self._on_event)
+
+    def _on_event(self, event: SessionEvent) -> None:
+        with self._changed:
+            self.events.append(event)
+            self._changed.notify_all()
+
+    def await_event(self, kind: type[SessionEvent], incarnation: int | None = None) -> SessionEvent:
+        """The first event of this kind (of this incarnation); waits for it."""
+
+        def find() -> SessionEvent | None:
+            return next((event for event in self.events if matches(event)), None)
+
+        def matches(event: SessionEvent) -> bool:
+            found = event.session.incarnation if isinstance(event, Connected) else event.incarnation
+            return isinstance(event, kind) and incarnation in (None, found)
+
+        with self._changed:
+            came = self._changed.wait_for(find, ANSWER_S)
+        assert came, f"no {kind.__name__} of {incarnation or 'any incarnation'}; told: {self.events}"
+        return came
+
+    def session(self, incarnation: int = 1) -> Session:
+        event = self.await_event(Connected, incarnation)
+        assert isinstance(event, Connected)
+        return event.session
+
+    def submit(self, request: Request, incarnation: int = 1) -> Pending:
+        pending = Pending()
+        self.store.submit(
+            request, incarnation=incarnation, on_outcome=pending.on_outcome, on_watch=pending.on_watch
+        )
+        return pending
+
+    def ask(self, request: Request, kind: type[T], incarnation: int = 1) -> T:
+        """The outcome, which must be of this kind."""
+        outcome = self.submit(request, incarnation).outcome()
+        assert isinstance(outcome, kind), f"{request}: expected {kind.__name__}, got {outcome}"
+        return outcome
+
+    def write(self, *operations: Operation, incarnation: int = 1) -> MultiDone:
+        """One transaction, which must be accepted."""
+        return self.ask(Multi(operations), MultiDone, incarnation)
+
+    def make(self, *paths: str) -> None:
+        """Creates persistent znodes with the data `b"0"`."""
+        self.write(*(Create(path, b"0") for path in paths))
+
+    def stat(self, path: str) -> ZnodeStat:
+        stat = self.ask(Exists(path), ExistsDone).stat
+        assert stat is not None, f"{path} does not exist"
+        return stat
+
+    def catch_up(self) -> None:
+        """Everything written before, by anybody, has reached this client's server."""
+        self.ask(Sync("/"), object)
+
+
+class Target:
+    """The implementation under test. Closes what a check opened."""
+
+    def __init__(self, open_store: OpenStore) -> None:
+        self._open = open_store
+        self._stores: list[Store] = []
+
+    def connect(self, session_timeout_ms: int = 6000) -> Caller:
+        """A new client, connected."""
+        caller = Caller(self.open(session_timeout_ms))
+        caller.session()
+        return caller
+
+    def open(self, session_timeout_ms: int = 6000) -> Store:
+        """A new client, perhaps not connected yet."""
+        store = self._open(session_timeout_ms)
+        self._stores.append(store)
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for store in self._stores:
+            store.close()

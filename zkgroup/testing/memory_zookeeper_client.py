@@ -1,0 +1,201 @@
+"""One client of the memory server: its queues, its connection, its watches."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from zkgroup.model.requests import (
+    Connected,
+    Lost,
+    Multi,
+    NotSent,
+    Outcome,
+    Request,
+    Session,
+    SessionEvent,
+    SetData,
+    Suspended,
+)
+from zkgroup.testing.memory_zookeeper_leader import ServerSession
+from zkgroup.testing.memory_zookeeper_tree import Tree
+
+if TYPE_CHECKING:
+    from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+
+MAX_REQUEST_BYTES = 1_000_000
+"""Larger requests are not sent, as by `ClientSettings.max_request_bytes`."""
+
+Listener = Callable[[SessionEvent], None]
+
+
+class Link(enum.Enum):
+    """What a client believes about its connection."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class InFlight(NamedTuple):
+    """A request on its way to the server. Without `request`: the end of the session."""
+
+    request: Request | None
+    session: ServerSession
+    on_outcome: Callable[[Outcome], None] | None
+    on_watch: Callable[[str], None] | None
+
+
+class Reply(NamedTuple):
+    """An outcome on its way to whoever asked."""
+
+    on_outcome: Callable[[Outcome], None]
+    outcome: Outcome
+    zxid: int
+    is_answer: bool
+    """The server said it: it can still get lost."""
+
+
+class FiredWatch(NamedTuple):
+    callbacks: tuple[Callable[[str], None], ...]
+    path: str
+
+
+class SessionNews(NamedTuple):
+    listeners: tuple[Listener, ...]
+    event: SessionEvent
+
+
+class MemoryClient:
+    """A `Store` on a MemoryZooKeeper. Thread-safe in direct mode."""
+
+    def __init__(self, server: MemoryZooKeeper, name: str, session_timeout_ms: int, tree: Tree) -> None:
+        self.name = name
+        self.session_timeout_ms = session_timeout_ms
+        self.link = Link.CONNECTING
+        self.incarnation = 0
+        self.session: ServerSession | None = None
+        self.tree = tree
+        """What the server that this client is connected to has applied."""
+        self.applied = 0
+        """Number of transactions of the server's log in `tree`."""
+        self.requests: deque[InFlight] = deque()
+        self.orphans: deque[InFlight] = deque()
+        """Sent on a connection that is gone, not yet executed; nobody waits for the answer."""
+        self.held = False
+        """It reaches no server until `MemoryZooKeeper.resume`."""
+        self.replies: deque[Reply] = deque()
+        self.watches: deque[FiredWatch] = deque()
+        self.news: deque[SessionNews] = deque()
+        self.data_watches: dict[str, list[Callable[[str], None]]] = {}
+        self.child_watches: dict[str, list[Callable[[str], None]]] = {}
+        self._server = server
+        self._listeners: dict[int, Listener] = {}
+        self._next_listener = 0
+        self._told: SessionEvent | None = None
+        self._last_zxid = 0
+
+    # --- Store ------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        with self._server.locked():
+            refusal = self._refusal(request, incarnation)
+            if refusal is not None:
+                self.replies.append(Reply(on_outcome, refusal, 0, is_answer=False))
+                self._server.queued(self, "reply")
+            else:
+                assert self.session is not None
+                self.requests.append(InFlight(request, self.session, on_outcome, on_watch))
+                self._server.queued(self, "request")
+
+    def _refusal(self, request: Request, incarnation: int) -> NotSent | None:
+        if self.link is not Link.CONNECTED:
+            return NotSent(f"the session is {self.link.value}")
+        if incarnation != self.incarnation:
+            return NotSent(f"session {incarnation} is over; the present one is {self.incarnation}")
+        if isinstance(request, Multi):
+            size = request_bytes(request)
+            if size > MAX_REQUEST_BYTES:
+                return NotSent(f"{size} bytes are more than {MAX_REQUEST_BYTES}", too_big=True)
+        return None
+
+    @property
+    def last_zxid(self) -> int:
+        return self._last_zxid
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        with self._server.locked():
+            key = self._next_listener
+            self._next_listener += 1
+            self._listeners[key] = listener
+            if self._told is not None:
+                self.news.append(SessionNews((listener,), self._told))
+                self._server.queued(self, "session")
+        return lambda: self._unlisten(key)
+
+    def _unlisten(self, key: int) -> None:
+        with self._server.locked():
+            self._listeners.pop(key, None)
+
+    def abandon(self, incarnation: int, reason: str) -> None:
+        """The server is not told: the session, and its ephemerals, live there until they expire."""
+        with self._server.locked():
+            if incarnation == self.incarnation and self.link in (Link.CONNECTED, Link.SUSPENDED):
+                self._server.disconnect(self, reason, tell=False)
+                self.become(Link.LOST, Lost(incarnation, reason))
+                self._server.queued(self, "connect")
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """What is in flight is still executed, and then the session ended; nobody waits for it."""
+        with self._server.locked():
+            if self.link is Link.CLOSED:
+                return
+            session, was = self.session, self.link
+            if was is Link.CONNECTED and session is not None:
+                self.requests.append(InFlight(None, session, None, None))
+                self._server.disconnect(self, "closed", tell=False, keep_requests=True)
+            self.become(Link.CLOSED, Lost(self.incarnation, "closed") if was in _OPEN else None)
+
+    # --- for the server ---------------------------------------------------------------------------
+
+    def become(self, link: Link, event: SessionEvent | None) -> None:
+        """Changes the link and queues the news for everybody who listens now."""
+        self.link = link
+        if event is not None:
+            self._told = event
+            self.news.append(SessionNews(tuple(self._listeners.values()), event))
+            self._server.queued(self, "session")
+
+    def connected_event(self) -> Connected:
+        assert self.session is not None
+        return Connected(Session(self.incarnation, self.session.session_id, self.session.timeout_ms))
+
+    def suspended_event(self) -> Suspended:
+        return Suspended(self.incarnation)
+
+    def saw(self, zxid: int) -> None:
+        self._last_zxid = max(self._last_zxid, zxid)
+
+
+_OPEN = (Link.CONNECTED, Link.SUSPENDED)
+
+
+def request_bytes(request: Multi) -> int:
+    """About the size of its packet: headers, path, data and the one ACL of a create."""
+    size = 40
+    for operation in request.operations:
+        data = getattr(operation, "data", None) or b""
+        overhead = 25 if isinstance(operation, SetData) else 55
+        size += overhead + len(operation.path.encode()) + len(data)
+    return size

@@ -1,0 +1,103 @@
+"""What each kind of request does on a server: one function each, chosen by type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zkgroup.model.requests import (
+    Code,
+    Create,
+    CreateMissing,
+    CreateMissingDone,
+    Exists,
+    ExistsDone,
+    ListChildren,
+    ListChildrenDone,
+    ListMany,
+    ListManyDone,
+    Multi,
+    MultiRefused,
+    Outcome,
+    Read,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Refused,
+    Sync,
+    SyncDone,
+)
+from zkgroup.testing.memory_zookeeper_client import InFlight, MemoryClient
+
+if TYPE_CHECKING:
+    from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+
+OnWatch = Callable[[str], None] | None
+
+
+def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> Outcome:
+    """Executes a request on the server of this client and gives its outcome."""
+    request = flight.request
+    if isinstance(request, Multi):
+        outcome = server.leader.transact(request.operations, flight.session.session_id, client.name)
+        server.catch_up(client.name)
+        return outcome
+    if isinstance(request, CreateMissing):
+        return _create_missing(server, client, request, flight.session.session_id)
+    if isinstance(request, Sync):
+        server.catch_up(client.name)
+        return SyncDone()
+    return _READS[type(request)](client, request, flight.on_watch)
+
+
+def _create_missing(
+    server: MemoryZooKeeper, client: MemoryClient, request: CreateMissing, session_id: int
+) -> Outcome:
+    """As pipelined creates: each stands alone; those after a refused one are still tried."""
+    refusal: Outcome | None = None
+    for path in request.paths:
+        outcome = server.leader.transact((Create(path, None),), session_id, client.name)
+        if isinstance(outcome, MultiRefused) and outcome.code is not Code.NODE_EXISTS:
+            refusal = refusal or Refused(outcome.code, path)
+    server.catch_up(client.name)
+    return refusal or CreateMissingDone()
+
+
+def _read_many(client: MemoryClient, request: ReadMany, _on_watch: OnWatch) -> Outcome:
+    return ReadManyDone(tuple([client.tree.read(path) for path in request.paths]))
+
+
+def _list_many(client: MemoryClient, request: ListMany, _on_watch: OnWatch) -> Outcome:
+    return ListManyDone(tuple([client.tree.children(path) for path in request.paths]))
+
+
+def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:
+    _arm(client.data_watches, request, on_watch)
+    return ReadDone(client.tree.read(request.path))
+
+
+def _exists(client: MemoryClient, request: Exists, on_watch: OnWatch) -> Outcome:
+    _arm(client.data_watches, request, on_watch)
+    return ExistsDone(client.tree.stat(request.path))
+
+
+def _list_children(client: MemoryClient, request: ListChildren, on_watch: OnWatch) -> Outcome:
+    children = client.tree.children(request.path)
+    _arm(client.child_watches if children is not None else client.data_watches, request, on_watch)
+    return ListChildrenDone(children or (), client.tree.stat(request.path))
+
+
+def _arm(
+    table: dict[str, list[Callable[[str], None]]], request: Read | Exists | ListChildren, on_watch: OnWatch
+) -> None:
+    if request.watch and on_watch is not None:
+        table.setdefault(request.path, []).append(on_watch)
+
+
+_READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
+    ReadMany: _read_many,
+    ListMany: _list_many,
+    Read: _read,
+    Exists: _exists,
+    ListChildren: _list_children,
+}

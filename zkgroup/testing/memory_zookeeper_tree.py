@@ -1,0 +1,270 @@
+"""The tree of znodes and the rules by which ZooKeeper changes it: pure, single-threaded.
+
+As in the real server a transaction is *prepared* against the leader's tree (PrepRequestProcessor@3.9.5:
+every check happens here) and then *applied* (DataTree@3.9.5: never fails) to each server's own tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkgroup.model import Znode, ZnodeStat
+from zkgroup.model.requests import Check, Code, Create, Delete, MultiRefused, Operation, SetData
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    path: str
+    data: bytes | None
+    owner: int
+    """Session id for an ephemeral, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    path: str
+
+
+Change = Created | DataSet | Deleted | Checked
+
+
+def parent_of(path: str) -> str:
+    """Path of the parent; that of `/` is itself."""
+    return path.rpartition("/")[0] or "/"
+
+
+class Node:
+    """What a server keeps of one znode (DataNode@3.9.5)."""
+
+    __slots__ = (
+        "children",
+        "creates",
+        "ctime",
+        "czxid",
+        "data",
+        "mtime",
+        "mzxid",
+        "owner",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(self, data: bytes | None, owner: int, zxid: int, time_ms: int) -> None:
+        self.data = data
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time_ms
+        self.version = 0
+        self.creates = 0
+        """Children ever created: the number of a sequential child, and half of `cversion`."""
+        self.children: dict[str, None] = {}
+
+    def stat(self) -> ZnodeStat:
+        children = len(self.children)
+        return ZnodeStat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            2 * self.creates - children,  # creates plus deletes (DataNode.copyStat)
+            0,
+            self.owner,
+            len(self.data) if self.data is not None else 0,
+            children,
+            self.pzxid,
+        )
+
+    def copy(self) -> Node:
+        twin = Node.__new__(Node)
+        for name in Node.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.children = dict(self.children)
+        return twin
+
+
+class Tree:
+    """One server's picture of all znodes."""
+
+    def __init__(self) -> None:
+        root, system = Node(b"", 0, 0, 0), Node(b"", 0, 0, 0)
+        root.children = {"zookeeper": None}
+        system.children = {"config": None, "quota": None}
+        self.nodes: dict[str, Node] = {
+            "/": root,
+            "/zookeeper": system,
+            "/zookeeper/config": Node(b"", 0, 0, 0),
+            "/zookeeper/quota": Node(b"", 0, 0, 0),
+        }
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.zxid = 0
+
+    def copy(self) -> Tree:
+        twin = Tree()
+        twin.nodes = {path: node.copy() for path, node in self.nodes.items()}
+        twin.ephemerals = {session: dict(paths) for session, paths in self.ephemerals.items()}
+        twin.zxid = self.zxid
+        return twin
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> Znode | None:
+        node = self.nodes.get(path)
+        return Znode(path, node.data, node.stat()) if node is not None else None
+
+    def stat(self, path: str) -> ZnodeStat | None:
+        node = self.nodes.get(path)
+        return node.stat() if node is not None else None
+
+    def children(self, path: str) -> tuple[str, ...] | None:
+        node = self.nodes.get(path)
+        return tuple(node.children) if node is not None else None
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def apply(self, change: Change, zxid: int, time_ms: int) -> ZnodeStat | None:
+        """Carries one prepared change out; the znode's new Stat, None when it is gone."""
+        if isinstance(change, Created):
+            return self._create(change, zxid, time_ms).stat()
+        if isinstance(change, DataSet):
+            node = self.nodes[change.path]
+            node.data, node.mzxid, node.mtime = change.data, zxid, time_ms
+            node.version += 1
+            return node.stat()
+        if isinstance(change, Deleted):
+            self._delete(change.path, zxid)
+            return None
+        return self.nodes[change.path].stat()
+
+    def _create(self, change: Created, zxid: int, time_ms: int) -> Node:
+        head, _, name = change.path.rpartition("/")
+        parent = self.nodes[head or "/"]
+        parent.children[name] = None
+        parent.creates += 1
+        parent.pzxid = zxid
+        node = self.nodes[change.path] = Node(change.data, change.owner, zxid, time_ms)
+        if change.owner:
+            self.ephemerals.setdefault(change.owner, {})[change.path] = None
+        return node
+
+    def _delete(self, path: str, zxid: int) -> None:
+        node = self.nodes.pop(path)
+        head, _, name = path.rpartition("/")
+        parent = self.nodes[head or "/"]
+        del parent.children[name]
+        parent.pzxid = zxid
+        if node.owner:
+            del self.ephemerals[node.owner][path]
+
+
+class _Outlook:
+    """How one znode will be once the operations prepared so far are applied (ChangeRecord@3.9.5)."""
+
+    __slots__ = ("children", "creates", "owner", "version")
+
+    def __init__(self, owner: int, version: int = 0, creates: int = 0, children: int = 0) -> None:
+        self.owner = owner
+        self.version = version
+        self.creates = creates
+        self.children = children
+
+
+class _RefusedError(Exception):
+    def __init__(self, code: Code) -> None:
+        self.code = code
+
+
+class _Preparation:
+    """Checks the operations of one transaction in order, each on the outcome of those before."""
+
+    def __init__(self, tree: Tree, session_id: int) -> None:
+        self._nodes = tree.nodes
+        self._session_id = session_id
+        self._outlooks: dict[str, _Outlook | None] = {}
+
+    def prepare(self, operation: Operation) -> Change:
+        if isinstance(operation, Check):
+            self._at_version(operation.path, operation.version)
+            return Checked(operation.path)
+        if isinstance(operation, SetData):
+            self._at_version(operation.path, operation.version).version += 1
+            return DataSet(operation.path, operation.data)
+        if isinstance(operation, Create):
+            return self._create(operation)
+        return self._delete(operation)
+
+    def _find(self, path: str) -> _Outlook | None:
+        try:
+            return self._outlooks[path]
+        except KeyError:
+            node = self._nodes.get(path)
+            outlook = _Outlook(node.owner, node.version, node.creates, len(node.children)) if node else None
+            self._outlooks[path] = outlook
+            return outlook
+
+    def _existing(self, path: str) -> _Outlook:
+        if not path.startswith("/"):
+            raise _RefusedError(Code.BAD_ARGUMENTS)
+        outlook = self._find(path)
+        if outlook is None:
+            raise _RefusedError(Code.NO_NODE)
+        return outlook
+
+    def _at_version(self, path: str, version: int) -> _Outlook:
+        outlook = self._existing(path)
+        if version not in (-1, outlook.version):
+            raise _RefusedError(Code.BAD_VERSION)
+        return outlook
+
+    def _create(self, operation: Create) -> Created:
+        path = operation.path
+        if not path.startswith("/") or (path.endswith("/") and not operation.sequential):
+            raise _RefusedError(Code.BAD_ARGUMENTS)
+        parent = self._existing(parent_of(path))
+        if operation.sequential:
+            path = f"{path}{parent.creates:010d}"
+        if self._find(path) is not None:
+            raise _RefusedError(Code.NODE_EXISTS)
+        if parent.owner:
+            raise _RefusedError(Code.NO_CHILDREN_FOR_EPHEMERALS)
+        owner = self._session_id if operation.ephemeral else 0
+        self._outlooks[path] = _Outlook(owner)
+        parent.creates += 1
+        parent.children += 1
+        return Created(path, operation.data, owner)
+
+    def _delete(self, operation: Delete) -> Deleted:
+        if operation.path == "/":
+            raise _RefusedError(Code.BAD_ARGUMENTS)
+        outlook = self._at_version(operation.path, operation.version)
+        if outlook.children:
+            raise _RefusedError(Code.NOT_EMPTY)
+        self._existing(parent_of(operation.path)).children -= 1
+        self._outlooks[operation.path] = None
+        return Deleted(operation.path)
+
+
+def prepare(
+    tree: Tree, operations: Sequence[Operation], session_id: int
+) -> tuple[Change, ...] | MultiRefused:
+    """What this transaction would change, or the first operation that is refused. Changes nothing."""
+    preparation = _Preparation(tree, session_id)
+    changes = []
+    for index, operation in enumerate(operations):
+        try:
+            changes.append(preparation.prepare(operation))
+        except _RefusedError as error:
+            return MultiRefused(index, error.code)
+    return tuple(changes)

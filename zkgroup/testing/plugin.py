@@ -1,0 +1,108 @@
+"""pytest fixtures for code that talks to ZooKeeper. Installed with zkgroup; nothing is loaded until used.
+
+| fixture | gives |
+|---|---|
+| `zk_server` | a chroot of its own on one real server |
+| `zk_ensemble` | a chroot of its own on an ensemble of three |
+| `zk_chaos` | the same behind a proxy that cuts, delays, withholds and drops; servers may be killed |
+| `zk_chaos_server` | as `zk_chaos`, on the one server |
+| `memory_zookeeper` | a fresh `MemoryZooKeeper` with a `FakeClock` |
+
+The servers are started once, when the first test asks for them, and end with the run. Each has an
+`address` to connect to. Whatever a test did to a server is mended after it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from zkgroup.testing.chaos import ChaosZooKeeper
+    from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+    from zkgroup.zookeeper.embedded import EmbeddedServer, EmbeddedZooKeeper
+
+_numbers = itertools.count(1)
+
+
+class Tree:
+    """An empty tree of one test's own, on servers shared with others."""
+
+    def __init__(self, zookeeper: EmbeddedZooKeeper) -> None:
+        self.zookeeper = zookeeper
+        self.chroot = f"/test-{next(_numbers)}"
+        zookeeper.create_chroot(self.chroot)
+
+    @property
+    def address(self) -> str:
+        """Connection string with the chroot."""
+        return self.zookeeper.address + self.chroot
+
+    def server(self, number: int) -> EmbeddedServer:
+        """One of the servers; the test may stop and pause it."""
+        return self.zookeeper.server(number)
+
+
+def _tree(zookeeper: EmbeddedZooKeeper) -> Iterator[Tree]:
+    yield Tree(zookeeper)
+    zookeeper.revive()
+
+
+def _chaos(tree: Tree) -> Iterator[ChaosZooKeeper]:
+    from zkgroup.testing.chaos import ChaosZooKeeper
+
+    with ChaosZooKeeper(tree.zookeeper, tree.chroot) as chaos:
+        yield chaos
+
+
+@pytest.fixture(scope="session")
+def zk_server_process() -> Iterator[EmbeddedZooKeeper]:
+    """One real server for the whole run."""
+    from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+    with EmbeddedZooKeeper(fsync=False) as zookeeper:
+        yield zookeeper
+
+
+@pytest.fixture(scope="session")
+def zk_ensemble_processes() -> Iterator[EmbeddedZooKeeper]:
+    """Three real servers for the whole run."""
+    from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+    with EmbeddedZooKeeper(3, fsync=False) as zookeeper:
+        yield zookeeper
+
+
+@pytest.fixture
+def zk_server(zk_server_process: EmbeddedZooKeeper) -> Iterator[Tree]:
+    """An empty tree on a real server."""
+    yield from _tree(zk_server_process)
+
+
+@pytest.fixture
+def zk_ensemble(zk_ensemble_processes: EmbeddedZooKeeper) -> Iterator[Tree]:
+    """An empty tree on a real ensemble of three."""
+    yield from _tree(zk_ensemble_processes)
+
+
+@pytest.fixture
+def zk_chaos(zk_ensemble: Tree) -> Iterator[ChaosZooKeeper]:
+    """An empty tree on an ensemble behind a network that can be broken."""
+    yield from _chaos(zk_ensemble)
+
+
+@pytest.fixture
+def zk_chaos_server(zk_server: Tree) -> Iterator[ChaosZooKeeper]:
+    """An empty tree on one server behind a network that can be broken."""
+    yield from _chaos(zk_server)
+
+
+@pytest.fixture
+def memory_zookeeper() -> MemoryZooKeeper:
+    """An empty ZooKeeper in memory, in direct mode, with a clock that stands still."""
+    from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+
+    return MemoryZooKeeper()

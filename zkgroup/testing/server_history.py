@@ -1,0 +1,53 @@
+"""The memory server's log as `zkgroup.history` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkgroup.history import Change, Refusal, ServerTransaction, check_history
+from zkgroup.model import ZnodeStat
+from zkgroup.model.ports import Clock
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.testing import memory_zookeeper_tree as tree
+from zkgroup.testing.memory_zookeeper_leader import Transaction
+
+__all__ = ["check_history", "server_transactions"]
+
+
+def server_transactions(log: Iterable[Transaction], clock: Clock) -> tuple[ServerTransaction, ...]:
+    """Translates a log; its wall times become times of the members' clock, by what both show now."""
+    ahead_ms = clock.wall_ms() - clock.now_ms()
+    return tuple(_translate(entry, entry.time_ms - ahead_ms) for entry in log)
+
+
+def _translate(entry: Transaction, at_ms: int) -> ServerTransaction:
+    if entry.refused is None:
+        changes = tuple(map(_applied, entry.changes, entry.stats))
+        return ServerTransaction(entry.zxid, at_ms, entry.session_id, changes, entry.kind)
+    refusal = Refusal(entry.operations[entry.refused.index].path, entry.refused.code.value)
+    asked = tuple(map(_asked, entry.operations))
+    return ServerTransaction(entry.zxid, at_ms, entry.session_id, asked, entry.kind, refusal)
+
+
+def _applied(change: tree.Change, stat: ZnodeStat | None) -> Change:
+    match change:
+        case tree.Created(path, data, owner):
+            return Change("create", path, data, 0, owner)
+        case tree.DataSet(path, data):
+            return Change("set", path, data, stat.version if stat is not None else None)
+        case tree.Deleted(path):
+            return Change("delete", path)
+        case tree.Checked(path):
+            return Change("check", path)
+
+
+def _asked(operation: Operation) -> Change:
+    match operation:
+        case Create(path, data):
+            return Change("create", path, data)
+        case SetData(path, data):
+            return Change("set", path, data)
+        case Delete(path):
+            return Change("delete", path)
+        case _:
+            return Change("check", operation.path)
