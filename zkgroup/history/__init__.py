@@ -1,0 +1,37 @@
+"""What happened: recorded by members, checked against the invariants of the group protocol.
+
+    sink = HistoryFile("member-1.jsonl", member_id, clock)     # give it to a GroupMember or Consumer
+    ...
+    report = check_history(read_files(["member-1.jsonl", "member-2.jsonl"]))
+    assert report.holds, report.violations
+
+The invariants: S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offsets never go back, S7 no
+delivery without a lease, S8 disjoint delivery, S9 right start, S10 same view same answer, S22 no half claim;
+and once the group had time to settle, L1 all owned, L2 no owner that is no member, L3 everybody has its
+share, L4 at rest.
+"""
+
+from zkgroup.history.checker import check_history
+from zkgroup.history.evidence import CheckOptions
+from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
+from zkgroup.history.records import Record, Recording, parse, record_of
+from zkgroup.history.report import Figures, Report, Violation
+from zkgroup.history.transactions import Change, Refusal, ServerTransaction
+
+__all__ = [
+    "Change",
+    "CheckOptions",
+    "Figures",
+    "HistoryFile",
+    "MemoryHistory",
+    "Record",
+    "Recording",
+    "Refusal",
+    "Report",
+    "ServerTransaction",
+    "Violation",
+    "check_history",
+    "parse",
+    "read_files",
+    "record_of",
+]

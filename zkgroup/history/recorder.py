@@ -1,0 +1,106 @@
+"""Recording: the sinks that members write their history to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from zkgroup.history.records import Record, Recording, parse
+from zkgroup.model.ports import Clock
+
+log = logging.getLogger("zkgroup.history")
+
+
+class MemoryHistory:
+    """A HistorySink that keeps its records in a list, which several members may share (simulation)."""
+
+    def __init__(self, member: str, clock: Clock, records: list[Record] | None = None, pid: int = 0) -> None:
+        self.records: list[Record] = [] if records is None else records
+        self._stamp = _Stamp(member, clock, pid)
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        self.records.append(self._stamp.next(kind, fields))
+
+
+class HistoryFile:
+    """A HistorySink that appends to a file: one `write` a line on an O_APPEND descriptor, no buffer.
+
+    So a SIGKILL tears at most the last line, and several processes may share one file. Thread-safe. A
+    line that cannot be written (disk full) is counted, and nothing is recorded after it: a history with a
+    hole would accuse the innocent, a member must not fail for the sake of its diary.
+    """
+
+    def __init__(self, path: str | Path, member: str, clock: Clock) -> None:
+        """Opens or creates the file. Raises OSError."""
+        self._lock = threading.Lock()
+        self._stamp = _Stamp(member, clock, os.getpid())
+        self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.lost = 0
+        """Records that could not be written."""
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        with self._lock:
+            if self._file is None:
+                self.lost += 1
+                return
+            line = f"{self._stamp.next(kind, fields).line()}\n".encode("utf-8", "replace")
+            try:
+                written = os.write(self._file, line)
+            except OSError as error:
+                written, reason = 0, str(error)
+            else:
+                reason = f"{written} of {len(line)} bytes written"
+            if written < len(line):
+                log.warning("the history cannot be written and stops here: %s", reason)
+                self.lost += 1
+                self._close()
+
+    def close(self) -> None:
+        """Idempotent; records that come later are counted as lost."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_files(paths: Iterable[str | Path]) -> Recording:
+    """Reads recorded files. Raises OSError."""
+    return parse(Path(path).read_bytes() for path in paths)
+
+
+class _Stamp:
+    """Adds the common fields. The session is that of the member's last registration."""
+
+    def __init__(self, member: str, clock: Clock, pid: int) -> None:
+        self._member = member
+        self._clock = clock
+        self._pid = pid
+        self._seq = 0
+        self._session: int | None = None
+
+    def next(self, kind: str, fields: Mapping[str, object]) -> Record:
+        session = fields.get("session")
+        if kind == "registered" and isinstance(session, int):
+            self._session = session
+        self._seq += 1
+        own = {key: value for key, value in fields.items() if key != "session"}
+        if kind != "registered" and session is not None:
+            own["other_session"] = session  # a ghost's: not to be mixed up with the member's own
+        ts = self._clock.now_ms() * 1_000_000
+        return Record(ts, self._seq, self._pid, self._member, self._session, kind, own)
