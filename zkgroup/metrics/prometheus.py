@@ -1,0 +1,78 @@
+"""`MetricsSink` on prometheus-client (extra `metrics`).
+
+Metrics are made on first use in the registry given (the process-wide one by default), one for each
+name and registry; several members may share a sink, and several sinks a registry.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+from zkgroup.errors import ConfigError
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ImportError as error:  # pragma: no cover - depends on the installation
+    raise ConfigError("zkgroup.metrics.prometheus needs: pip install 'zkgroup[metrics]'") from error
+
+_HELP = {
+    "zkgroup_rebalance_total": "Rebalances that this process took part in, by reason.",
+    "zkgroup_rebalance_seconds": "From a change noticed to claims settled.",
+    "zkgroup_partitions_owned": "Partitions owned by the member now.",
+    "zkgroup_commit_total": "Commits by outcome: ok, refused, unknown.",
+    "zkgroup_lease_remaining_seconds": "Time for which delivery is allowed without news from ZooKeeper.",
+    "zkgroup_watch_gap_total": "Changes found by the periodic check that no watch had told.",
+    "zkgroup_session_state": "1 for the present state of the member, 0 for the others.",
+    "zkgroup_callback_overdue_total": "Callbacks of the application left behind after their deadline.",
+    "zkgroup_ack_ignored_total": "Acknowledgements that came after the partition was gone.",
+}
+
+
+class _Made:
+    """What was made in one registry, which refuses a second metric of the same name."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Counter] = {}
+        self.gauges: dict[str, Gauge] = {}
+        self.histograms: dict[str, Histogram] = {}
+
+
+_lock = threading.Lock()
+_made: WeakKeyDictionary[CollectorRegistry, _Made] = WeakKeyDictionary()
+
+
+class PrometheusMetrics:
+    """Thread-safe `MetricsSink`."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._registry = registry
+        with _lock:
+            made = _made.setdefault(registry, _Made())
+        self._counters, self._gauges, self._histograms = made.counters, made.gauges, made.histograms
+
+    def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
+        with _lock:
+            if name not in self._counters:
+                # The client adds "_total" itself.
+                self._counters[name] = Counter(
+                    name.removesuffix("_total"), _help(name), sorted(labels), registry=self._registry
+                )
+        self._counters[name].labels(**labels).inc(amount)
+
+    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        with _lock:
+            if name not in self._gauges:
+                self._gauges[name] = Gauge(name, _help(name), sorted(labels), registry=self._registry)
+        self._gauges[name].labels(**labels).set(value)
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        with _lock:
+            if name not in self._histograms:
+                self._histograms[name] = Histogram(name, _help(name), sorted(labels), registry=self._registry)
+        self._histograms[name].labels(**labels).observe(value)
+
+
+def _help(name: str) -> str:
+    return _HELP.get(name, name)
