@@ -1,0 +1,244 @@
+"""A stage for the machine's tests: real machines over the memory server, no faults but those asked for.
+
+Everything that can happen happens in a fixed order whenever `run` lets time pass, so a test reads as a
+transcript: who joins, what they asked, what they were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
+
+from zkgroup.consumer import events as ev
+from zkgroup.consumer.effects import Effect, MemberState
+from zkgroup.consumer.machine import MemberConfig
+from zkgroup.history import Record
+from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode
+from zkgroup.model.requests import Create, CreateMissing, Multi, Operation, ReadMany, Request
+from zkgroup.settings import GroupSettings
+from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.recording import Recording
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+
+GROUP = "g"
+E = TypeVar("E", bound=Effect)
+
+
+def tp(number: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+class Stage:
+    """A group on one memory server."""
+
+    def __init__(self, topics: Mapping[str, int] | None = None, **settings: object) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock, stepped=True)
+        self.recording = Recording(self.clock)
+        self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
+        self.actors: dict[str, Actor] = {}
+        self._interferences: list[tuple[str, Callable[[Request], bool], Callable[[], object]]] = []
+        self.hangs: set[str] = set()
+        """Members whose callbacks do not return."""
+        for topic, partitions in (topics if topics is not None else {"t": 4}).items():
+            self.topic(topic, partitions)
+
+    # --- the world --------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int) -> None:
+        """Creates a topic, or changes its partitions."""
+        self.server.put(Topic.path(name), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+
+    def client(self, name: str, session_timeout_ms: int = 6000) -> MemoryClient:
+        return self.server.clients.get(name) or self.server.client(name, session_timeout_ms)
+
+    def join(
+        self,
+        name: str,
+        wanted: Subscription | Mapping[str, int] | None = None,
+        *,
+        client: str | None = None,
+        run_ms: int | None = 1000,
+        settings: GroupSettings | None = None,
+    ) -> Actor:
+        """Starts member `g_<name>`, by default on a client of its own, and lets time pass."""
+        if not isinstance(wanted, Subscription):
+            wanted = StaticSubscription(dict(wanted if wanted is not None else {"t": 1}))
+        config = MemberConfig(
+            group=GROUP,
+            member_id=f"{GROUP}_{name}",
+            subscription=wanted,
+            settings=settings or self.settings,
+            version="1.2.3",
+            owns_client=client is None,
+        )
+        store = self.client(client or f"client-{name}")
+        actor = Actor(config, store, self.clock, self.recording, len(self.actors))
+        self.actors[name] = actor
+        if run_ms is not None:
+            self.run(run_ms)
+        return actor
+
+    def stranger(self, *operations: Operation) -> None:
+        """A write by somebody who is no member."""
+        self.server.write(*operations)
+
+    def commit(self, actor: Actor, values: Mapping[TopicPartition, int], **fields: object) -> None:
+        """Asks for a commit and lets it come to its end."""
+        request = actor.application.commit(values)
+        assert request is not None
+        changed = ev.CommitRequested(request.commit_id, request.positions, **fields)  # type: ignore[arg-type]
+        actor.inbox.append(changed)
+        self.drain()
+
+    def when(
+        self,
+        client: str,
+        wanted: Callable[[Request], bool],
+        act: Callable[[], object] | None = None,
+        fault: Fault | None = None,
+    ) -> None:
+        """Just before the server executes the next such request of this client: act, or lose it."""
+        self._interferences.append((client, wanted, act or (lambda: fault)))
+
+    def _interfere(self, step: Step) -> Fault | None:
+        """What a test wants to happen at this moment; a fault for the request, if any."""
+        if step.kind != "request":
+            return None
+        request = self.server.clients[step.client].requests[0].request
+        fault: Fault | None = None
+        for entry in list(self._interferences):
+            client, wanted, act = entry
+            if client == step.client and request is not None and wanted(request):
+                self._interferences.remove(entry)
+                done = act()
+                fault = cast("Fault", done) if isinstance(done, str) else fault
+        return fault
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Everything that can happen without time passing."""
+        for _ in range(20_000):
+            steps = self.server.pending()
+            for step in steps:
+                if step in self.server.pending():
+                    self.server.deliver(step, self._interfere(step))
+            acted = [self._act(name, actor) for name, actor in self.actors.items()]
+            if not any(acted) and not steps:
+                return
+        raise AssertionError("something goes on for ever")
+
+    def _act(self, name: str, actor: Actor) -> bool:
+        if actor.finished is not None:
+            return False
+        actor.fire_timers()
+        for call in actor.application.open_calls:
+            if name not in self.hangs:
+                actor.answer_call(call)
+        if not actor.inbox:
+            return False
+        actor.take_event()
+        return True
+
+    def run(self, ms: int) -> None:
+        """Lets time pass; clients that are connected are heard of."""
+        end_ms = self.clock.now_ms() + ms
+        self.drain()
+        while self.clock.now_ms() < end_ms:
+            timers = [a.next_timer_ms() for a in self.actors.values() if a.finished is None]
+            due = [at for at in timers if at is not None]
+            self.clock.advance_to(
+                max(self.clock.now_ms() + 1, min([*due, end_ms, self.clock.now_ms() + 1000]))
+            )
+            for client in self.server.clients:
+                self.server.ping(client)
+            for session_id in self.server.overdue():
+                self.server.expire_session(session_id)
+            self.drain()
+
+    def run_until(self, condition: Callable[[], object], limit_ms: int = 30_000) -> int:
+        """Lets time pass until it holds; returns how long that took."""
+        started_ms = self.clock.now_ms()
+        while not condition():
+            assert self.clock.now_ms() - started_ms < limit_ms, "it does not come to that"
+            self.run(1)
+        return self.clock.now_ms() - started_ms
+
+    # --- what can be seen -------------------------------------------------------------------------
+
+    def owners(self, topic: str = "t") -> dict[int, str]:
+        """Partition number to thread id without the group, as the tree has it."""
+        found = {}
+        for path, znode in self.server.tree().items():
+            parts = path.split("/")
+            if path.startswith(f"/consumers/{GROUP}/owners/{topic}/"):
+                found[int(parts[5])] = (znode.data or b"").decode().removeprefix(f"{GROUP}_")
+        return found
+
+    def owner(self, number: int) -> Znode | None:
+        return self.server.find(Owner.path(GROUP, tp(number)))
+
+    def offset(self, number: int) -> Znode:
+        found = self.server.find(Offset.path(GROUP, tp(number)))
+        assert found is not None
+        return found
+
+    def registration(self, name: str) -> Znode | None:
+        return self.server.find(Registration.path(GROUP, f"{GROUP}_{name}"))
+
+    def notes(self, kind: str, name: str | None = None) -> list[Record]:
+        return [
+            r
+            for r in self.recording.records
+            if r.kind == kind and (name is None or r.member == f"{GROUP}_{name}")
+        ]
+
+
+def told(actor: Actor, kind: type[E]) -> list[E]:
+    """The effects of one type, in order."""
+    return [effect for effect in actor.effects if isinstance(effect, kind)]
+
+
+def multis(requests: Sequence[Request]) -> list[tuple[Operation, ...]]:
+    return [request.operations for request in requests if isinstance(request, Multi)]
+
+
+def writes_to(part: str, kind: type[Operation] | None = None) -> Callable[[Request], bool]:
+    """A transaction with an operation (of this kind) on a path that contains `part`."""
+
+    def wanted(request: Request) -> bool:
+        return isinstance(request, Multi) and any(
+            part in o.path and (kind is None or isinstance(o, kind)) for o in request.operations
+        )
+
+    return wanted
+
+
+def reads(part: str) -> Callable[[Request], bool]:
+    """A bulk read of a path that contains `part`."""
+    return lambda request: isinstance(request, ReadMany) and any(part in path for path in request.paths)
+
+
+def packets(requests: Sequence[Request]) -> int:
+    """How many packets a real client sends for them."""
+    return sum(len(r.paths) if isinstance(r, CreateMissing) else 1 for r in requests)
+
+
+def is_stable(actor: Actor) -> bool:
+    return actor.state is MemberState.STABLE
+
+
+def owned(actor: Actor) -> list[int]:
+    return sorted(held.partition for held in actor.machine.held())
+
+
+def claims(actor: Actor) -> list[tuple[Operation, ...]]:
+    """The transactions that create owners."""
+    return [
+        ops for ops in multis(actor.asked) if any(isinstance(o, Create) and "/owners/" in o.path for o in ops)
+    ]

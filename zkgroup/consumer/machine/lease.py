@@ -1,0 +1,146 @@
+"""The lease: how long delivery and commits are allowed without news from the quorum (recipes.md 9).
+
+    deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
+
+`sent_at` is the time of the step that issued the write: the server's own timer cannot have started
+earlier. Only transactions count (claims, commits, releases, the check-only heartbeat); pings, reads and
+`sync` are answered by servers that may be cut off from the quorum. After T without an acknowledgement
+the session may be over by the server's clock: it is given up before anybody asks for another one.
+
+A lease that has ended comes back only after the held partitions were read back and found unchanged.
+"""
+
+from __future__ import annotations
+
+from zkgroup.consumer.effects import ExtendLease
+from zkgroup.consumer.machine.core import Core
+from zkgroup.consumer.machine.paths import Paths
+from zkgroup.model.requests import Check, Multi, MultiRefused, NotSent, Outcome, Unanswered
+
+HEARTBEAT_TIMER = "heartbeat"
+LEASE_TIMER = "lease"
+EXPIRY_TIMER = "expiry"
+HEARTBEATS_PER_TIMEOUT = 6
+HEARTBEAT_SPREAD = 0.2
+
+
+class Lease:
+    """The lease of one registration in one session."""
+
+    def __init__(self, core: Core, paths: Paths) -> None:
+        self._core = core
+        self._paths = paths
+        core.on_write_acknowledged = self._acknowledged
+        self.until_ms: int | None = None
+        """End of the lease as told; None before the first acknowledgement and after its end."""
+        self.has_ended = False
+        """It ran out and what is held was not verified since."""
+        self.is_refused = False
+        """A heartbeat was refused at the own registration."""
+        self._is_running = False
+        self._last_sent_ms: int | None = None
+        self._period_ms = 0
+        self._heartbeat_under_way = False
+
+    @property
+    def is_valid(self) -> bool:
+        return self.until_ms is not None and self._core.now.ms < self.until_ms
+
+    def start(self) -> None:
+        """Before the registration is created: its create is the first write that counts."""
+        self._is_running = True
+
+    def stop(self) -> None:
+        """Not registered any more: nothing to hold and nothing to renew."""
+        self._is_running = False
+        self.until_ms = self._last_sent_ms = None
+        self.has_ended = self.is_refused = self._heartbeat_under_way = False
+        for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):
+            self._core.cancel_timer(name)
+
+    # --- acknowledgements -------------------------------------------------------------------------
+
+    def _acknowledged(self, sent_ms: int) -> None:
+        if not self._is_running:
+            return
+        self._last_sent_ms = max(self._last_sent_ms or sent_ms, sent_ms)
+        if not self.has_ended:
+            self._extend()
+        self._arm()
+
+    def verified(self) -> None:
+        """What is held was read back after an acknowledged write: the lease may go on."""
+        self.has_ended = False
+        self._extend()
+
+    def _extend(self) -> None:
+        assert self._last_sent_ms is not None
+        until_ms = self._last_sent_ms + self._span_ms()
+        if until_ms <= self._core.now.ms:
+            self.has_ended = True  # the answer came too late to allow anything
+            self.until_ms = None
+        elif self.until_ms is None or until_ms > self.until_ms:
+            self.until_ms = until_ms
+            self._core.emit(ExtendLease(until_ms))
+            self._core.note("lease.renew", sent_ms=self._last_sent_ms, until_ms=until_ms)
+
+    def _span_ms(self) -> int:
+        settings, timeout_ms = self._core.config.settings, self._timeout_ms()
+        return int(settings.lease_fraction * timeout_ms - min(settings.server_tick_ms / 2, timeout_ms / 4))
+
+    def _timeout_ms(self) -> int:
+        session = self._core.session
+        assert session is not None
+        return session.timeout_ms
+
+    # --- the own clock ----------------------------------------------------------------------------
+
+    def has_run_out(self) -> bool:
+        """Looked at in the first line of every step, so that a process that was stopped never acts on it."""
+        return self.until_ms is not None and self._core.now.ms >= self.until_ms
+
+    def end(self) -> None:
+        self.until_ms, self.has_ended = None, True
+        self._core.note("lease.expired")
+
+    def is_expired(self) -> bool:
+        """T has passed since the last acknowledged write was issued."""
+        return (
+            self._last_sent_ms is not None
+            and self._core.session is not None
+            and self._core.now.ms >= self._last_sent_ms + self._timeout_ms()
+        )
+
+    def _arm(self) -> None:
+        """Timers are moved when they fire, not at every write."""
+        core, sent_ms = self._core, self._last_sent_ms
+        assert sent_ms is not None
+        if self.until_ms is not None and not core.has_timer(LEASE_TIMER):
+            core.set_timer(LEASE_TIMER, self.until_ms)
+        if not core.has_timer(EXPIRY_TIMER):
+            core.set_timer(EXPIRY_TIMER, sent_ms + self._timeout_ms())
+        if not core.has_timer(HEARTBEAT_TIMER):
+            self._period_ms = core.jittered(self._timeout_ms() / HEARTBEATS_PER_TIMEOUT, HEARTBEAT_SPREAD)
+            due_ms = sent_ms + self._period_ms
+            core.set_timer(HEARTBEAT_TIMER, due_ms if due_ms > core.now.ms else core.now.ms + self._period_ms)
+
+    def timer_fired(self, name: str) -> None:
+        """Sends a heartbeat if no other write was acknowledged for a period; arms what is still ahead."""
+        if self._last_sent_ms is None or self._core.session is None:
+            return
+        if name == HEARTBEAT_TIMER and self._core.now.ms >= self._last_sent_ms + self._period_ms:
+            self._send_heartbeat()
+        self._arm()
+
+    def _send_heartbeat(self) -> None:
+        """The check-only multi. While disconnected none is sent: the reconnection makes its own."""
+        if self._core.connected and not self._heartbeat_under_way:
+            self._heartbeat_under_way = True
+            self._core.ask(Multi((Check(self._paths.own, 0),)), self._heartbeat_answered)
+
+    def _heartbeat_answered(self, outcome: Outcome) -> None:
+        self._heartbeat_under_way = False
+        if isinstance(outcome, MultiRefused):
+            self.is_refused = True
+        elif isinstance(outcome, (Unanswered, NotSent)):
+            self._core.caught_up = False

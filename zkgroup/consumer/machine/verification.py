@@ -1,0 +1,103 @@
+"""Are the owner znodes of what we hold still ours? No watch a partition, one bulk read (recipes.md 5).
+
+After each rebalance, again after 2 s and 8 s while members that are not ours are registered (a JVM
+member deletes by path), and every `verify_interval_ms` plus or minus 30 %. The periodic read also looks
+at `ids` and the topics: a change that no watch has told is a watch gap, counted and acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkgroup.consumer.machine.core import Core
+from zkgroup.consumer.machine.paths import Paths
+from zkgroup.consumer.machine.procedures import Procedure, UnregisteredError, read_many
+from zkgroup.consumer.machine.readback import Identity
+from zkgroup.consumer.machine.snapshot import Snapshot
+from zkgroup.model import Znode
+
+VERIFY_TIMER = "verify"
+AGAIN_TIMERS = ("verify.2s", "verify.8s")
+AGAIN_MS = (2000, 8000)
+GAP_TIMER = "verify.gap"
+GAP_MS = 1000
+"""A change that the watch has not told yet may still be on its way; after this time it is a gap."""
+SPREAD = 0.3
+
+
+class Verification:
+    """The schedule of looking at what we own."""
+
+    def __init__(self, core: Core, paths: Paths, snapshot: Snapshot) -> None:
+        self._core = core
+        self._paths = paths
+        self._snapshot = snapshot
+        self.is_due = False
+        self._suspicion: object = None
+
+    def start(self) -> None:
+        """From the registration on."""
+        interval_ms = self._core.config.settings.verify_interval_ms
+        self._core.set_timer(VERIFY_TIMER, self._core.now.ms + self._core.jittered(interval_ms, SPREAD))
+
+    def stop(self) -> None:
+        self.is_due, self._suspicion = False, None
+        for name in (VERIFY_TIMER, GAP_TIMER, *AGAIN_TIMERS):
+            self._core.cancel_timer(name)
+
+    def timer_fired(self, name: str) -> None:
+        self.is_due = True
+        if name == VERIFY_TIMER:
+            self.start()
+
+    def after_rebalance(self, *, claimed: bool) -> None:
+        """A picture without consequences was verified by its own bulk read."""
+        self.is_due = self.is_due or claimed
+        picture = self._snapshot.picture
+        if picture is not None and picture.has_foreign_members and self._core.owned.held:
+            for name, after_ms in zip(AGAIN_TIMERS, AGAIN_MS, strict=True):
+                self._core.set_timer(name, self._core.now.ms + after_ms)
+
+    def verify(self) -> Procedure[None]:
+        """One bulk read; what is not ours any more is lost, and claimed again where the plan names it."""
+        paths, topics = self._paths, self._snapshot.topic_facts
+        owners = paths.owners(self._core.owned.held)
+        (znodes,) = yield from read_many([*owners, paths.own, paths.ids, *topics])
+        own, ids, *found = znodes[len(owners) :]
+        session = self._core.session
+        assert session is not None
+        if own is None or own.stat.ephemeral_owner != session.session_id:
+            raise UnregisteredError(paths.own)
+        self.is_due = False
+        self.judge(dict(zip(owners, znodes, strict=False)))
+        self._look_for_gaps(ids, dict(zip(topics, found, strict=True)))
+
+    def judge(self, owners: Mapping[str, Znode | None]) -> None:
+        """Compares what is held with owner znodes read while nothing of ours was being written."""
+        session = self._core.session
+        assert session is not None
+        mine = Identity(self._core.config.member_id, session.session_id)
+        gone = [
+            tp
+            for tp, held in self._core.owned.held.items()
+            if (path := self._paths.owner(tp)) in owners and not mine.holds(held, owners[path])
+        ]
+        if gone:
+            self._core.lose(gone, "owner_gone")
+
+    def _look_for_gaps(self, ids: Znode | None, topics: Mapping[str, Znode | None]) -> None:
+        settling, picture = self._snapshot.settling, self._snapshot.picture
+        suspicion, self._suspicion = self._suspicion, None
+        if settling.is_dirty or picture is None or ids is None:
+            return
+        facts = self._snapshot.topic_facts
+        gaps = [path for path, znode in topics.items() if (znode.stat.mzxid if znode else 0) != facts[path]]
+        if ids.stat.pzxid == picture.generation and not gaps:
+            return
+        if suspicion != (picture.generation, gaps):
+            self._suspicion = (picture.generation, gaps)
+            self._core.set_timer(GAP_TIMER, self._core.now.ms + GAP_MS)
+            return
+        self._core.note("watch_gap")
+        self._snapshot.forget_watches()
+        settling.mark_now()
