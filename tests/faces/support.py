@@ -1,0 +1,234 @@
+"""Both faces behind one set of words, so that each behaviour is tested once and shown on both.
+
+`Face.member(...)` and `Face.consumer(...)` give the real objects; those of the asyncio face are seen
+through `View`, which awaits on an event loop in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
+from zkgroup.consumer.consumer import Consumer
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
+from zkgroup.consumer.member import GroupMember
+from zkgroup.model import TopicPartition
+from zkgroup.settings import GroupSettings
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.znodes.brokers import Topic
+from zkgroup.zookeeper.clock import SystemClock
+
+TIMEOUT_S = 20.0
+FAST: dict[str, Any] = {"settle_ms": 5, "initial_rebalance_delay_ms": 0, "rebalance_backoff_ms": 100}
+"""Settings that only make a test shorter."""
+
+
+def settings(**named: Any) -> GroupSettings:
+    return GroupSettings(**{**FAST, **named})
+
+
+def orders(*partitions: int) -> list[TopicPartition]:
+    return [TopicPartition("orders", partition) for partition in partitions]
+
+
+# --- the application's callbacks ------------------------------------------------------------------
+
+
+@dataclass
+class Application:
+    """What happens in the callbacks: all are recorded; `on[name]` runs in the callback of that name."""
+
+    on: dict[str, Callable[..., object]] = field(default_factory=dict)
+    seen: queue.Queue[tuple[str, Any]] = field(default_factory=queue.Queue)
+    threads: dict[str, list[str]] = field(default_factory=dict)
+
+    def call(self, name: str, argument: Any) -> None:
+        self.threads.setdefault(name, []).append(threading.current_thread().name)
+        self.seen.put((name, argument))
+        if name in self.on:
+            self.on[name](argument)
+
+    def next(self, *names: str) -> Any:
+        """The argument of the next callback of one of these names; others in between are dropped."""
+        while True:
+            name, argument = self.seen.get(timeout=TIMEOUT_S)
+            if name in names:
+                return argument
+
+
+class Listener(RebalanceListener):
+    """Hands every callback to an `Application`."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    def on_assigned(self, leases: Sequence[Lease]) -> None:
+        self._application.call("assigned", list(leases))
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._application.call("revoked", list(partitions))
+
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self._application.call("lost", list(partitions))
+
+
+class AsyncListener(AsyncRebalanceListener):
+    """The same in coroutines; what `on` does may block, so it runs off the event loop."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    async def on_assigned(self, leases: Sequence[Lease]) -> None:
+        await asyncio.to_thread(self._application.call, "assigned", list(leases))
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        await asyncio.to_thread(self._application.call, "revoked", list(partitions))
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        await asyncio.to_thread(self._application.call, "lost", list(partitions))
+
+
+# --- the asyncio face, seen from blocking code ----------------------------------------------------
+
+
+class EventLoop:
+    """An asyncio loop in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="test-event-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Calls on the loop, awaits what is awaitable."""
+
+        async def awaited() -> Any:
+            result = call()
+            return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result(2 * TIMEOUT_S)
+
+    def close(self) -> None:
+        self.run(self.loop.shutdown_default_executor)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(TIMEOUT_S)
+        self.loop.close()
+
+
+class View:
+    """An object of the asyncio face: its coroutines are awaited, so it looks like the blocking one."""
+
+    def __init__(self, loop: EventLoop, target: Any) -> None:
+        self._loop = loop
+        self._target = target
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._target.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.run(lambda: self._target.__aexit__(kind, error, trace))
+
+    def __iter__(self) -> Iterator[Any]:
+        async def following() -> tuple[Any, ...]:
+            try:
+                return (await anext(self._target),)
+            except StopAsyncIteration:
+                return ()
+
+        while found := self._loop.run(following):
+            yield found[0]
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value):
+            return value
+        return lambda *args, **named: self._loop.run(lambda: value(*args, **named))
+
+
+@dataclass
+class Face:
+    """One of the two faces, and what must be closed at the end of a test."""
+
+    name: str
+    loop: EventLoop | None = None
+    opened: list[Any] = field(default_factory=list)
+
+    def member(self, address: str | None = None, *, app: Application | None = None, **named: Any) -> Any:
+        """A `GroupMember` or `AsyncGroupMember`."""
+        return self._make(GroupMember, AsyncGroupMember, address, app, named)
+
+    def consumer(self, address: str | None = None, *, app: Application | None = None, **named: Any) -> Any:
+        """A `Consumer` or `AsyncConsumer`."""
+        return self._make(Consumer, AsyncConsumer, address, app, named)
+
+    def _make(
+        self, blocking: Any, awaited: Any, address: str | None, app: Application | None, named: dict[str, Any]
+    ) -> Any:
+        named.setdefault("group", "g")
+        named.setdefault("topics", ["orders"])
+        named.setdefault("settings", settings())
+        if self.loop is None:
+            made = blocking(address, listener=Listener(app) if app else None, **named)
+        else:
+            listener = AsyncListener(app) if app else None
+            made = View(self.loop, awaited(address, listener=listener, **named))
+        self.opened.append(made)
+        return made
+
+    def close(self) -> None:
+        """Ends what a failed test left open, so that it fails by its own error only."""
+        for made in self.opened:
+            try:
+                made.close(timeout_s=1.0)
+            except Exception:  # noqa: BLE001 - told by the test already
+                continue
+        if self.loop is not None:
+            self.loop.close()
+
+
+# --- ZooKeeper ------------------------------------------------------------------------------------
+
+
+class World:
+    """A memory ZooKeeper with a topic; its clients are named and end with the test."""
+
+    def __init__(self, partitions: int = 4) -> None:
+        self.server = MemoryZooKeeper(SystemClock())
+        for path in ("/brokers/ids", "/brokers/topics", "/consumers"):
+            self.server.put(path)
+        self.topic("orders", partitions)
+
+    def topic(self, name: str, partitions: int) -> None:
+        self.server.put(Topic.path(name), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+
+    def client(self, name: str, session_timeout_ms: int = 6000) -> Any:
+        return self.server.client(name, session_timeout_ms)
+
+    def owners(self) -> Mapping[int, str]:
+        """Partition of `orders` to the text of its owner znode."""
+        prefix = "/consumers/g/owners/orders/"
+        return {
+            int(path.removeprefix(prefix)): (znode.data or b"").decode()
+            for path, znode in self.server.tree().items()
+            if path.startswith(prefix)
+        }
+
+    def offsets(self) -> Mapping[int, int]:
+        """Partition of `orders` to its committed offset."""
+        prefix = "/consumers/g/offsets/orders/"
+        return {
+            int(path.removeprefix(prefix)): int(znode.data or b"")
+            for path, znode in self.server.tree().items()
+            if path.startswith(prefix)
+        }

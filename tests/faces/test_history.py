@@ -1,0 +1,91 @@
+"""What real threads record, judged by the checker."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tests.faces.support import TIMEOUT_S, Face, World, orders, settings
+from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.history import CheckOptions, MemoryHistory, Report, check_history
+from zkgroup.history.records import Record
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.server_history import server_transactions
+from zkgroup.zookeeper.clock import SystemClock
+
+
+class Recorder:
+    """One list of records for all members of a test."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self._lock = threading.Lock()
+        self.records: list[Record] = []
+
+    def sink(self, member: str) -> Any:
+        lock, history = self._lock, MemoryHistory(member, self.clock, self.records)
+
+        class Locked:
+            """Members write from several threads, as `HistoryFile` allows."""
+
+            def record(self, kind: str, fields: Any) -> None:
+                with lock:
+                    history.record(kind, fields)
+
+        return Locked()
+
+    def check(self, world: World) -> Report:
+        transactions = server_transactions(world.server.log, world.server.clock)
+        return check_history(self.records, transactions, CheckOptions(group="g"))
+
+
+def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: World) -> None:
+    """S1-S4, S7-S10 and S22 hold over a join, a lost session, a seek and a leave, deliveries included."""
+    recorder, source = Recorder(), MemorySource()
+    seen: set[tuple[int, int]] = set()
+
+    def consumer(name: str) -> Any:
+        return face.consumer(
+            client=world.client(name),
+            source=source,
+            settings=settings(consumer_id=name, auto_commit_interval_ms=20),
+            history=recorder.sink(f"g_{name}"),
+        )
+
+    def work(consuming: Any) -> None:
+        for record in consuming:
+            seen.add((record.partition, record.offset))
+
+    def feed(rounds: int) -> None:
+        for _ in range(rounds):
+            for partition in range(4):
+                source.append("orders", partition, b"")
+        end = 4 * source.bounds(orders(0)[0]).end
+        wait_until(lambda: len(seen) == end, TIMEOUT_S, lambda: f"{len(seen)} of {end}")
+
+    with consumer("a") as first, consumer("b") as second:
+        threads = [threading.Thread(target=work, args=(one,)) for one in (first, second)]
+        for thread in threads:
+            thread.start()
+        feed(20)
+        second.wait_until_stable(TIMEOUT_S)
+        feed(20)
+        world.server.expire("a")
+        feed(20)
+        first.wait_until_stable(TIMEOUT_S)
+        first.seek(orders(0)[0], 5)
+        feed(20)
+        second.stop()
+        threads[1].join(TIMEOUT_S)
+        second.close()
+        feed(20)
+        first.stop()
+        threads[0].join(TIMEOUT_S)
+
+    report = recorder.check(world)
+    assert report.violations == ()
+    assert {"S1", "S2", "S3", "S4", "S7", "S8", "S9", "S22"} <= report.decided
+    assert len(seen) == 400
+    assert report.figures.deliveries >= 400
+    assert report.figures.ownership_changes > 0
+    assert report.figures.commits > 0

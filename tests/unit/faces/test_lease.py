@@ -1,0 +1,119 @@
+"""Leases as threads of the application see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkgroup.consumer.lease import Lease, LeaseBoard
+from zkgroup.errors import LeaseLostError
+from zkgroup.model import LeaseGrant, TopicPartition
+from zkgroup.testing.clock import FakeClock
+
+ORDERS_3 = TopicPartition("orders", 3)
+T0 = 1_000_000
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(now_ms=T0)
+
+
+@pytest.fixture
+def board(clock: FakeClock) -> LeaseBoard:
+    board = LeaseBoard(clock)
+    board.extend(T0 + 4000)
+    return board
+
+
+def granted(board: LeaseBoard, token: int = 7) -> Lease:
+    grant = LeaseGrant(topic_partition=ORDERS_3, thread=1, token=token, offset=42)
+    board.grant([grant])
+    return Lease(grant, board)
+
+
+def test_a_lease_tells_what_was_granted(board: LeaseBoard) -> None:
+    """Partition, thread, token and the position written with the claim."""
+    lease = granted(board)
+
+    assert (lease.topic_partition, lease.topic, lease.partition) == (ORDERS_3, "orders", 3)
+    assert (lease.thread, lease.token, lease.offset) == (1, 7, 42)
+    assert repr(lease) == "Lease(orders-3, thread=1, token=7, valid=True)"
+
+
+def test_it_is_valid_until_its_deadline_and_not_at_it(board: LeaseBoard, clock: FakeClock) -> None:
+    """item 50: the last millisecond belongs to the next owner."""
+    lease = granted(board)
+    clock.advance(3999)
+    last = (lease.is_valid, lease.remaining_ms)
+
+    clock.advance(1)
+
+    assert last == (True, 1)
+    assert (lease.is_valid, lease.remaining_ms) == (False, 0)
+    with pytest.raises(LeaseLostError, match="orders-3"):
+        lease.check()
+
+
+def test_a_pause_ends_with_the_same_token(board: LeaseBoard, clock: FakeClock) -> None:
+    """Back in the same session the lease goes on."""
+    lease = granted(board)
+    clock.advance(5000)
+    paused = lease.is_valid
+
+    board.extend(T0 + 9000)
+
+    assert (paused, lease.is_valid, lease.remaining_ms) == (False, True, 4000)
+
+
+def test_a_lease_of_an_earlier_claim_never_comes_back(board: LeaseBoard) -> None:
+    """Its partition may be this member's again: under another token."""
+    old = granted(board, token=7)
+    board.end([ORDERS_3])
+    ended = old.is_valid
+    new = granted(board, token=8)
+
+    assert (ended, old.is_valid, new.is_valid) == (False, False, True)
+
+
+def test_a_partition_being_revoked_may_commit_but_not_deliver(board: LeaseBoard, clock: FakeClock) -> None:
+    """on_revoked is still the owner."""
+    lease = granted(board)
+    board.stop([ORDERS_3])
+    holdings = board.current
+
+    assert lease.is_valid
+    assert holdings.may_commit(ORDERS_3, 7, clock.now_ms())
+    assert not holdings.may_deliver(ORDERS_3, 7, clock.now_ms())
+
+
+def test_the_guard_raises_when_the_lease_ran_out_meanwhile(board: LeaseBoard, clock: FakeClock) -> None:
+    """Also when it is valid again at the end: part of the work was done without it."""
+    lease = granted(board)
+    with lease.guard():
+        board.extend(T0 + 5000)
+    with pytest.raises(LeaseLostError, match="over"), lease.guard():
+        clock.advance(5000)
+    with pytest.raises(LeaseLostError, match="over"), lease.guard():
+        pytest.fail("not entered")
+    board.extend(T0 + 9000)
+
+    def outage() -> None:
+        with lease.guard():
+            clock.advance(4000)
+            board.extend(T0 + 20_000)
+
+    with pytest.raises(LeaseLostError, match="for a while"):
+        outage()
+
+
+def test_the_guard_lets_errors_of_the_body_through(board: LeaseBoard, clock: FakeClock) -> None:
+    """What went wrong first is what is raised."""
+    lease = granted(board)
+
+    def failing() -> None:
+        with lease.guard():
+            clock.advance(5000)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        failing()

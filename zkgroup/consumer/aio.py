@@ -1,0 +1,252 @@
+"""The asyncio twins: the same names, the same member, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Self
+
+from zkgroup.consumer.aio_facing import AsyncFace
+from zkgroup.consumer.aio_runner import AsyncRunner
+from zkgroup.consumer.arguments import check_count, check_offset
+from zkgroup.consumer.consuming import ConsumingMember, grouped
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.facing import CLOSE_TIMEOUT_S
+from zkgroup.consumer.listener import AsyncRebalanceListener
+from zkgroup.consumer.opening import MemberOptions, Topics, open_engine, subscription_of
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.errors import CommitResult, MemberClosedError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.settings import GroupSettings
+from zkgroup.zookeeper import ClientSettings
+
+WAIT_MAX_S = 3600.0
+TAKEN_AT_ONCE_MAX = 100
+"""Records that come without waiting after which other tasks get a turn."""
+
+
+class AsyncGroupMember(AsyncFace):
+    """`GroupMember` for asyncio.
+
+    ```python
+    async with AsyncGroupMember("host:2181", group="billing", topics=["orders"]) as member:
+        await member.wait_until_assigned(timeout_s=30)
+        for lease in member.leases():
+            await work_on(lease.partition, lease.token)
+    ```
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        settings: GroupSettings | None = None,
+        listener: AsyncRebalanceListener | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """The arguments of `GroupMember`; the listener's methods are coroutines. Raises `ConfigError`."""
+        super().__init__(
+            MemberOptions(
+                address=address,
+                client=client,
+                group=group,
+                subscription=subscription_of(topics),
+                settings=settings or GroupSettings(),
+                listener=listener,
+                history=history,
+                metrics=metrics,
+                clock=clock,
+                connection=connection,
+            )
+        )
+
+    def _build(self, runner: AsyncRunner) -> MemberEngine:
+        return open_engine(self._options, runner)
+
+    def stop(self) -> None:
+        """Begins to leave and returns at once; may be called in a signal handler. `close()` waits for it."""
+        self._closed.set()
+        engine = self._engine_made
+        if engine is not None and not engine.forked:
+            engine.begin_close(CLOSE_TIMEOUT_S)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
+        """See `GroupMember.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""
+        return await self._await_commit(self._engine.commit_now(offsets))
+
+
+class AsyncConsumer(AsyncFace):
+    """`Consumer` for asyncio.
+
+    ```python
+    async with AsyncConsumer("host:2181", group="billing", topics=["orders"], source=source) as consumer:
+        async for record in consumer:
+            await handle(record)
+    ```
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        source: RecordSource,
+        settings: GroupSettings | None = None,
+        listener: AsyncRebalanceListener | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """The arguments of `Consumer`; the listener's methods are coroutines. Raises `ConfigError`."""
+        super().__init__(
+            MemberOptions(
+                address=address,
+                client=client,
+                group=group,
+                subscription=subscription_of(topics),
+                settings=settings or GroupSettings(),
+                listener=listener,
+                history=history,
+                metrics=metrics,
+                clock=clock,
+                connection=connection,
+            )
+        )
+        self._source = source
+        self._consuming: ConsumingMember | None = None
+        self._stopped = False
+        self._ready = asyncio.Event()
+        self._events: asyncio.AbstractEventLoop | None = None
+        self._taken_at_once = 0
+
+    def _build(self, runner: AsyncRunner) -> MemberEngine:
+        self._events = asyncio.get_running_loop()
+        self._consuming = ConsumingMember(self._options, self._source, runner, self._wake)
+        return self._consuming.engine
+
+    def _launch(self, engine: MemberEngine) -> None:
+        assert self._consuming is not None
+        self._consuming.start()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        if self._consuming is not None:
+            self._consuming.begin_close(timeout_s)
+
+    def _ends(self, engine: MemberEngine) -> list[Future[None]]:
+        assert self._consuming is not None
+        return [engine.loop.over, self._consuming.fetcher.over]
+
+    def stop(self) -> None:
+        """Ends the iteration after the record in hand; may be called in a signal handler."""
+        self._stopped = True
+        if self._consuming is not None and not self._consuming.engine.forked:
+            self._consuming.engine.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        if self._events is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits
+                self._events.call_soon_threadsafe(self._ready.set)
+
+    @property
+    def _member(self) -> ConsumingMember:
+        """The member, where calls on it can succeed."""
+        engine = self._engine
+        assert self._consuming is not None, engine
+        return self._consuming
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        """See `Consumer.__next__`."""
+        timeout_ms = self._options.settings.consumer_timeout_ms
+        try:
+            records = await self._take(1, None if timeout_ms < 0 else timeout_ms / 1000)
+        except MemberClosedError:
+            raise StopAsyncIteration from None
+        if not records:
+            raise StopAsyncIteration
+        return records[0]
+
+    async def poll(
+        self, timeout_s: float = 1.0, max_records: int = 500
+    ) -> dict[TopicPartition, list[Record]]:
+        """See `Consumer.poll`. A cancelled poll has taken no record."""
+        return grouped(await self._take(max_records, timeout_s))
+
+    async def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
+        member = self._member
+        check_count(max_records)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._taken_at_once = (self._taken_at_once + 1) % TAKEN_AT_ONCE_MAX
+        if self._taken_at_once == 0:
+            await asyncio.sleep(0)
+        member.begin_poll()
+        try:
+            while not self._stopped:
+                self._ready.clear()
+                member.engine.check_usable()
+                if records := member.delivery.take(max_records):
+                    return records
+                left_s = WAIT_MAX_S if deadline_s is None else deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return []
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ready.wait(), left_s)
+            return []
+        finally:
+            member.end_poll()
+
+    def ack(self, record: Record) -> None:
+        """See `Consumer.ack`; from any thread."""
+        self._member.ack(record)
+
+    @property
+    def acks_ignored(self) -> int:
+        """Acknowledgements that came after their partition was lost."""
+        return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
+
+    # --- positions --------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
+        """See `Consumer.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""
+        return await self._await_commit(self._member.commit(offsets))
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """See `Consumer.position`; from any thread."""
+        return self._member.delivery.position(topic_partition)
+
+    async def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """See `Consumer.seek`."""
+        member = self._member
+        check_offset(topic_partition, offset)
+        member.delivery.seek(topic_partition, offset)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """See `Consumer.pause`; from any thread."""
+        self._member.delivery.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """See `Consumer.resume`; from any thread."""
+        self._member.delivery.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What `pause` stopped."""
+        return self._member.delivery.paused

@@ -1,0 +1,274 @@
+"""The asyncio face of a member: what `AsyncGroupMember` and `AsyncConsumer` have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self, TypeVar
+
+from zkgroup.admin.values import GroupDescription, Verification
+from zkgroup.consumer.aio_runner import AsyncRunner
+from zkgroup.consumer.arguments import checked_partitions
+from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.facing import (
+    CLOSE_TIMEOUT_S,
+    HAND_BACK_TIMEOUT_S,
+    PICTURE_TIMEOUT_S,
+    answer_timeout_s,
+    not_assigned,
+    told,
+)
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.opening import MemberOptions
+from zkgroup.consumer.reads import group_reads, not_stable, offsets_of, offsets_request, pauses
+from zkgroup.errors import (
+    CommitResult,
+    MemberClosedError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    ZkGroupError,
+)
+from zkgroup.model import TopicPartition
+
+log = logging.getLogger("zkgroup.consumer")
+
+T = TypeVar("T")
+
+CANCELLED_KEPT = 100
+"""Outcomes of cancelled commits that are kept for `cancelled_commits`."""
+
+
+class AsyncFace(ABC):
+    """Life, waiting, leases and reads of a member on an event loop.
+
+    The member works on a thread of its own; awaiting costs none. Plain methods (`leases`, `lease`,
+    `stop`, `state`) may be called from any thread, coroutines on the event loop of the start.
+    """
+
+    def __init__(self, options: MemberOptions) -> None:
+        self._options = options
+        self._settings = options.settings
+        self._engine_made: MemberEngine | None = None
+        self._runner: AsyncRunner | None = None
+        self._closed = threading.Event()
+        self._cancelled: deque[CommitResult] = deque(maxlen=CANCELLED_KEPT)
+
+    @abstractmethod
+    def _build(self, runner: AsyncRunner) -> MemberEngine:
+        """Puts the engine together; nothing of it runs yet."""
+
+    def _launch(self, engine: MemberEngine) -> None:
+        engine.start()
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Joins the group; idempotent. See `GroupMember.start`."""
+        if self._closed.is_set():
+            raise MemberClosedError("a closed member does not start again; make a new one")
+        if self._engine_made is not None:
+            return self
+        self._runner = AsyncRunner(asyncio.get_running_loop())
+        # known before its first thread runs, as in the blocking face
+        engine = self._engine_made = self._build(self._runner)
+        self._launch(engine)
+        if self._closed.is_set():
+            self._begin_close(engine, 1.0)
+        timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
+        try:
+            await _result(engine, engine.when(lambda: engine.incarnation > 0), timeout_ms / 1000)
+        except ZkGroupError:
+            if engine.incarnation == 0:
+                await self.close(timeout_s=1.0)
+                raise  # else it is for the next call
+        except asyncio.CancelledError:
+            self._begin_close(engine, 1.0)
+            raise
+        except TimeoutError:
+            await self.close(timeout_s=1.0)
+            where = self._options.address or "the client given"
+            message = f"{where}: no connection to ZooKeeper within {timeout_ms} ms"
+            raise StoreUnavailableError(message) from None
+        return self
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Leaves, as `GroupMember.close` does. Inside a callback it schedules the end and returns."""
+        self._closed.set()
+        engine, runner = self._engine_made, self._runner
+        if engine is None or runner is None or engine.forked:
+            return
+        self._begin_close(engine, timeout_s)
+        if runner.is_inside():
+            return
+        deadline_s = time.monotonic() + timeout_s + 1.0
+        for over in self._ends(engine):
+            left_s = max(0.5, deadline_s - time.monotonic())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(over)), left_s)
+        runner.cancel_late()
+        engine.raise_failure()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        engine.begin_close(timeout_s)
+
+    def _ends(self, engine: MemberEngine) -> list[Future[None]]:
+        """What `close` waits for."""
+        return [engine.loop.over]
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
+                await self.close()
+
+    @property
+    def _engine(self) -> MemberEngine:
+        """The engine, where calls on it can succeed."""
+        if self._engine_made is None:
+            raise MemberClosedError("the member has not been started: use `async with`, or await start()")
+        self._engine_made.check_usable()
+        return self._engine_made
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    async def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
+        """See `GroupMember.wait_until_assigned`."""
+        engine = self._engine
+        try:
+            await _result(engine, engine.when(lambda: engine.state is MemberState.STABLE), timeout_s)
+        except TimeoutError:
+            engine.check_usable()
+            raise not_assigned(engine, await _picture(engine)) from None
+
+    async def wait_until_stable(self, timeout_s: float = 30.0) -> None:
+        """See `GroupMember.wait_until_stable`. The reads run on the event loop's executor, one at a time."""
+        deadline_s = time.monotonic() + timeout_s
+        await self.wait_until_assigned(timeout_s)
+        engine = self._engine
+        for pause_s in pauses():
+            found = await asyncio.to_thread(_look, engine)
+            engine.check_usable()
+            if found is not None and found.converged:
+                return
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise not_stable(engine.group, found, told(engine, await _picture(engine)))
+            await asyncio.sleep(min(pause_s, left_s))
+
+    # --- what is owned ----------------------------------------------------------------------------
+
+    @property
+    def member_id(self) -> str:
+        """The consumer id string `<group>_<...>`: the name of the registration znode."""
+        return self._engine.member
+
+    @property
+    def state(self) -> MemberState:
+        """`MemberState.NEW` before the start; never raises."""
+        return self._engine_made.state if self._engine_made is not None else MemberState.NEW
+
+    def leases(self) -> tuple[Lease, ...]:
+        """What this member owns now, ordered by topic and partition."""
+        board = self._engine.board
+        return tuple(Lease(grant, board) for _, grant in sorted(board.current.grants.items()))
+
+    def lease(self, topic_partition: TopicPartition) -> Lease | None:
+        """The lease of one partition, None where this member does not own it."""
+        board = self._engine.board
+        grant = board.current.grants.get(topic_partition)
+        return Lease(grant, board) if grant is not None else None
+
+    async def hand_back(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S
+    ) -> None:
+        """See `GroupMember.hand_back`."""
+        engine = self._engine
+        try:
+            await _result(engine, engine.hand_back(partitions), timeout_s)
+        except TimeoutError:
+            raise not_assigned(engine, await _picture(engine)) from None
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """See `GroupMember.committed`."""
+        engine = self._engine
+        wanted = checked_partitions(partitions)
+        try:
+            answer = engine.ask(offsets_request(engine.group, wanted))
+            outcome = await _result(engine, answer, answer_timeout_s(self._settings))
+        except TimeoutError:
+            raise StoreUnavailableError("the committed offsets could not be read in time") from None
+        return offsets_of(wanted, outcome)
+
+    async def describe(self) -> GroupDescription:
+        """See `GroupMember.describe`. The reads run on the event loop's executor."""
+        return await asyncio.to_thread(_describe, self._engine)
+
+    @property
+    def cancelled_commits(self) -> tuple[CommitResult, ...]:
+        """What became of commits whose awaiting was cancelled (they went on); oldest first, bounded."""
+        return tuple(self._cancelled)
+
+    async def _await_commit(self, future: Future[CommitResult]) -> CommitResult:
+        """Waits for a commit. Cancelling ends the wait, not the commit: its outcome is kept."""
+        asked = asyncio.wrap_future(future)
+        try:
+            result = await asyncio.wait_for(asyncio.shield(asked), answer_timeout_s(self._settings))
+        except TimeoutError:
+            future.add_done_callback(self._keep)
+            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+        except asyncio.CancelledError:
+            future.add_done_callback(self._keep)
+            raise
+        result.raise_if_refused()
+        return result
+
+    def _keep(self, future: Future[CommitResult]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return
+        result = future.result()
+        self._cancelled.append(result)
+        if result.refused:
+            log.warning("a commit that nobody awaits any more was refused: %s", dict(result.refused))
+
+
+async def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
+    except (TimeoutError, asyncio.CancelledError):
+        engine.forget(future)
+        raise
+
+
+async def _picture(engine: MemberEngine) -> MemberDescription | None:
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(engine.picture()), PICTURE_TIMEOUT_S)
+    except TimeoutError:
+        return None
+
+
+def _look(engine: MemberEngine) -> Verification | None:
+    with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
+        return reads.look()
+
+
+def _describe(engine: MemberEngine) -> GroupDescription:
+    with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
+        return reads.describe()

@@ -1,0 +1,221 @@
+"""`Consumer`: a member that delivers the records of its partitions and commits what was processed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Self
+
+from zkgroup.consumer.arguments import check_count, check_offset
+from zkgroup.consumer.consuming import ConsumingMember, grouped
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.facing import BlockingFace, answer_timeout_s, result_of
+from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.opening import MemberOptions, Topics, subscription_of
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.consumer.worker import CallbackWorker
+from zkgroup.errors import CommitResult, MemberClosedError, OutcomeUnknownError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.settings import GroupSettings
+from zkgroup.zookeeper import ClientSettings
+
+WAIT_MAX_S = 3600.0
+
+
+class Consumer(BlockingFace):
+    """A member of a group that reads its partitions' records from a source.
+
+    ```python
+    with Consumer("host:2181", group="billing", topics=["orders"], source=FileSource("data/")) as consumer:
+        for record in consumer:
+            handle(record)
+    ```
+
+    With `ack_mode="auto"` (default) asking for the next record says that the one before is processed,
+    and `poll` says it of the former batch; `ack` says it earlier. With `"explicit"` only `ack` does.
+    What is processed is committed by timer (`auto_commit_interval_ms`), before a partition is given
+    up, at `close()`, and by `commit()`. Nothing is ever committed that was not acknowledged.
+
+    `poll` and iteration are for one thread at a time; every other method may be called from any.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        source: RecordSource,
+        settings: GroupSettings | None = None,
+        listener: RebalanceListener | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Checks everything that needs no network; raises `ConfigError`.
+
+        `source` is where the records come from, see `RecordSource`; it is closed with the consumer.
+        The other arguments are those of `GroupMember`.
+        """
+        super().__init__(
+            MemberOptions(
+                address=address,
+                client=client,
+                group=group,
+                subscription=subscription_of(topics),
+                settings=settings or GroupSettings(),
+                listener=listener,
+                history=history,
+                metrics=metrics,
+                clock=clock,
+                connection=connection,
+            )
+        )
+        self._source = source
+        self._consuming: ConsumingMember | None = None
+        self._stopped = False
+        self._ready = threading.Condition()
+        self._news = 0
+
+    def _build(self) -> MemberEngine:
+        runner = CallbackWorker(f"zkgroup-{self._options.group}")
+        self._consuming = ConsumingMember(self._options, self._source, runner, self._wake)
+        return self._consuming.engine
+
+    def _launch(self, engine: MemberEngine) -> None:
+        assert self._consuming is not None
+        self._consuming.start()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        if self._consuming is not None:
+            self._consuming.begin_close(timeout_s)
+
+    def _join(self, deadline_s: float) -> None:
+        if self._consuming is not None:
+            self._consuming.fetcher.close(max(0.5, deadline_s - time.monotonic()))
+
+    def stop(self) -> None:
+        """Ends the iteration after the record in hand; may be called in a signal handler."""
+        self._stopped = True
+        if self._consuming is not None and not self._consuming.engine.forked:
+            self._consuming.engine.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        with self._ready:
+            self._news += 1
+            self._ready.notify_all()
+
+    @property
+    def _member(self) -> ConsumingMember:
+        """The member, where calls on it can succeed."""
+        engine = self._engine
+        assert self._consuming is not None, engine
+        return self._consuming
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        """The next record; ends after `stop()`, `close()` or `consumer_timeout_ms` without one.
+
+        Raises what made the consumer fail.
+        """
+        timeout_ms = self._options.settings.consumer_timeout_ms
+        try:
+            records = self._take(1, None if timeout_ms < 0 else timeout_ms / 1000)
+        except MemberClosedError:
+            raise StopIteration from None
+        if not records:
+            raise StopIteration
+        return records[0]
+
+    def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> dict[TopicPartition, list[Record]]:
+        """Up to so many records by partition, in order; empty when none came in time or after `stop()`.
+
+        Raises `MemberClosedError`, or what made the consumer fail.
+        """
+        return grouped(self._take(max_records, timeout_s))
+
+    def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
+        member = self._member
+        check_count(max_records)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        member.begin_poll()
+        try:
+            while not self._stopped:
+                seen = self._news
+                member.engine.check_usable()
+                if records := member.delivery.take(max_records):
+                    return records
+                if not self._wait(seen, deadline_s):
+                    return []
+            return []
+        finally:
+            member.end_poll()
+
+    def _wait(self, seen: int, deadline_s: float | None) -> bool:
+        """Waits until there may be something new; False when the time is over."""
+        timeout_s = WAIT_MAX_S if deadline_s is None else deadline_s - time.monotonic()
+        if timeout_s <= 0:
+            return False
+        with self._ready:
+            self._ready.wait_for(lambda: self._news != seen, timeout_s)
+        return True
+
+    def ack(self, record: Record) -> None:
+        """Says that a record is processed. Ignored and counted when its partition has been lost meanwhile."""
+        self._member.ack(record)
+
+    @property
+    def acks_ignored(self) -> int:
+        """Acknowledgements that came after their partition was lost."""
+        return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
+
+    # --- positions --------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
+        """Commits what is processed, or the offsets given; see `GroupMember.commit` for the errors."""
+        member = self._member
+        try:
+            result = result_of(member.engine, member.commit(offsets), answer_timeout_s(self._settings))
+        except FutureTimeoutError:
+            raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
+        result.raise_if_refused()
+        return result
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """Offset of the next record to be delivered; None until the reset policy has given one.
+
+        Raises `NotOwnerError`.
+        """
+        return self._member.delivery.position(topic_partition)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Goes on from this offset; the only way by which a later commit may go back.
+
+        Raises `NotOwnerError`; `ConfigError` for a negative offset.
+        """
+        member = self._member
+        check_offset(topic_partition, offset)
+        member.delivery.seek(topic_partition, offset)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
+        self._member.delivery.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Delivers these again."""
+        self._member.delivery.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What `pause` stopped."""
+        return self._member.delivery.paused

@@ -1,0 +1,262 @@
+"""The blocking face of a member: what `GroupMember` and `Consumer` have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self, TypeVar
+
+from zkgroup.admin.values import GroupDescription
+from zkgroup.consumer.arguments import checked_partitions
+from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.machine import MemberDescription
+from zkgroup.consumer.opening import MemberOptions
+from zkgroup.consumer.reads import GroupReads, group_reads, offsets_of, offsets_request
+from zkgroup.errors import (
+    MemberClosedError,
+    StableTimeoutError,
+    StoreUnavailableError,
+    ZkGroupError,
+)
+from zkgroup.model import TopicPartition
+from zkgroup.settings import GroupSettings
+
+T = TypeVar("T")
+
+HAND_BACK_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 5.0
+PICTURE_TIMEOUT_S = 1.0
+
+
+class BlockingFace(ABC):
+    """Life, waiting, leases and reads of a member; each call may come from any thread.
+
+    A process forked from the one that started the member must make its own: here every call but
+    `close()` and `stop()` raises `ForkedClientError`.
+    """
+
+    def __init__(self, options: MemberOptions) -> None:
+        self._options = options
+        self._settings = options.settings
+        self._engine_made: MemberEngine | None = None
+        self._start_lock = threading.Lock()
+        self._closed = threading.Event()
+
+    @abstractmethod
+    def _build(self) -> MemberEngine:
+        """Puts the engine together; nothing of it runs yet."""
+
+    def _launch(self, engine: MemberEngine) -> None:
+        engine.start()
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Joins the group; idempotent. Returns when ZooKeeper is connected, before anything is assigned.
+
+        Raises `StoreUnavailableError` after `connection_timeout_ms` without a connection, and
+        `ConfigError` where another member of this process uses the same client under the same id.
+        """
+        with self._start_lock:
+            if self._closed.is_set():
+                raise MemberClosedError("a closed member does not start again; make a new one")
+            if self._engine_made is not None:
+                return self
+            # known before its first thread runs: a callback may use the member before this call returns
+            engine = self._engine_made = self._build()
+            self._launch(engine)
+        if self._closed.is_set():  # by a signal handler, in the middle of the lines above
+            self._begin_close(engine, 1.0)
+        self._wait_connected(engine)
+        return self
+
+    def _wait_connected(self, engine: MemberEngine) -> None:
+        timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
+        try:
+            result_of(engine, engine.when(lambda: engine.incarnation > 0), timeout_ms / 1000)
+        except ZkGroupError:
+            if engine.incarnation == 0:
+                self.close(timeout_s=1.0)
+                raise  # else it is for the next call
+        except KeyboardInterrupt:
+            self._begin_close(engine, 1.0)
+            raise
+        except FutureTimeoutError:
+            self.close(timeout_s=1.0)
+            where = self._options.address or "the client given"
+            raise StoreUnavailableError(
+                f"{where}: no connection to ZooKeeper within {timeout_ms} ms"
+            ) from None
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Leaves: revokes, commits what the listener commits, releases, ends the session.
+
+        Idempotent, from any thread; returns within `timeout_s` and a moment whatever ZooKeeper and the
+        callbacks do. Inside a callback it schedules the end and returns. Raises what made the member
+        fail, each time.
+        """
+        self._closed.set()
+        engine = self._engine_made
+        if engine is None or engine.forked:
+            return
+        self._begin_close(engine, timeout_s)
+        if engine.runner.is_inside() or engine.loop.is_inside():
+            return
+        deadline = time.monotonic() + timeout_s
+        engine.finished.wait(timeout_s + 1.0)
+        engine.loop.join(max(0.5, deadline - time.monotonic()))
+        self._join(deadline)
+        engine.runner.stop(max(0.1, min(0.5, deadline - time.monotonic())))
+        engine.raise_failure()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        engine.begin_close(timeout_s)
+
+    def _join(self, deadline_s: float) -> None:  # noqa: B027 - a hook
+        """Waits for what else was started; `deadline_s` is on `time.monotonic`."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
+                self.close()
+
+    @property
+    def _engine(self) -> MemberEngine:
+        """The engine, where calls on it can succeed."""
+        if self._engine_made is None:
+            raise MemberClosedError("the member has not been started: use `with`, or start() it")
+        self._engine_made.check_usable()
+        return self._engine_made
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
+        """Returns when this member owns all that the plan gives it (perhaps nothing); no extra reads.
+
+        Raises `StableTimeoutError` naming what it waits for.
+        """
+        engine = self._engine
+        try:
+            result_of(engine, engine.when(lambda: engine.state is MemberState.STABLE), timeout_s)
+        except FutureTimeoutError:
+            engine.check_usable()
+            raise not_assigned(engine, _picture(engine)) from None
+
+    def wait_until_stable(self, timeout_s: float = 30.0) -> None:
+        """Returns when the whole group has converged: every partition is owned as the plan says.
+
+        Reads the group now and then. Raises `StableTimeoutError`, whose `blockers` name the partitions.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        self.wait_until_assigned(timeout_s)
+        engine = self._engine
+        with self._reads() as reads:
+            reads.wait_converged(deadline_s, lambda: told(engine, _picture(engine)))
+        engine.check_usable()
+
+    # --- what is owned ----------------------------------------------------------------------------
+
+    @property
+    def member_id(self) -> str:
+        """The consumer id string `<group>_<...>`: the name of the registration znode."""
+        return self._engine.member
+
+    @property
+    def state(self) -> MemberState:
+        """`MemberState.NEW` before the start; never raises."""
+        return self._engine_made.state if self._engine_made is not None else MemberState.NEW
+
+    def leases(self) -> tuple[Lease, ...]:
+        """What this member owns now, ordered by topic and partition."""
+        board = self._engine.board
+        return tuple(Lease(grant, board) for _, grant in sorted(board.current.grants.items()))
+
+    def lease(self, topic_partition: TopicPartition) -> Lease | None:
+        """The lease of one partition, None where this member does not own it."""
+        board = self._engine.board
+        grant = board.current.grants.get(topic_partition)
+        return Lease(grant, board) if grant is not None else None
+
+    def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
+        """Gives partitions up (revoked, committed, released) until a later plan names this member again.
+
+        Raises `StableTimeoutError` when they are not released in time; they will be.
+        """
+        engine = self._engine
+        try:
+            result_of(engine, engine.hand_back(partitions), timeout_s)
+        except FutureTimeoutError:
+            raise not_assigned(engine, _picture(engine)) from None
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Committed offsets as ZooKeeper holds them, of any partitions; None where there is none."""
+        engine = self._engine
+        wanted = checked_partitions(partitions)
+        try:
+            outcome = result_of(
+                engine, engine.ask(offsets_request(engine.group, wanted)), answer_timeout_s(self._settings)
+            )
+        except FutureTimeoutError:
+            raise StoreUnavailableError("the committed offsets could not be read in time") from None
+        return offsets_of(wanted, outcome)
+
+    def describe(self) -> GroupDescription:
+        """The whole group as `zkgroup group describe` shows it; may take 2 s while it is moving."""
+        with self._reads() as reads:
+            return reads.describe()
+
+    def _reads(self) -> AbstractContextManager[GroupReads]:
+        engine = self._engine
+        return group_reads(engine.store, engine.clock, engine.group, engine.finished)
+
+
+def answer_timeout_s(settings: GroupSettings) -> float:
+    """Longest wait for an answer: every request ends by the session's timeout, in one way or another."""
+    return 5.0 + 3 * settings.session_timeout_ms / 1000
+
+
+def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
+    """The future's result; a call that gets none in time is forgotten, so that nothing waits for it."""
+    try:
+        return future.result(timeout_s)
+    except FutureTimeoutError:
+        engine.forget(future)
+        raise
+
+
+def not_assigned(engine: MemberEngine, picture: MemberDescription | None) -> StableTimeoutError:
+    """The error of a wait for this member's own share that ran out."""
+    blockers = picture.blocked if picture is not None else {}
+    waits = "; ".join(f"{tp} is held by {who}" for tp, who in sorted(blockers.items()))
+    return StableTimeoutError(told(engine, picture) + (f": {waits}" if waits else ""), blockers)
+
+
+def told(engine: MemberEngine, picture: MemberDescription | None) -> str:
+    """The member's own state in words, for messages."""
+    reason = f" ({picture.reason})" if picture is not None else ""
+    return f"{engine.member} is {engine.state.value}{reason}"
+
+
+def _picture(engine: MemberEngine) -> MemberDescription | None:
+    try:
+        return engine.picture().result(PICTURE_TIMEOUT_S)
+    except FutureTimeoutError:
+        return None

@@ -1,0 +1,128 @@
+"""The one thread that talks to the source, so that neither delivery nor a rebalance waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from zkgroup.consumer.delivery import FETCH_RECORDS
+from zkgroup.consumer.feeding import Feeding, FetchOrder
+from zkgroup.consumer.sources.port import Cluster, RecordSource
+from zkgroup.errors import (
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    SourceUnavailableError,
+    StoreUnavailableError,
+)
+from zkgroup.model import TopicPartition
+
+log = logging.getLogger("zkgroup.consumer")
+
+POLL_S = 1.0
+"""Longest wait inside the source; `wake` ends it early."""
+UNAVAILABLE_PAUSE_S = 0.2
+UNAVAILABLE_PAUSE_MAX_S = 5.0
+RECORDS_MAX = 10_000
+"""About so many records are taken from the source at once, over all partitions."""
+
+
+class Fetcher:
+    """Keeps the buffers of a consumer filled from a `RecordSource`."""
+
+    def __init__(
+        self,
+        source: RecordSource,
+        feeding: Feeding,
+        cluster: Cluster,
+        *,
+        reset: str,
+        on_error: Callable[[BaseException], None],
+        name: str,
+    ) -> None:
+        """`reset` is `earliest`, `latest` or `error`."""
+        self._source = source
+        self._feeding = feeding
+        self._cluster = cluster
+        self._reset = reset
+        self._on_error = on_error
+        self._work = threading.Event()
+        self._ended = threading.Event()
+        self.over: Future[None] = Future()
+        """Done when the thread has nothing left to do."""
+        self._thread = threading.Thread(target=self._run, name=f"{name}-fetcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something new to do; from any thread."""
+        self._work.set()
+        self._source.wake()
+
+    def end(self) -> None:
+        """The thread shall end; returns at once."""
+        self._ended.set()
+        self.wake()
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the thread, which closes the source; False when the source keeps it longer than that."""
+        self.end()
+        if self._thread.ident is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        pause_s = UNAVAILABLE_PAUSE_S
+        try:
+            self._source.open(self._cluster)
+            while not self._ended.is_set():
+                self._work.clear()
+                try:
+                    self._fetch(self._feeding.order())
+                    pause_s = UNAVAILABLE_PAUSE_S
+                except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
+                    log.warning("%s; trying again in %g s", error, pause_s)
+                    self._ended.wait(pause_s)
+                    pause_s = min(2 * pause_s, UNAVAILABLE_PAUSE_MAX_S)
+        except BaseException as error:  # noqa: BLE001 - the source's; it ends the member and is raised there
+            if not self._ended.is_set():
+                self._on_error(error)
+        finally:
+            self._close_source()
+            self.over.set_result(None)
+
+    def _close_source(self) -> None:
+        try:
+            self._source.close()
+        except Exception:
+            log.exception("closing the record source")
+
+    def _fetch(self, order: FetchOrder) -> None:
+        if order.unresolved:
+            self._resolve(order)
+        elif order.positions:
+            self._poll(order)
+        else:
+            self._work.wait()
+
+    def _resolve(self, order: FetchOrder) -> None:
+        starts: dict[TopicPartition, int] = {}
+        for topic_partition in order.unresolved:
+            if self._reset == "error":
+                raise NoOffsetError(topic_partition)
+            bounds = self._source.bounds(topic_partition)
+            starts[topic_partition] = bounds.earliest if self._reset == "earliest" else bounds.end
+        self._feeding.resolved(order, starts)
+
+    def _poll(self, order: FetchOrder) -> None:
+        each = max(1, min(FETCH_RECORDS, RECORDS_MAX // len(order.positions)))
+        try:
+            records = self._source.poll(order.positions, each, POLL_S)
+        except OffsetOutOfRangeError as error:
+            log.warning("%s: the reset policy %r decides", error, self._reset)
+            self._feeding.out_of_range(error.topic_partition, order)
+            return
+        self._feeding.accept(order, records)

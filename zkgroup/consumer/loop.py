@@ -1,0 +1,299 @@
+"""The thread that owns a member: it alone steps the machine and performs its effects, in order.
+
+Everybody else only enqueues: ZooKeeper's callbacks, the callback worker, the application's threads
+and signal handlers (`queue.SimpleQueue.put` is reentrant, so a handler may interrupt another put).
+The loss of a session jumps the queue: what was queued before it must not act on a dead session.
+
+Without its thread the loop runs by `run_pending()`, which the simulator and the tests use with a
+clock of their own. It never sleeps: it waits for the next entry, at most until its next timer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from zkgroup.consumer.effects import Ask, CancelTimer, Effect, SetTimer
+from zkgroup.consumer.events import (
+    Answered,
+    Event,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    TimerFired,
+    WatchFired,
+)
+from zkgroup.errors import StoreUnavailableError
+from zkgroup.model.ports import Clock, Instant, Store
+from zkgroup.model.requests import (
+    Connected,
+    Exists,
+    ListChildren,
+    Lost,
+    Outcome,
+    Read,
+    SessionEvent,
+    Suspended,
+)
+
+log = logging.getLogger("zkgroup.consumer")
+
+REQUESTS_MAX = 10_000
+"""Bound of the queue for what the application asks; answers are bounded by what the machine asked."""
+WAIT_MAX_S = 3600.0
+"""Longest single wait of the thread: a bound, not a poll."""
+
+Task = Callable[[], None]
+
+
+class Machine(Protocol):
+    """What the loop needs of `MemberMachine`."""
+
+    def step(self, event: Event, now: Instant) -> Sequence[Effect]: ...
+
+
+class MemberLoop:
+    """Queue, timers and thread of one member."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        store: Store,
+        clock: Clock,
+        *,
+        perform: Callable[[Effect], None],
+        after_step: Callable[[], None],
+        on_crash: Callable[[BaseException], None],
+        name: str,
+    ) -> None:
+        self._machine = machine
+        self._store = store
+        self._clock = clock
+        self._perform_other = perform
+        self._after_step = after_step
+        self._on_crash = on_crash
+        self._inbox: queue.SimpleQueue[Event | Task | None] = queue.SimpleQueue()
+        self._urgent: deque[SessionLost] = deque()
+        self._waiting: deque[Event | Task] = deque()
+        self._turn = 0
+        self._turn_over = False
+        self._timers: dict[str, int] = {}
+        self._alarms: dict[str, tuple[int, Task]] = {}
+        self._commit_ids = itertools.count(1)
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._name = name
+        self._unlisten: Callable[[], None] | None = None
+        self.over: Future[None] = Future()
+        """Done when the thread has nothing left to do."""
+
+    # --- any thread -------------------------------------------------------------------------------
+
+    def post(self, entry: Event | Task) -> None:
+        """Enqueues an event, or work for the loop's thread. Never blocks; safe in a signal handler."""
+        self._inbox.put(entry)
+
+    def request(self, entry: Event | Task) -> None:
+        """`post` for the application: refused when far too much waits already."""
+        if self._inbox.qsize() > REQUESTS_MAX:
+            raise StoreUnavailableError(f"{self._name}: more than {REQUESTS_MAX} requests wait to be handled")
+        self._inbox.put(entry)
+
+    def new_id(self) -> int:
+        """A number never used before by this loop (commit ids)."""
+        return next(self._commit_ids)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread = threading.Thread(target=self._run, name=f"{self._name}-loop", daemon=True)
+        self._thread.start()
+
+    def listen(self) -> None:
+        """From now on the store's session events are queued."""
+        self._unlisten = self._store.listen(self._on_session)
+
+    def is_inside(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread's end; True when it has ended."""
+        if self._thread is None or self.is_inside():
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        match event:
+            case Connected(session):
+                self.post(SessionConnected(session))
+            case Suspended(incarnation):
+                self.post(SessionSuspended(incarnation))
+            case Lost(incarnation, reason):
+                self.post(SessionLost(incarnation, reason))
+
+    # --- the loop's thread ------------------------------------------------------------------------
+
+    def schedule(self, name: str, at_ms: int, task: Task) -> None:
+        """Runs a task of the shell at this time; replaces one of the same name."""
+        self._alarms[name] = (at_ms, task)
+
+    def unschedule(self, name: str) -> None:
+        self._alarms.pop(name, None)
+
+    def step(self, event: Event) -> None:
+        """Gives the machine one event and performs its effects, before anything else is handled."""
+        now = Instant(self._clock.now_ms(), self._clock.wall_ms())
+        for effect in self._machine.step(event, now):
+            self._perform(effect)
+
+    def stop(self) -> None:
+        """Nothing is handled any more; the thread ends."""
+        self._stopped = True
+        self._timers.clear()
+        self._alarms.clear()
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        self._inbox.put(None)
+
+    def run_tasks_left(self) -> None:
+        """After `stop`: runs the tasks that came too late, so that nobody waits for their answer."""
+        self._drain()
+        for entry in self._waiting:
+            if callable(entry):
+                entry()
+        self._waiting.clear()
+
+    def run_pending(self, limit: int = 100_000) -> int:
+        """Handles everything that is due now, without waiting; returns how many entries that were."""
+        handled = 0
+        while not self._stopped and handled < limit:
+            self._drain()
+            entry = self._next()
+            if entry is None:
+                break
+            self._handle(entry)
+            handled += 1
+        return handled
+
+    @property
+    def next_timer_ms(self) -> int | None:
+        """When the next timer is due, on the loop's clock."""
+        times = [*self._timers.values(), *(at for at, _ in self._alarms.values())]
+        return min(times, default=None)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                self.run_pending()
+                if not self._stopped:
+                    self._wait()
+        except BaseException as error:  # the top of the thread: the member ends and says so
+            log.exception("%s: stopped by an error of its own", self._name)
+            self.stop()
+            self._on_crash(error)
+        finally:
+            self.over.set_result(None)
+
+    def _wait(self) -> None:
+        due = self.next_timer_ms
+        timeout_s = WAIT_MAX_S if due is None else min(WAIT_MAX_S, (due - self._clock.now_ms()) / 1000)
+        if timeout_s <= 0:
+            return
+        try:
+            entry = self._inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            return
+        self._sort(entry)
+
+    def _drain(self) -> None:
+        while not self._inbox.empty():
+            self._sort(self._inbox.get_nowait())
+
+    def _sort(self, entry: Event | Task | None) -> None:
+        """Lets the loss of a session jump the queue, over everything told of that session before."""
+        if isinstance(entry, SessionLost):
+            self._urgent.append(entry)
+            self._waiting = deque(item for item in self._waiting if not _older(item, entry.incarnation))
+            self._turn = min(self._turn, len(self._waiting))
+        elif entry is not None:
+            self._waiting.append(entry)
+
+    def _next(self) -> Event | Task | None:
+        """Session losses first; then what waits and the timers that are due, in fair turns.
+
+        After a pause of the process the answers that came meanwhile are seen before the timers that
+        would give them up; and however much comes in, no timer waits for more than one queue's length.
+        """
+        if self._urgent:
+            return self._urgent.popleft()
+        if self._turn_over and (due := self._due()) is not None:
+            return due
+        self._turn_over = False
+        if not self._waiting:
+            return self._due()
+        self._turn = (self._turn or len(self._waiting)) - 1
+        self._turn_over = self._turn == 0
+        return self._waiting.popleft()
+
+    def _due(self) -> Event | Task | None:
+        """The earliest timer that is due, taken off."""
+        at_ms = self.next_timer_ms
+        if at_ms is None or at_ms > self._clock.now_ms():
+            return None
+        for name, at in self._timers.items():
+            if at == at_ms:
+                del self._timers[name]
+                return TimerFired(name)
+        name = next(name for name, (at, _) in self._alarms.items() if at == at_ms)
+        return self._alarms.pop(name)[1]
+
+    def _handle(self, entry: Event | Task) -> None:
+        if callable(entry):
+            entry()
+        else:
+            self.step(entry)
+        self._after_step()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Ask():
+                self._ask(effect)
+            case SetTimer(name, at_ms):
+                self._timers[name] = at_ms
+            case CancelTimer(name):
+                self._timers.pop(name, None)
+            case _:
+                self._perform_other(effect)
+
+    def _ask(self, ask: Ask) -> None:
+        def on_outcome(outcome: Outcome) -> None:
+            self.post(Answered(ask.request_id, outcome))
+
+        def on_watch(path: str) -> None:
+            self.post(WatchFired(ask.request_id, path))
+
+        watched = isinstance(ask.request, Read | ListChildren | Exists) and ask.request.watch
+        self._store.submit(
+            ask.request,
+            incarnation=ask.incarnation,
+            on_outcome=on_outcome,
+            on_watch=on_watch if watched else None,
+        )
+
+
+def _older(entry: Event | Task, incarnation: int) -> bool:
+    """True for session news that the loss of this incarnation makes meaningless."""
+    match entry:
+        case SessionConnected(session):
+            return session.incarnation <= incarnation
+        case SessionSuspended(suspended):
+            return suspended <= incarnation
+        case _:
+            return False

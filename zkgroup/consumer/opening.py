@@ -1,0 +1,161 @@
+"""Putting a member together: names checked, id made, client opened or shared, machine and engine joined."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+from zkgroup.consumer.callbacks import Callbacks
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
+from zkgroup.consumer.machine import MemberConfig, MemberMachine
+from zkgroup.consumer.machine.member import check_subscription
+from zkgroup.consumer.share import Share
+from zkgroup.consumer.worker import CallbackRunner
+from zkgroup.errors import ConfigError
+from zkgroup.metrics import NoMetrics
+from zkgroup.model import Blacklist, StaticSubscription, Subscription, Whitelist
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.settings import GroupSettings
+from zkgroup.version import VERSION
+from zkgroup.znodes.ids import make_member_id, validate_consumer_id, validate_group, validate_topic
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.clock import SystemClock
+
+Topics = Iterable[str] | Mapping[str, int] | Whitelist | Blacklist
+"""What a member wants: names, names with thread counts, or an expression over all topics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberOptions:
+    """What the faces are told, checked; building it touches no network."""
+
+    address: str | None
+    client: Store | None
+    group: str
+    subscription: Subscription
+    settings: GroupSettings
+    listener: RebalanceListener | AsyncRebalanceListener | None
+    history: HistorySink | None
+    metrics: MetricsSink | None
+    clock: Clock | None
+    connection: ClientSettings | None
+
+    def __post_init__(self) -> None:
+        if (self.address is None) == (self.client is None):
+            raise ConfigError("a member needs exactly one of an address and a client")
+        if self.client is not None and self.connection is not None:
+            raise ConfigError("connection: settings of a client belong to the client that is given")
+        validate_group(self.group)
+        if self.settings.consumer_id is not None:
+            validate_consumer_id(self.settings.consumer_id)
+
+    def client_settings(self) -> ClientSettings:
+        """Settings of the member's own client."""
+        settings = self.settings
+        return replace(
+            self.connection or ClientSettings(),
+            session_timeout_ms=settings.session_timeout_ms,
+            connection_timeout_ms=settings.connection_timeout_ms,
+        )
+
+
+def subscription_of(topics: Topics) -> Subscription:
+    """Reads the argument `topics`. Raises `ConfigError` where it names nothing or something impossible."""
+    match topics:
+        case Whitelist() | Blacklist():
+            if topics.threads < 1:
+                raise ConfigError(f"threads: expected at least 1, found {topics.threads}")
+            check_subscription(topics)
+            return topics
+        case str():
+            raise ConfigError(f"topics: expected a list or a mapping, found the text {topics!r}")
+        case Mapping():
+            wanted = dict(topics)
+        case Iterable():
+            names = list(topics)
+            wanted = dict.fromkeys(names, 1)
+            if len(wanted) != len(names):
+                raise ConfigError(f"topics: expected each name once, found {names}")
+        case _:
+            raise ConfigError(f"topics: expected a list or a mapping, found {topics!r}")
+    if not wanted:
+        raise ConfigError("topics: expected at least one name")
+    for topic, threads in wanted.items():
+        if not isinstance(topic, str):
+            raise ConfigError(f"topics: expected names, found {topic!r}")
+        validate_topic(topic)
+        if not _is_count(threads):
+            raise ConfigError(f"threads of topic {topic}: expected a whole number above 0, found {threads!r}")
+    return StaticSubscription(wanted)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+class _Registry:
+    """Which members use which client: two of the same name would take each other's claims for their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._members: WeakKeyDictionary[Store, set[str]] = WeakKeyDictionary()
+
+    def enter(self, client: Store, member: str) -> None:
+        with self._lock:
+            members = self._members.setdefault(client, set())
+            if member in members:
+                raise ConfigError(f"consumer_id: {member} is a member on this client already; choose another")
+            members.add(member)
+
+    def leave(self, client: Store, member: str) -> None:
+        with self._lock:
+            self._members.get(client, set()).discard(member)
+
+
+_registry = _Registry()
+
+
+def open_engine(options: MemberOptions, runner: CallbackRunner, share: Share | None = None) -> MemberEngine:
+    """Builds the engine and, where an address was given, its client. Nothing is started yet."""
+    clock = options.clock or SystemClock()
+    settings = options.settings
+    member = make_member_id(
+        options.group, settings.consumer_id, socket.gethostname(), clock.wall_ms(), secrets.token_hex(4)
+    )
+    config = MemberConfig(
+        group=options.group,
+        member_id=member,
+        subscription=options.subscription,
+        settings=settings,
+        version=VERSION,
+        jitter=secrets.SystemRandom().random,
+        owns_client=options.client is None,
+    )
+    machine = MemberMachine(config)
+    store = options.client
+    if store is not None:
+        _registry.enter(store, member)
+    else:
+        assert options.address is not None
+        store = ZooKeeperClient(options.address, options.client_settings())
+    engine = MemberEngine(
+        group=options.group,
+        member=member,
+        machine=machine,
+        store=store,
+        clock=clock,
+        callbacks=Callbacks(options.listener, runner),
+        callback_timeout_ms=settings.revoke_timeout_ms,
+        owns_client=options.client is None,
+        history=options.history,
+        metrics=options.metrics or NoMetrics(),
+        share=share,
+    )
+    if options.client is not None:
+        engine.at_end(lambda: _registry.leave(store, member))
+    return engine

@@ -1,0 +1,196 @@
+"""Records from a folder: `<topic>/<partition>.jsonl` or `.log`, one append-only line a record.
+
+The offset of a line is its number, from 0. A line without its newline is not there yet (a writer is
+in the middle of it). The folder may be shared over a network, so growth is found by looking at the
+files' sizes, less and less often while nothing comes, and not by notifications of one machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zkgroup.consumer.records import SourceRecord
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.errors import ConfigError, SourceError
+from zkgroup.model import TopicPartition
+
+log = logging.getLogger("zkgroup.consumer")
+
+ENDINGS = (".jsonl", ".log")
+INDEX_EVERY = 1024
+"""Lines between two entries of a file's index."""
+LOOK_AGAIN_MIN_S = 0.01
+LOOK_AGAIN_MAX_S = 0.25
+
+
+class LineIndex:
+    """Where the lines of one append-only file begin: every 1024th line, as far as it has been read.
+
+    Holds no open file: a consumer may own thousands of partitions.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._entries: list[int] = [0]
+        """Byte position of line `i * INDEX_EVERY`."""
+        self._known = (0, 0)
+        """The farthest line start known: (line number, byte position)."""
+        self._last = (0, 0)
+        """Where the last read ended: the next one usually starts there."""
+        self._size = 0
+
+    def grown(self) -> bool:
+        """Whether the file has bytes after the last line start known."""
+        return self._stat_size() > self._known[1]
+
+    def end(self) -> int:
+        """Number of complete lines now."""
+        if self.grown():
+            self._scan(None)
+        return self._known[0]
+
+    def read(self, line: int, max_lines: int) -> list[bytes]:
+        """Up to `max_lines` complete lines from this one on, without their newlines."""
+        size = self._stat_size()
+        start = self._start_of(line) if size else None
+        if start is None or start >= size:
+            return []
+        lines: list[bytes] = []
+        position = start
+        with self.path.open("rb") as file:
+            file.seek(start)
+            for text in file:
+                if len(lines) >= max_lines or not text.endswith(b"\n"):
+                    break
+                lines.append(text[:-1])
+                position += len(text)
+                self._learn(line + len(lines), position)
+        self._last = (line + len(lines), position)
+        return lines
+
+    def _stat_size(self) -> int:
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size < self._size:
+            raise SourceError(
+                f"{self.path} has shrunk from {self._size} to {size} bytes: files are append-only"
+            )
+        self._size = size
+        return size
+
+    def _start_of(self, line: int) -> int | None:
+        """Byte position of a line; None where the file has not got that far."""
+        if line == self._last[0]:
+            return self._last[1]
+        if line > self._known[0]:
+            self._scan(line)
+        if line > self._known[0]:
+            return None
+        slot = line // INDEX_EVERY
+        number, position = slot * INDEX_EVERY, self._entries[slot]
+        with self.path.open("rb") as file:
+            file.seek(position)
+            for text in file:
+                if number == line:
+                    break
+                number += 1
+                position += len(text)
+        return position
+
+    def _scan(self, until: int | None) -> None:
+        """Reads on from the farthest known line start, to a line or to the end."""
+        number, position = self._known
+        with self.path.open("rb") as file:
+            file.seek(position)
+            for text in file:
+                if not text.endswith(b"\n") or (until is not None and number >= until):
+                    break
+                number += 1
+                position += len(text)
+                self._learn(number, position)
+
+    def _learn(self, line: int, position: int) -> None:
+        if line <= self._known[0]:
+            return
+        self._known = (line, position)
+        if line % INDEX_EVERY == 0:
+            self._entries.append(position)
+
+
+class FileSource(RecordSource):
+    """`RecordSource` over a folder of append-only line files.
+
+    Raises `ConfigError` when the folder does not exist, `SourceError` when a partition has files of
+    both endings or a file has shrunk. A partition without a file is empty. A position beyond the end
+    of a file waits for the file to grow: over a network the lines may not have arrived yet.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise ConfigError(f"{self.folder}: expected a folder with <topic>/<partition>.jsonl, found none")
+        self._indexes: dict[TopicPartition, LineIndex] = {}
+        self._here = threading.local()  # consumers that share a source each open it on a thread of their own
+        self._topics_seen: set[str] = set()
+        self._look_again_s = LOOK_AGAIN_MIN_S
+
+    def open(self, cluster: Cluster) -> None:
+        self._here.cluster = cluster
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        index = self._index(topic_partition)
+        return Bounds(0, index.end() if index else 0)
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        index = self._index(topic_partition)
+        if index is None:
+            return []
+        topic, partition = topic_partition.topic, topic_partition.partition
+        lines = index.read(offset, max_records)
+        return [SourceRecord(topic, partition, offset + i, line) for i, line in enumerate(lines)]
+
+    def poll(
+        self, positions: Mapping[TopicPartition, int], max_records: int, timeout_s: float
+    ) -> Sequence[SourceRecord]:
+        records: list[SourceRecord] = []
+        for topic_partition, offset in positions.items():
+            records.extend(self.read(topic_partition, offset, max_records))
+        if records:
+            self._look_again_s = LOOK_AGAIN_MIN_S
+        else:
+            self._bells.wait(min(timeout_s, self._look_again_s))
+            self._look_again_s = min(self._look_again_s * 2, LOOK_AGAIN_MAX_S)
+        return records
+
+    def _index(self, topic_partition: TopicPartition) -> LineIndex | None:
+        known = self._indexes.get(topic_partition)
+        if known is not None:
+            return known
+        self._warn_of_strays(topic_partition.topic)
+        base = self.folder / topic_partition.topic
+        found = [
+            path for ending in ENDINGS if (path := base / f"{topic_partition.partition}{ending}").exists()
+        ]
+        if len(found) > 1:
+            raise SourceError(f"{topic_partition}: expected one file, found {found[0]} and {found[1].name}")
+        if not found:
+            return None
+        return self._indexes.setdefault(topic_partition, LineIndex(found[0]))
+
+    def _warn_of_strays(self, topic: str) -> None:
+        """Says once for a topic which of its files no partition reads."""
+        folder = self.folder / topic
+        cluster: Cluster | None = getattr(self._here, "cluster", None)
+        if topic in self._topics_seen or cluster is None or not folder.is_dir():
+            return
+        self._topics_seen.add(topic)
+        partitions = cluster.partitions(topic)
+        for path in sorted(folder.iterdir()):
+            if path.suffix in ENDINGS and path.stem.isdecimal() and int(path.stem) not in partitions:
+                log.warning("%s is read by nobody: topic %s has partitions %s", path, topic, list(partitions))

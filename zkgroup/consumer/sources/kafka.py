@@ -1,0 +1,259 @@
+"""Records from real Kafka brokers, 0.8.2.2 to today, through kafka-python (extra `kafka`).
+
+Partitions are assigned and sought by hand: the group is ours, in ZooKeeper, and Kafka's own groups and
+offsets are never touched. What was tried with kafka-python 3.0.12 is in `tests/interop`: an 0.8.2.2 broker
+hangs up on `ApiVersions`, so the protocol version is taken from the brokers' registrations.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from zkgroup.consumer.records import SourceRecord
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
+from zkgroup.model import TopicPartition
+from zkgroup.settings import GroupSettings
+from zkgroup.znodes.brokers import BrokerRegistration
+
+log = logging.getLogger("zkgroup.consumer")
+
+T = TypeVar("T")
+
+OLD_VERSIONS = {1: (0, 8, 2), 2: (0, 9)}
+"""Version of a registration to the protocol that its broker is asked in; later ones negotiate."""
+SLICE_S = 0.1
+"""Longest stay inside kafka-python while nothing comes, so that `wake` is heard."""
+ANSWER_TIMEOUT_MS = 10_000
+KEEP_S = 10.0
+"""A partition that is not asked for keeps its fetch position (and what was read ahead) for so long."""
+
+
+class KafkaSource(RecordSource):
+    """`RecordSource` over Kafka brokers.
+
+    Brokers that cannot be reached are tried again for ever, with a warning. `options` are passed on to
+    `kafka.KafkaConsumer` (security, sizes); those that would make it a group member are refused.
+    """
+
+    default_reset = "latest"
+    requires_brokers = True
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] | None = None,
+        *,
+        api_version: tuple[int, ...] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            bootstrap: `host:port[,host:port...]` or a sequence; those registered in ZooKeeper when absent.
+            api_version: as kafka-python takes it; out of the registrations when absent.
+            options: more of kafka-python's options.
+
+        Raises:
+            ConfigError: kafka-python is not installed, or an option is not allowed here.
+        """
+        super().__init__()
+        _kafka()
+        self._bootstrap = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
+        self._api_version = api_version
+        self._options = dict(options or {})
+        forbidden = sorted(OURS & self._options.keys())
+        if forbidden:
+            raise ConfigError(
+                f"KafkaSource options: {', '.join(forbidden)} cannot be set: zkgroup keeps the group"
+            )
+        self._cluster: Cluster | None = None
+        self._configured: dict[str, object] = {}
+        self._made: Any = None
+        self._next: dict[TopicPartition, int] = {}
+        """Offset that kafka-python would read next, of the partitions assigned to it."""
+        self._asked_s: dict[TopicPartition, float] = {}
+
+    def configure(self, settings: GroupSettings, group: str) -> None:
+        self._configured = {
+            "client_id": settings.client_id or group,
+            "fetch_min_bytes": settings.fetch_min_bytes,
+            "fetch_max_wait_ms": settings.fetch_wait_max_ms,
+            "max_partition_fetch_bytes": settings.fetch_message_max_bytes,
+            "receive_buffer_bytes": settings.socket_receive_buffer_bytes,
+            "request_timeout_ms": settings.socket_timeout_ms,
+            "retry_backoff_ms": settings.refresh_leader_backoff_ms,
+        }
+
+    def open(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def close(self) -> None:
+        super().close()
+        if self._made is not None:
+            self._made.close(autocommit=False, timeout_ms=1000)
+            self._made = None
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        wanted = [_kafka().TopicPartition(topic_partition.topic, topic_partition.partition)]
+        consumer = self._consumer()
+        earliest = _asked(lambda: consumer.beginning_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        end = _asked(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        return Bounds(earliest[wanted[0]], end[wanted[0]])
+
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        if not partitions:
+            return {}
+        wanted = [_kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions]
+        consumer = self._consumer()
+        ends = _asked(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        return {TopicPartition(tp.topic, tp.partition): end for tp, end in ends.items()}
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """See `RecordSource`. Kafka knows the times of records from 0.10.1 on."""
+        if not partitions:
+            return {}
+        wanted = {_kafka().TopicPartition(tp.topic, tp.partition): time_ms for tp in partitions}
+        consumer = self._consumer()
+        try:
+            found = _asked(lambda: consumer.offsets_for_times(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        except _kafka().errors.IncompatibleBrokerVersion as error:
+            raise ConfigError("these Kafka brokers do not know the times of their records") from error
+        ends = self.log_ends(partitions)
+        at = {TopicPartition(tp.topic, tp.partition): answer for tp, answer in found.items()}
+        return {tp: answer.offset if (answer := at.get(tp)) else ends[tp] for tp in partitions}
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        return self.poll({topic_partition: offset}, max_records, SLICE_S)
+
+    def poll(
+        self, positions: Mapping[TopicPartition, int], max_records: int, timeout_s: float
+    ) -> Sequence[SourceRecord]:
+        consumer = self._consumer()
+        self._take_positions(consumer, positions)
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            records = self._poll_once(consumer, max_records * len(positions), min(SLICE_S, left_s))
+            if records or left_s <= SLICE_S or self._bells.rang():
+                return records
+
+    def _poll_once(self, consumer: Any, max_records: int, timeout_s: float) -> list[SourceRecord]:
+        errors = _kafka().errors
+        try:
+            found = _asked(lambda: consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records))
+        except errors.OffsetOutOfRangeError as error:
+            raise self._out_of_range(error) from error
+        records = [_record(record) for fetched in found.values() for record in fetched]
+        for record in records:
+            self._next[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        return records
+
+    def _out_of_range(self, error: Exception) -> OffsetOutOfRangeError:
+        (partition, offset), *_ = dict(error.args[0]).items()
+        topic_partition = TopicPartition(partition.topic, partition.partition)
+        self._next.pop(topic_partition, None)
+        return OffsetOutOfRangeError(topic_partition, offset)
+
+    def _take_positions(self, consumer: Any, positions: Mapping[TopicPartition, int]) -> None:
+        """Makes kafka-python fetch exactly these, from exactly there.
+
+        A partition that is not asked for now is paused rather than dropped: its buffers are full, and
+        what kafka-python has read ahead would be fetched again. After `KEEP_S` it is dropped.
+        """
+        now_s = time.monotonic()
+        self._asked_s.update(dict.fromkeys(positions, now_s))
+        kept = {tp for tp, asked_s in self._asked_s.items() if now_s - asked_s < KEEP_S}
+        self._asked_s = {tp: asked_s for tp, asked_s in self._asked_s.items() if tp in kept}
+        of = {tp: _kafka().TopicPartition(tp.topic, tp.partition) for tp in kept}
+        if consumer.assignment() != set(of.values()):
+            consumer.assign(list(of.values()))
+            self._next = {tp: offset for tp, offset in self._next.items() if tp in kept}
+        for topic_partition, offset in positions.items():
+            if self._next.get(topic_partition) != offset:
+                consumer.seek(of[topic_partition], offset)
+                self._next[topic_partition] = offset
+        consumer.resume(*(of[tp] for tp in positions))
+        if idle := kept - positions.keys():
+            consumer.pause(*(of[tp] for tp in idle))
+
+    # --- connecting -------------------------------------------------------------------------------
+
+    def _consumer(self) -> Any:
+        if self._made is None:
+            brokers = self._cluster.brokers().values() if self._cluster is not None else ()
+            kafkas = [broker for broker in brokers if not broker.is_zkgroup]
+            bootstrap = self._bootstrap or [address for broker in kafkas if (address := address_of(broker))]
+            if not bootstrap:
+                raise SourceUnavailableError("no Kafka broker is registered in /brokers/ids")
+            version = self._api_version or protocol_of(kafkas)
+            self._made = _asked(lambda: self._connect(bootstrap, version))
+        return self._made
+
+    def _connect(self, bootstrap: Sequence[str], version: tuple[int, ...] | None) -> Any:
+        log.info(
+            "reading from Kafka brokers %s, protocol %s", ",".join(bootstrap), version or "as negotiated"
+        )
+        told: dict[str, object] = {**self._configured, **self._options}
+        if version is not None:
+            told["api_version"] = version
+        return _kafka().KafkaConsumer(
+            bootstrap_servers=list(bootstrap),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            **told,
+        )
+
+
+OURS = frozenset({"group_id", "enable_auto_commit", "auto_offset_reset", "bootstrap_servers", "api_version"})
+"""Options of kafka-python that the source sets itself."""
+
+
+def address_of(broker: BrokerRegistration) -> str | None:
+    """`host:port` of the plain listener; of the first listener where there is no plain one."""
+    if broker.host is not None and broker.port > 0:
+        return f"{broker.host}:{broker.port}"
+    return broker.endpoints[0].partition("://")[2] if broker.endpoints else None
+
+
+def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None:
+    """The protocol that all of these speak; None: they negotiate it (0.10 and newer)."""
+    oldest = min((broker.version for broker in brokers), default=None)
+    return OLD_VERSIONS.get(oldest) if oldest is not None else None
+
+
+def _kafka() -> Any:
+    try:
+        import kafka
+    except ImportError as error:
+        raise ConfigError("KafkaSource needs kafka-python: pip install 'zkgroup[kafka]'") from error
+    return kafka
+
+
+def _asked(question: Callable[[], T]) -> T:
+    """Asks kafka-python; what waiting may mend becomes `SourceUnavailableError`."""
+    errors = _kafka().errors
+    try:
+        return question()
+    except errors.OffsetOutOfRangeError:
+        raise
+    except errors.RetriableError as error:
+        raise SourceUnavailableError(f"Kafka: {error}") from error
+
+
+def _record(record: Any) -> SourceRecord:
+    timestamp = record.timestamp
+    return SourceRecord(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        value=record.value,
+        key=record.key,
+        timestamp_ms=timestamp if timestamp is not None and timestamp >= 0 else None,
+        headers=tuple((name, value) for name, value in record.headers or ()),
+    )

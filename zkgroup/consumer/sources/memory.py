@@ -1,0 +1,80 @@
+"""Records in memory: for tests and for trying things out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from zkgroup.consumer.records import Headers, SourceRecord
+from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.errors import OffsetOutOfRangeError
+from zkgroup.model import TopicPartition
+
+
+class MemorySource(RecordSource):
+    """Partitions as lists. Several consumers may share one instance; all methods are thread-safe."""
+
+    poll_interval_s = 3600.0  # `append` and `wake` end the wait
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._logs: dict[TopicPartition, list[SourceRecord]] = {}
+        self._earliest: dict[TopicPartition, int] = {}
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> int:
+        """Adds a record and returns its offset: the next one, or a higher one for a gap."""
+        with self._lock:
+            log = self._logs.setdefault(TopicPartition(topic, partition), [])
+            following = log[-1].offset + 1 if log else 0
+            if offset is None:
+                offset = following
+            if offset < following:
+                raise ValueError(f"offset {offset} after {following - 1}")
+            log.append(SourceRecord(topic, partition, offset, value, key, timestamp_ms, headers))
+        self.wake()
+        return offset
+
+    def drop_before(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Forgets records, as retention does."""
+        with self._lock:
+            log = self._logs.setdefault(topic_partition, [])
+            self._logs[topic_partition] = [record for record in log if record.offset >= offset]
+            self._earliest[topic_partition] = offset
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        with self._lock:
+            log = self._logs.get(topic_partition, [])
+            earliest = self._earliest.get(topic_partition, 0)
+            return Bounds(earliest, max(earliest, log[-1].offset + 1 if log else 0))
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        earliest, end = self.bounds(topic_partition)
+        if not earliest <= offset <= end:
+            raise OffsetOutOfRangeError(topic_partition, offset)
+        with self._lock:
+            log = self._logs.get(topic_partition, [])
+            first = _first_at(log, offset)
+            return log[first : first + max_records]
+
+
+def _first_at(log: Sequence[SourceRecord], offset: int) -> int:
+    """Index of the first record at or after an offset."""
+    low, high = 0, len(log)
+    while low < high:
+        middle = (low + high) // 2
+        if log[middle].offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low

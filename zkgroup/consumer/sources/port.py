@@ -1,0 +1,161 @@
+"""The port through which records come. A source of your own is a subclass with two methods.
+
+```python
+class TableSource(RecordSource):
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        rows = self._table.count(topic_partition.topic, topic_partition.partition)
+        return Bounds(earliest=0, end=rows)
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        rows = self._table.slice(topic_partition.topic, topic_partition.partition, offset, max_records)
+        return [
+            SourceRecord(topic_partition.topic, topic_partition.partition, offset + i, row.value)
+            for i, row in enumerate(rows)
+        ]
+```
+
+All methods but `wake` are called from one thread of the consumer, its fetcher; they may block for a
+while, since neither delivery nor a rebalance waits for them. What they raise ends the consumer (state
+`failed`), but `SourceUnavailableError` and `StoreUnavailableError` (of `Cluster`, while ZooKeeper is
+away), after which it is asked again a little later, and `OffsetOutOfRangeError`, after which the reset
+policy gives another position.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple, Protocol
+
+from zkgroup.consumer.records import SourceRecord
+from zkgroup.errors import ConfigError, SourceError
+from zkgroup.model import TopicPartition
+from zkgroup.settings import GroupSettings
+from zkgroup.znodes.brokers import BrokerRegistration
+
+
+class Bounds(NamedTuple):
+    """What a partition holds."""
+
+    earliest: int
+    """Offset of the first record that can be read."""
+    end: int
+    """Offset that the next record will get (log end)."""
+
+
+class Cluster(Protocol):
+    """What ZooKeeper knows about brokers and topics; each call reads it anew, with a deadline."""
+
+    def brokers(self) -> Mapping[int, BrokerRegistration]: ...
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        """Partition numbers of a topic, ascending; none where it does not exist."""
+        ...
+
+
+class Bells:
+    """Wakes the fetchers of all consumers that share a source; a ring between two waits is not lost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bells: dict[int, threading.Event] = {}
+
+    def ring(self) -> None:
+        with self._lock:
+            bells = tuple(self._bells.values())
+        for bell in bells:
+            bell.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits for the next ring. The first wait of a thread returns at once: it may have missed one."""
+        me = threading.get_ident()
+        with self._lock:
+            bell = self._bells.get(me)
+            if bell is None:
+                self._bells[me] = threading.Event()
+                return
+        bell.wait(timeout_s)
+        bell.clear()
+
+    def rang(self) -> bool:
+        """Whether there was a ring since the last time that this thread looked or waited."""
+        with self._lock:
+            bell = self._bells.setdefault(threading.get_ident(), threading.Event())
+        if not bell.is_set():
+            return False
+        bell.clear()
+        return True
+
+    def forget(self) -> None:
+        """This thread waits no more."""
+        with self._lock:
+            self._bells.pop(threading.get_ident(), None)
+
+
+class RecordSource(ABC):
+    """Where the records of partitions are read from."""
+
+    default_reset: ClassVar[str] = "earliest"
+    """Where to start without a committed offset when `auto_offset_reset` is not set."""
+    requires_brokers: ClassVar[bool] = False
+    """Whether claims wait until a broker is registered when `require_brokers` is not set."""
+    poll_interval_s: ClassVar[float] = 0.2
+    """How often the default `poll` looks again while there is nothing new."""
+
+    def __init__(self) -> None:
+        self._bells = Bells()
+
+    @abstractmethod
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        """First offset and log end of a partition."""
+
+    @abstractmethod
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        """Records from this offset on, in order; empty where there is none yet. Returns at once."""
+
+    def configure(self, settings: GroupSettings, group: str) -> None:  # noqa: B027 - a hook
+        """Called before `open` by a consumer, with its settings and the name of its group."""
+
+    def open(self, cluster: Cluster) -> None:  # noqa: B027 - a hook
+        """Called once before anything else; keep `cluster` if you need to know the brokers."""
+
+    def poll(
+        self, positions: Mapping[TopicPartition, int], max_records: int, timeout_s: float
+    ) -> Sequence[SourceRecord]:
+        """Records of these partitions from these offsets; waits up to `timeout_s` for the first one.
+
+        Returns early, empty, after `wake()`. Override it where the source can wait better than by
+        looking again every `poll_interval_s`.
+        """
+        records: list[SourceRecord] = []
+        for topic_partition, offset in positions.items():
+            records.extend(self.read(topic_partition, offset, max_records))
+        if not records:
+            self._bells.wait(min(timeout_s, self.poll_interval_s))
+        return records
+
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Log end of each partition, for lag; partitions that cannot be read are absent."""
+        ends: dict[TopicPartition, int] = {}
+        for topic_partition in partitions:
+            try:
+                ends[topic_partition] = self.bounds(topic_partition).end
+            except SourceError:
+                continue
+        return ends
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """Offset of the first record at or after a time (epoch milliseconds), or the log end.
+
+        Raises `ConfigError` where the source does not know the times of its records.
+        """
+        raise ConfigError(f"{type(self).__name__} does not know the times of its records")
+
+    def wake(self) -> None:
+        """End a `poll` that waits; from any thread."""
+        self._bells.ring()
+
+    def close(self) -> None:
+        """Give up files and connections; called once by each consumer's fetcher."""
+        self._bells.forget()
