@@ -1,0 +1,129 @@
+"""Bugs put in on purpose, second part: pictures, plans, sessions, leases and callbacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zkgroup.consumer.machine.core import Core
+from zkgroup.consumer.machine.lease import Lease
+from zkgroup.consumer.machine.plan import Planning
+from zkgroup.consumer.machine.procedures import read_many
+from zkgroup.consumer.machine.registration import Membership
+from zkgroup.consumer.machine.snapshot import Snapshot
+from zkgroup.consumer.machine.verification import Verification
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import MultiRefused
+from zkgroup.testing.simulation.application import Application
+
+Patch = pytest.MonkeyPatch
+
+
+# --- the picture and the plan ---------------------------------------------------------------------
+
+
+def names_are_enough(patch: Patch) -> None:
+    """A member that came back under its name is taken for the old one."""
+    patch.setattr(Snapshot, "_cached", lambda self, listing: self._cache.registrations)
+
+
+def sticky_from_what_is_owned(patch: Patch) -> None:
+    """Without the plan znode everybody computes from the owners as they happen to be."""
+    from zkgroup.assignment import assign
+    from zkgroup.znodes.ids import thread_id
+
+    def sticky(self: Planning, picture: Any) -> Any:
+        tps = sorted(TopicPartition(t, n) for t, numbers in picture.partitions.items() for n in numbers)
+        (owners,) = yield from read_many(self._paths.owners(tps))
+        past = {tp: o.data.decode() for tp, o in zip(tps, owners, strict=True) if o is not None and o.data}
+        past |= {
+            tp: thread_id(self._core.config.member_id, h.thread) for tp, h in self._core.owned.held.items()
+        }
+        found = assign("sticky", picture.members, picture.partitions, past)
+        return self._result(picture, "sticky", found.owners)
+
+    patch.setattr(Planning, "_sticky", sticky)
+
+
+def change_is_not_looked_at(patch: Patch) -> None:
+    """The child watch of `ids` is armed once and never again."""
+    real = Snapshot._list
+
+    def list_(self: Snapshot) -> Any:
+        listing = yield from real(self)
+        if self._cache.ids_watch is not None:
+            self._cache.ids_watch._then = lambda: None
+        return listing
+
+    patch.setattr(Snapshot, "_list", list_)
+    patch.setattr(Verification, "_look_for_gaps", lambda self, ids, topics: None)
+
+
+# --- session, lease, registration -----------------------------------------------------------------
+
+
+def refusal_is_tried_again(patch: Patch) -> None:
+    """A write refused at the own registration is repeated instead of ending everything."""
+    from zkgroup.consumer.machine import procedures
+
+    def require(outcomes: Any, transactions: Any, guard: Any) -> None:
+        real_guard = None if any(isinstance(o, MultiRefused) for o in outcomes) else guard
+        real(outcomes, transactions, real_guard)
+
+    real = procedures.require_answers
+    for module in ("procedures", "claim", "commit", "release"):
+        patch.setattr(f"zkgroup.consumer.machine.{module}.require_answers", require)
+    patch.setattr(
+        Lease, "_heartbeat_answered", lambda self, outcome: setattr(self, "_heartbeat_under_way", False)
+    )
+    patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
+
+
+def lease_is_too_long(patch: Patch) -> None:
+    """As if computed from a timeout that was asked for and not granted."""
+    patch.setattr(Lease, "_span_ms", lambda self: 4 * self._timeout_ms())
+    patch.setattr(Lease, "is_expired", lambda self: False)
+
+
+def delivery_without_a_lease(patch: Patch) -> None:
+    def deliverable(self: Application, now_ms: int) -> list[TopicPartition]:
+        return [tp for tp, lease in self._leases.items() if not lease.is_stopped]
+
+    patch.setattr(Application, "deliverable", deliverable)
+
+
+def ownership_survives_the_session(patch: Patch) -> None:
+    """`on_lost` is not told: what was held is believed in the new session, too (deaf to the loss)."""
+    real = Core.lose
+
+    def lose(self: Core, partitions: Any, reason: str) -> None:
+        if reason not in ("session_lost", "own_expiry_clock", "not_registered", "a fault", "expired"):
+            real(self, partitions, reason)
+
+    patch.setattr(Core, "lose", lose)
+    patch.setattr("zkgroup.consumer.machine.ownership.Ownership.clear", lambda self: self.wanted.clear())
+
+
+def registration_of_another_session_is_adopted(patch: Patch) -> None:
+    """By text, as a JVM member does, whoever's session it is."""
+    real = Membership._wait_for
+
+    def wait_for(self: Membership, znode: Any) -> None:
+        self._registered(znode.stat.czxid) if znode.data else real(self, znode)
+
+    patch.setattr(Membership, "_wait_for", wait_for)
+    patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
+
+
+def callbacks_are_not_awaited(patch: Patch) -> None:
+    """Partitions are released while the application still delivers them."""
+    real = Application.revoke
+
+    def revoke(self: Application, effect: Any) -> None:
+        real(self, effect)
+        for tp in effect.partitions:
+            self._leases[tp].is_stopped = False
+
+    patch.setattr(Application, "revoke", revoke)
+    patch.setattr(Application, "end", lambda self, partitions: None)

@@ -1,0 +1,191 @@
+"""What an accepted write must never be: the exhaustive model's `audit`, on the memory server's log.
+
+Judged at every transaction, by the tree just before it, so that a violation is found at the step that
+made it. The history checker judges the same runs again from the records, by other code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper_leader import Transaction
+from zkgroup.testing.memory_zookeeper_tree import Created, DataSet, Deleted, Tree
+from zkgroup.testing.simulation.recording import Recording
+from zkgroup.znodes.ids import split_thread_id
+
+
+class AuditError(AssertionError):
+    """An accepted write that breaks a promise."""
+
+
+class Audit:
+    """Replays the log one transaction at a time and judges each before applying it."""
+
+    def __init__(self, server: MemoryZooKeeper, group: str, recording: Recording) -> None:
+        self._server = server
+        self._recording = recording
+        self._records_seen = 0
+        self._obeyed: set[tuple[str, str, int]] = set()
+        """Resets that a member has recorded as obeyed: member, offset path, mzxid of the marker."""
+        self._stored: dict[str, set[bytes]] = {}
+        """Everything that an offset znode has ever held."""
+        self._last_write: dict[str, int] = {}
+        """Transaction of the last accepted write or claim of ours, by offset path."""
+        self._prefix = f"/consumers/{group}"
+        self._tree = Tree()
+        self._seen = 0
+        self._unregistered: set[str] = set()
+        """Members whose registration a stranger has deleted: what they owned stands without one."""
+        self.figures: Counter[str] = Counter()
+
+    def look(self) -> None:
+        """Judges what was written since the last look."""
+        log = self._server.log
+        while self._seen < len(log):
+            entry = log[self._seen]
+            self._seen += 1
+            self._judge(entry)
+            self._tree.zxid = entry.zxid
+            for change in entry.changes:
+                self._tree.apply(change, entry.zxid, entry.time_ms)
+            self._judge_after(entry)
+
+    def acknowledged(self, committed: Mapping[TopicPartition, int]) -> None:
+        """S6: a commit that is told as done is in the tree, or was."""
+        self.look()
+        for tp, value in committed.items():
+            path = f"{self._prefix}/offsets/{tp.topic}/{tp.partition}"
+            if str(value).encode() not in self._stored.get(path, ()):
+                raise AuditError(f"S6: commit of {tp} at {value} was acknowledged and never written")
+
+    # --- before -----------------------------------------------------------------------------------
+
+    def _judge(self, entry: Transaction) -> None:
+        if entry.session_id == 0:
+            gone = [c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)]
+            self._unregistered.update(path.rpartition("/")[2] for path in gone)
+        if entry.kind != "write" or entry.session_id == 0:
+            return
+        member = self._member(entry.operations)
+        if member is None or entry.client.startswith("jvm"):
+            return
+        if entry.refused is not None:
+            self.figures["writes refused"] += 1
+            if any(self._is_offset(o.path) for o in entry.operations if isinstance(o, SetData)):
+                self.figures["fenced writes refused"] += 1
+            return
+        created = {o.path for o in entry.operations if isinstance(o, Create) and self._is_owner(o.path)}
+        self.figures["ownership changes"] += len(created)
+        for operation in entry.operations:
+            self._judge_operation(entry, operation, member, created)
+
+    def _judge_operation(
+        self, entry: Transaction, operation: Operation, member: str | None, created: set[str]
+    ) -> None:
+        if isinstance(operation, Delete) and self._is_owner(operation.path):  # noqa: SIM102
+            if not self._owns(operation.path, entry.session_id, member):
+                self._fail(entry, f"release by {member} deleted the owner znode {self._text(operation.path)}")
+        if not isinstance(operation, (SetData, Create)) or not self._is_offset(operation.path):
+            return
+        owner = operation.path.replace("/offsets/", "/owners/")
+        before = self._tree.read(operation.path)
+        if owner in created:
+            if before is not None and before.data != operation.data and not self._moves(entry, owner):
+                self._fail(entry, f"claim changed the offset {before.data!r} to {operation.data!r}")
+            return
+        if not self._owns(owner, entry.session_id, member):
+            self._fail(entry, f"S2: commit of {member} accepted, owner is {self._text(owner)}")
+        self.figures["commits accepted"] += 1
+        self._judge_reset(entry, operation.path, member)
+
+    def _judge_reset(self, entry: Transaction, path: str, member: str | None) -> None:
+        """A marked reset is obeyed before the next commit (recipes.md 6)."""
+        topic, _, number = path.rpartition("/offsets/")[2].partition("/")
+        marker = self._tree.read(f"{self._prefix}/resets/{topic}-{number}")
+        if marker is None or marker.stat.mzxid < self._last_write.get(path, 0):
+            return
+        self._read_records()
+        if (member, path, marker.stat.mzxid) not in self._obeyed:
+            self._fail(entry, f"reset of {path} ignored by {member}")
+
+    def _read_records(self) -> None:
+        records = self._recording.records
+        for record in records[self._records_seen :]:
+            if record.kind == "reset.obeyed":
+                tp = record.topic_partition
+                path = f"{self._prefix}/offsets/{tp.topic}/{tp.partition}"
+                self._obeyed.add((record.member, path, record.fields["mzxid"]))
+        self._records_seen = len(records)
+
+    def _moves(self, entry: Transaction, owner: str) -> bool:
+        return any(isinstance(o, Delete) and o.path == owner for o in entry.operations)
+
+    # --- after ------------------------------------------------------------------------------------
+
+    def _judge_after(self, entry: Transaction) -> None:
+        """S1: who claims is registered in the same session; who leaves owns nothing any more."""
+        for change in entry.changes:
+            if isinstance(change, (Created, DataSet)) and self._is_offset(change.path):
+                self._stored.setdefault(change.path, set()).add(change.data or b"")
+        if entry.session_id == 0 or entry.client.startswith("jvm"):
+            return
+        for change in entry.changes:
+            if isinstance(change, (Created, DataSet)) and self._is_offset(change.path):
+                self._last_write[change.path] = entry.zxid
+        for change in entry.changes:
+            if isinstance(change, Created) and self._is_owner(change.path):
+                self._judge_owner(entry, change.path)
+        left = {c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)}
+        if any(self._tree.read(path) is None for path in left):
+            for path, node in self._tree.nodes.items():
+                if self._is_owner(path) and node.owner == entry.session_id:
+                    self._judge_owner(entry, path)
+
+    def _judge_owner(self, entry: Transaction, path: str) -> None:
+        owner = self._tree.read(path)
+        if owner is None or owner.stat.version == 0:  # released in the same transaction; a JVM member's
+            return
+        member = split_thread_id((owner.data or b"").decode())[0]
+        registration = self._tree.read(f"{self._prefix}/ids/{member}")
+        was_unregistered = member in self._unregistered
+        if was_unregistered and registration is None:
+            return
+        if registration is None or registration.stat.ephemeral_owner != owner.stat.ephemeral_owner:
+            self._fail(entry, f"S1: {path} is owned by {member}, whose session has no registration")
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _member(self, operations: Iterable[Operation]) -> str | None:
+        """The member that wrote: the registration that its transaction checks, or makes, or deletes."""
+        for operation in operations:
+            if operation.path.startswith(f"{self._prefix}/ids/") and isinstance(
+                operation, (Check, Create, Delete)
+            ):
+                return operation.path.rpartition("/")[2]
+        return None
+
+    def _owns(self, owner_path: str, session_id: int, member: str | None) -> bool:
+        owner = self._tree.read(owner_path)
+        if owner is None or owner.stat.ephemeral_owner != session_id:
+            return False
+        return member is not None and split_thread_id((owner.data or b"").decode())[0] == member
+
+    def _is_owner(self, path: str) -> bool:
+        return path.startswith(f"{self._prefix}/owners/") and path.count("/") == 5
+
+    def _is_registration(self, path: str) -> bool:
+        return path.startswith(f"{self._prefix}/ids/")
+
+    def _is_offset(self, path: str) -> bool:
+        return path.startswith(f"{self._prefix}/offsets/") and path.count("/") == 5
+
+    def _text(self, path: str) -> str:
+        znode: Znode | None = self._tree.read(path)
+        return f"{znode.data!r} of 0x{znode.stat.ephemeral_owner:x}" if znode is not None else "absent"
+
+    def _fail(self, entry: Transaction, what: str) -> None:
+        raise AuditError(f"zxid {entry.zxid} by 0x{entry.session_id:x}: {what}: {entry.operations}")

@@ -1,0 +1,103 @@
+"""What one simulated schedule is made of: drawn from its seed, printed with a failure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zkgroup.model import StaticSubscription, Subscription, Whitelist
+from zkgroup.settings import GroupSettings
+
+GROUP = "g"
+
+FAULTS = (
+    "lost_reply",
+    "lost_request",
+    "late",
+    "cut",
+    "expire",
+    "isolate",
+    "pause",
+    "abandon",
+    "kill",
+    "steal",
+    "foreign_write",
+    "reset",
+    "grow",
+    "delete_topic",
+    "leave",
+    "join",
+    "resubscribe",
+    "hand_back",
+    "poll_timeout",
+    "slow_callback",
+    "unregister",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The group and the weights of what may go wrong in it."""
+
+    members: int
+    clients: tuple[int, ...]
+    """Client of each member; members with the same number share one."""
+    topics: Mapping[str, int]
+    """Partitions of each topic at the start."""
+    strategy: str
+    jvm_members: int = 0
+    """Members like Kafka 0.8.2.2's; with them only safety is judged, theirs may give up."""
+    subscriptions: tuple[Subscription, ...]
+    policy: str
+    steps: int
+    stale: bool
+    """Servers of clients lag behind by any amount."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Chance of each fault in a thousand steps."""
+    session_timeout_ms: int = 6000
+
+    def settings(self) -> GroupSettings:
+        return GroupSettings(
+            session_timeout_ms=self.session_timeout_ms,
+            partition_assignment_strategy=self.strategy,
+            on_foreign_commit=self.policy,
+            settle_ms=10,
+            settle_max_ms=100,
+            initial_rebalance_delay_ms=50,
+            revoke_timeout_ms=1000,
+            rebalance_backoff_ms=500,
+            server_tick_ms=500,
+            verify_interval_ms=2000,
+            publish_interval_ms=3000,
+        )
+
+
+def draw(seed: int, steps: int) -> Setup:
+    """The setup of a seed. Every fault is drawn on its own, so that each pair meets in some schedule."""
+    rng = random.Random(seed)  # noqa: S311 - the same seed shall draw the same
+    members = rng.choice((2, 2, 3, 3, 4))
+    clients = tuple(rng.choice((m, max(0, m - 1))) if rng.random() < 0.3 else m for m in range(members))
+    topics = {f"t{i}": rng.randint(1, 4) for i in range(rng.choice((1, 1, 2)))}
+    strategy = rng.choice(("range", "range", "sticky", "sticky", "roundrobin"))
+    weights = {fault: rng.choice((0.0, 0.0, 2.0, 6.0)) for fault in FAULTS}
+    return Setup(
+        members=members,
+        clients=clients,
+        topics=topics,
+        strategy=strategy,
+        jvm_members=1 if rng.random() < 0.15 else 0,
+        subscriptions=tuple(_subscription(rng, topics, strategy) for _ in range(members + 4)),
+        policy=rng.choice(("adopt", "reassert")),
+        steps=steps,
+        stale=rng.random() < 0.5,
+        weights=weights,
+    )
+
+
+def _subscription(rng: random.Random, topics: Mapping[str, int], strategy: str) -> Subscription:
+    if rng.random() < 0.2:
+        return Whitelist("t.*")
+    threads = 1 if strategy == "roundrobin" else rng.choice((1, 1, 2))
+    wanted = topics if strategy == "roundrobin" or rng.random() < 0.8 else list(topics)[:1]
+    return StaticSubscription(dict.fromkeys(wanted, threads))

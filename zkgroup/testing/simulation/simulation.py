@@ -1,0 +1,183 @@
+"""One schedule: real machines over a memory ZooKeeper, and a scheduler that decides what happens next.
+
+Everything follows from the seed: who is in the group, in which order requests are executed, answers and
+watches delivered, timers fired, how long a process sleeps, which reply gets lost. `run` first lets things
+go wrong for a number of steps, then stops the faults and demands that the group converges and stays so.
+Safety is judged at every transaction (`audit`), and by the history checker at the end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from zkgroup.history import CheckOptions, check_history
+from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.faults import Faults
+from zkgroup.testing.simulation.quiet import Quiet
+from zkgroup.testing.simulation.setup import GROUP, Setup, draw
+from zkgroup.testing.simulation.world import World
+
+Act = Callable[[], object]
+
+
+class SimulationError(AssertionError):
+    """A schedule broke a promise. The message names the seed; the same seed does it again."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened in a schedule, so that a batch can show that the faults bit."""
+
+    seed: int
+    setup: Setup
+    figures: Counter[str] = field(default_factory=Counter)
+    converged_ms: int | None = None
+    """From the end of the faults; None in a group with JVM members, which promises no convergence."""
+
+
+class Simulation:
+    """A seeded schedule. `run()` returns its report or raises `SimulationError`."""
+
+    def __init__(self, seed: int, *, steps: int = 600, setup: Setup | None = None) -> None:
+        self.seed = seed
+        self.setup = setup if setup is not None else draw(seed, steps)
+        self.rng = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same again
+        self.world = World(self.setup, self.rng)
+        self.report = Report(seed, self.setup)
+        self.trace: list[str] = []
+        self._faults = Faults(self.world, self.rng)
+        for index in range(self.setup.members):
+            self.world.add_member(index)
+        for index in range(self.setup.jvm_members):
+            self.world.add_jvm_member(index)
+
+    def run(self) -> Report:
+        """The whole schedule: chaos, quiet, verdict."""
+        try:
+            for _ in range(self.setup.steps):
+                self.step()
+            self.settle()
+            self._check_history()
+        except Exception as error:
+            raise SimulationError(self._describe(f"{type(error).__name__}: {error}")) from error
+        self._count()
+        return self.report
+
+    # --- chaos ------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Perhaps a fault, and one of the things that may happen next."""
+        for fault, weight in self.setup.weights.items():
+            if weight and self.rng.random() < weight / 1000:
+                self.inject(fault)
+        self.rng.choice(self._choices())()
+        self.world.audit.look()
+
+    def inject(self, fault: str) -> None:
+        """Makes one fault happen now, if it can."""
+        did = self._faults.happen(fault)
+        if did is not False:
+            self.report.figures[f"fault {fault}"] += 1
+            self.trace.append(f"{self.world.clock.now_ms()} {fault}: {did}")
+
+    def _choices(self) -> list[Act]:
+        """A delivery, an event, an act of an application, or time."""
+        server = self.world.server
+        if not self.setup.stale:
+            for name in server.clients:
+                server.catch_up(name)
+        choices: list[Act] = [lambda s=step: server.deliver(s) for step in server.pending()]  # type: ignore[misc]
+        for actor in self.world.awake():
+            if actor.inbox:
+                choices += [actor.take_event] * 2
+            if actor.due_timers():
+                choices.append(actor.fire_timers)
+            choices += self._acts(actor)
+        for jvm in self.world.jvm:
+            choices += jvm.choices()
+        choices.append(self._pass_time)
+        return choices
+
+    def _acts(self, actor: Actor) -> list[Act]:
+        application = actor.application
+        acts: list[Act] = []
+        deliverable = application.deliverable(self.world.clock.now_ms())
+        if deliverable:
+            tp = self.rng.choice(deliverable)
+            acts.append(lambda: application.deliver(tp))
+        if application.owned and application.open_commits < 2 and self.rng.random() < 0.5:
+            acts.append(actor.commit)
+        if application.open_calls and not self.world.callbacks_hang:
+            acts.append(lambda: actor.answer_call(application.open_calls[0]))
+        return acts
+
+    def _pass_time(self) -> None:
+        """A moment, or up to the next thing that is due."""
+        moments = [1, 5, 20, 100]
+        due_ms = self.world.next_due_ms()
+        if due_ms is not None and not self.world.is_busy():
+            moments.append(max(1, due_ms - self.world.clock.now_ms()))
+        self.world.advance(self.rng.choice(moments))
+
+    # --- quiet, and the verdict -------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """No more faults: everybody gets what the plan says, within a bound, and keeps it (L1-L5)."""
+        quiet = Quiet(self.world, self.rng)
+        if self.setup.jvm_members:
+            quiet.calm_down()
+        else:
+            self.report.converged_ms = quiet.converge()
+
+    def _check_history(self) -> None:
+        """The same run, judged again from its records and the server's log by the history checker."""
+        options = CheckOptions(
+            group=GROUP, ended_members=[actor.member_id for actor in self.world.killed], slack_ms=0
+        )
+        log = server_transactions(self.world.server.log, self.world.clock)
+        report = check_history(self.world.recording.records, log, options)
+        excused = {"S8"} if self._has_overruled_leases() else set()
+        violations = [v for v in report.violations if v.invariant not in excused]
+        if violations or report.damage:
+            raise AssertionError("; ".join(map(str, (*violations, *report.damage))))
+        figures = self.report.figures
+        figures["refused stale commits"] += report.figures.refused_stale_commits
+        figures["ownership changes"] += report.figures.ownership_changes
+        figures["deliveries"] += report.figures.deliveries
+
+    def _has_overruled_leases(self) -> bool:
+        """Who ends a session before its time, or deletes an owner by path, overrules any lease.
+
+        Commits stay fenced then; that deliveries do not overlap for a moment is no promise any more.
+        """
+        figures = self.report.figures
+        return bool(figures["fault expire"] or figures["fault steal"] or self.setup.jvm_members)
+
+    def _count(self) -> None:
+        figures = self.report.figures
+        figures["sessions expired"] += self.world.sessions_expired
+        figures.update(self.world.audit.figures)
+        for record in self.world.recording.records:
+            if record.kind.endswith((".ok", ".fail", ".info")) or record.kind in _COUNTED:
+                figures[record.kind] += 1
+
+    def _describe(self, what: str) -> str:
+        lines = [
+            f"seed {self.seed}: {what}",
+            f"replay: Simulation({self.seed}, steps={self.setup.steps}).run()",
+            f"setup: {self.setup}",
+            *(f"  {line}" for line in self.trace[-40:]),
+        ]
+        for actor in self.world.living():
+            picture = actor.machine.describe()
+            held, target = sorted(map(str, picture.held)), sorted(map(str, picture.target))
+            lines.append(f"  {actor.member_id}: {picture.state.value} ({picture.reason})")
+            lines.append(f"    held {held}, target {target}, blocked {dict(picture.blocked)}")
+        return "\n".join(lines)
+
+
+_COUNTED = ("reset.obeyed", "foreign_write", "lease.expired", "ghost", "watch_gap", "fence_broken")

@@ -1,0 +1,126 @@
+"""Where a schedule takes place: the server, the clock, the members, and who of them sleeps."""
+
+from __future__ import annotations
+
+import random
+
+from zkgroup.consumer.machine import MemberConfig
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.audit import Audit
+from zkgroup.testing.simulation.jvm import JvmActor
+from zkgroup.testing.simulation.recording import Recording
+from zkgroup.testing.simulation.setup import GROUP, Setup
+from zkgroup.znodes.brokers import Topic
+
+
+class World:
+    """Everything that a schedule acts on."""
+
+    def __init__(self, setup: Setup, rng: random.Random) -> None:
+        self.setup = setup
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock, stepped=True)
+        self.recording = Recording(self.clock)
+        self.audit = Audit(self.server, GROUP, self.recording)
+        self.actors: list[Actor] = []
+        self.jvm: list[JvmActor] = []
+        self.killed: list[Actor] = []
+        self.callbacks_hang = False
+        self.sessions_expired = 0
+        self._rng = rng
+        self._paused_until: dict[Actor, int] = {}
+        self._isolated_until: dict[str, int] = {}
+        self._joined = 0
+        for topic, partitions in setup.topics.items():
+            self.server.put(Topic.path(topic), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def add_member(self, index: int, *, fresh_client: bool = False) -> Actor:
+        """Starts a member. Its id is free, or was its own before."""
+        self._joined += 1
+        number = self.setup.clients[index % len(self.setup.clients)]
+        shares = self.setup.clients.count(number) > 1 and not fresh_client
+        name = f"c{number}-{self._joined}" if fresh_client else f"c{number}"
+        client = self.server.clients.get(name)
+        if client is None:
+            client = self.server.client(name, self.setup.session_timeout_ms)
+        config = MemberConfig(
+            group=GROUP,
+            member_id=f"{GROUP}_m{index}",
+            subscription=self.setup.subscriptions[index % len(self.setup.subscriptions)],
+            settings=self.setup.settings(),
+            version="sim",
+            jitter=self._rng.random,
+            owns_client=not shares,
+        )
+        actor = Actor(config, client, self.clock, self.recording, self._joined)
+        actor.application.on_committed = self.audit.acknowledged
+        self.actors.append(actor)
+        return actor
+
+    def add_jvm_member(self, index: int) -> JvmActor:
+        """Starts a member that behaves as Kafka 0.8.2.2's does."""
+        client = self.server.client(f"jvm{index}", self.setup.session_timeout_ms)
+        actor = JvmActor(GROUP, f"{GROUP}_j{index}", self.setup.topics, client, self.clock)
+        self.jvm.append(actor)
+        return actor
+
+    def kill(self, actor: Actor) -> None:
+        """Takes a process away; its session stays until it expires."""
+        actor.kill()
+        self.actors.remove(actor)
+        self.killed.append(actor)
+
+    def living(self) -> list[Actor]:
+        return [actor for actor in self.actors if actor.finished is None]
+
+    def awake(self) -> list[Actor]:
+        now_ms = self.clock.now_ms()
+        return [actor for actor in self.living() if self._paused_until.get(actor, 0) <= now_ms]
+
+    def pause(self, actor: Actor, until_ms: int) -> None:
+        self._paused_until[actor] = until_ms
+
+    def isolate(self, client: str, ms: int) -> None:
+        """Cuts a client off; `advance` brings it back."""
+        self.server.suspend(client)
+        self._isolated_until[client] = self.clock.now_ms() + ms
+
+    def wake_all(self) -> None:
+        """The end of all faults that last."""
+        self._paused_until.clear()
+        self._isolated_until.clear()
+        self.callbacks_hang = False
+        for name in self.server.clients:
+            self.server.resume(name)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def is_busy(self) -> bool:
+        """Something happens without time passing."""
+        is_moving = any(step.kind != "catch_up" for step in self.server.pending())
+        return is_moving or any(actor.inbox for actor in self.awake())
+
+    def next_due_ms(self) -> int | None:
+        """When the next timer of a running member fires."""
+        due = [at for actor in self.awake() if (at := actor.next_timer_ms()) is not None]
+        due += [at for jvm in self.jvm if (at := jvm.next_timer_ms()) is not None]
+        return min(due, default=None)
+
+    def advance(self, ms: int) -> None:
+        """Time passes: running clients are heard of, overdue sessions end, sooner or later."""
+        self.clock.advance(ms)
+        for name in [n for n, until_ms in self._isolated_until.items() if until_ms <= self.clock.now_ms()]:
+            del self._isolated_until[name]
+            self.server.resume(name)
+        stopped = {actor.client.name for actor in self.living()} - {a.client.name for a in self.awake()}
+        running = {actor.client.name for actor in self.living()} - stopped
+        for name in running | {jvm.client.name for jvm in self.jvm}:
+            self.server.ping(name)
+        for session_id in self.server.overdue():
+            if self._rng.random() < 0.5:
+                self.server.expire_session(session_id)
+                self.sessions_expired += 1
