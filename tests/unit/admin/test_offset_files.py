@@ -1,0 +1,106 @@
+"""Files of committed offsets: what we write, Kafka's tools read, and the other way round."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkgroup.admin.offset_files import OFFSET_MAX, SavedOffset, parse, parse_topic_rows, to_lines
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+
+names = st.text("abcxyz0189._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
+saved_offsets = st.builds(
+    SavedOffset,
+    names,
+    st.builds(TopicPartition, names, st.integers(0, 10_000)),
+    st.integers(0, OFFSET_MAX),
+)
+
+
+def _saved(*rows: tuple[str, str, int, int]) -> tuple[SavedOffset, ...]:
+    return tuple(SavedOffset(group, TopicPartition(topic, n), offset) for group, topic, n, offset in rows)
+
+
+def test_lines_are_those_of_the_jvm_tool() -> None:
+    """item 62: path, colon, offset; what was never committed is left out."""
+    saved = _saved(("g", "orders", 0, 42), ("g", "orders", 1, -1), ("g", "page-views", 10, 0))
+
+    assert list(to_lines(saved)) == [
+        "/consumers/g/offsets/orders/0:42",
+        "/consumers/g/offsets/page-views/10:0",
+    ]
+
+
+def test_reading_lines_stops_at_the_first_empty_one() -> None:
+    """item 62: ImportZkOffsets reads until an empty line, so what follows is not imported."""
+    text = "/consumers/g/offsets/t/0:1\n/consumers/g/offsets/t/1:2\n\n/consumers/g/offsets/t/2:3\n"
+
+    assert parse(text) == _saved(("g", "t", 0, 1), ("g", "t", 1, 2))
+
+
+@given(st.lists(saved_offsets, min_size=1, unique_by=lambda one: (one.group, one.topic_partition)))
+def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> None:
+    """Lines, JSON, JSON lines and CSV say the same."""
+    rows = [
+        {
+            "group": one.group,
+            "topic": one.topic_partition.topic,
+            "partition": one.topic_partition.partition,
+            "offset": one.offset,
+        }
+        for one in saved
+    ]
+    csv = "group,topic,partition,offset\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows)
+    forms = [
+        "\n".join(to_lines(saved)),
+        json.dumps({"schema": "zkgroup.offset_export/1", "offsets": rows}),
+        "\n".join(json.dumps(row) for row in rows),
+        csv,
+    ]
+
+    assert [parse(form) for form in forms] == [tuple(saved)] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no offset"),
+        ("/consumers/g/offsets/t/x:1", "line 1"),
+        ("/consumers/g/offsets/t/0:1\nnonsense", "line 2"),
+        ("/consumers/g/offsets/t/0:-1", "from 0 up"),
+        (f"/consumers/g/offsets/t/0:{OFFSET_MAX + 1}", "from 0 up"),
+        ("group,topic,partition,offset\ng,t,zero,1", "whole numbers"),
+        ("group,topic,partition\ng,t,0", "expected group, topic, partition, offset"),
+        ('{"groups":[]}', 'a list "offsets"'),
+        ('{"offsets":[{"group":"g"}]}', "offsets[0]"),
+        ('{"group":"g","topic":"t","partition":0,"offset":1}\n{', "line 2"),
+        ('{"offsets":[{"group":"g/x","topic":"t","partition":0,"offset":1}]}', "group"),
+        ("/consumers/g/offsets/t/0:1\n/consumers/g/offsets/t/0:2", "both 1 and 2"),
+    ],
+)
+def test_what_cannot_be_read_says_where_and_what_was_expected(text: str, told: str) -> None:
+    """Nothing is guessed: the line and the expectation are in the error."""
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+
+    assert told in str(refused.value)
+
+
+def test_one_group_can_be_picked() -> None:
+    """`--group` keeps that group's offsets only."""
+    text = "/consumers/g/offsets/t/0:1\n/consumers/h/offsets/t/0:2"
+
+    assert parse(text, group="h") == _saved(("h", "t", 0, 2))
+    with pytest.raises(ConfigError, match="'x'"):
+        parse(text, group="x")
+
+
+def test_rows_without_a_group_are_kafkas_from_file() -> None:
+    """`--from-file` reads topic, partition, offset."""
+    assert parse_topic_rows("t,0,5\n\nt,1,6\n") == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
+    with pytest.raises(ConfigError, match="line 2"):
+        parse_topic_rows("t,0,5\nt;1;6")

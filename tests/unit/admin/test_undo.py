@@ -1,0 +1,152 @@
+"""Going back: the file is there before anything changes, and nothing newer is overwritten by it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.unit.admin.world import World
+from zkgroup.admin.group_deletion import delete_group, plan_deletion
+from zkgroup.admin.offsets import Act, apply_plan
+from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
+from zkgroup.admin.undoing import plan_undo, restore_znodes
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.model import TopicPartition
+
+TP = TopicPartition("orders", 0)
+
+
+def _record(undo_id: str = "20260101-000000-abcd", **fields: object) -> UndoRecord:
+    return UndoRecord(
+        undo_id=undo_id,
+        time_ms=1,
+        command="zkgroup offsets set g orders:0=42 --execute",
+        zookeeper="host:2181",
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
+    """Offsets, null data and bytes that are no text survive; the file is the owner's alone."""
+    record = _record(
+        group="g", offsets={TP: (-1, 42)}, znodes=(("/a", None), ("/a/b", b"\xff\x00"), ("/a/c", b""))
+    )
+    folder = UndoFolder(tmp_path / "undo")
+
+    file = folder.save(record)
+
+    assert folder.load(record.undo_id) == record
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_ids_sort_by_time() -> None:
+    """The newest record is the last by name."""
+    ids = [new_undo_id(wall_ms, "ffff") for wall_ms in (1_767_225_600_000, 1_767_225_601_000)]
+
+    assert ids == sorted(ids)
+    assert ids[0] == "20260101-000000-ffff"
+
+
+def test_the_newest_suitable_record_is_found(tmp_path: Path) -> None:
+    """Records of other ensembles are passed over."""
+    folder = UndoFolder(tmp_path)
+    folder.save(_record("20260101-000000-aaaa"))
+    folder.save(_record("20260102-000000-bbbb"))
+
+    assert folder.newest(lambda record: record.undo_id.endswith("aaaa")).undo_id == "20260101-000000-aaaa"
+    with pytest.raises(NotFoundError):
+        folder.newest(lambda record: False)
+
+
+@pytest.mark.parametrize("undo_id", ["nothing", "../secret", "a/b", ""])
+def test_an_unknown_id_is_not_found(tmp_path: Path, undo_id: str) -> None:
+    """An id is a name, never a path."""
+    (tmp_path / "secret.json").write_text("{}")
+
+    with pytest.raises(NotFoundError):
+        UndoFolder(tmp_path / "undo").load(undo_id)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema":"other/1"}', '{"schema":"zkgroup.undo/1"}'])
+def test_a_file_that_is_no_record_says_so(tmp_path: Path, text: str) -> None:
+    """A broken file is named, and nothing is taken from it."""
+    (tmp_path / "20260101-000000-abcd.json").write_text(text)
+
+    with pytest.raises(ConfigError, match="20260101-000000-abcd"):
+        UndoFolder(tmp_path).load("20260101-000000-abcd")
+
+
+def test_a_folder_that_cannot_be_written_stops_the_act(tmp_path: Path) -> None:
+    """No undo file, no change."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match="nothing was changed"):
+        UndoFolder(tmp_path / "file").save(_record())
+
+
+def test_offsets_are_put_back(world: World) -> None:
+    """What was none becomes -1: offset znodes are never deleted under a group that may live."""
+    world.topic("orders", 2)
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, 42)
+    world.commit("g", "orders", 1, 7)
+    record = _record(group="g", offsets={TP: (10, 42), TopicPartition("orders", 1): (-1, 7)})
+
+    apply_plan(world.ensemble, plan_undo(world.ensemble, record), Act(undo_id="u", command="c", user="x"))
+
+    assert [world.offset("g", "orders", n) for n in (0, 1)] == ["10", "-1"]
+
+
+def test_offsets_that_moved_since_are_a_conflict(world: World) -> None:
+    """Somebody has gone on from there: only force puts the old value back."""
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, 50)
+    record = _record(group="g", offsets={TP: (10, 42)})
+
+    with pytest.raises(ConflictError, match="orders-0 is at 50, was left at 42"):
+        plan_undo(world.ensemble, record)
+    assert [change.after for change in plan_undo(world.ensemble, record, force=True).changes] == [10]
+
+
+def test_a_deleted_group_comes_back_with_its_offsets(world: World) -> None:
+    """The undo of a deletion creates the group anew."""
+    world.topic("orders", 1)
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, 42)
+    plan = plan_deletion(world.ensemble, "g")
+    record = _record(group="g", offsets={tp: (offset, -1) for tp, offset in plan.offsets})
+    delete_group(world.ensemble, plan)
+
+    apply_plan(world.ensemble, plan_undo(world.ensemble, record), Act(undo_id="u", command="c", user="x"))
+
+    assert world.offset("g", "orders", 0) == "42"
+
+
+def test_a_deleted_topic_comes_back_as_it_was(world: World) -> None:
+    """Parents first, null and empty data kept apart; a second run finds nothing to do."""
+    world.topic("orders", 1)
+    world.server.put("/brokers/topics/orders/partitions/0/state", b"{}")
+    before = {path: znode.data for path, znode in world.server.tree().items()}
+    plan = plan_topic_deletion(world.ensemble, "orders")
+    record = _record(znodes=tuple((znode.path, znode.data) for znode in plan.znodes))
+    delete_topic(world.ensemble, plan)
+
+    restored = restore_znodes(world.ensemble, record)
+
+    assert {path: znode.data for path, znode in world.server.tree().items()} == before
+    assert restored == len(record.znodes)
+    assert restore_znodes(world.ensemble, record) == 0
+
+
+def test_a_topic_made_anew_meanwhile_is_left_alone(world: World) -> None:
+    """What exists with other data is somebody's by now."""
+    world.topic("orders", 1)
+    plan = plan_topic_deletion(world.ensemble, "orders")
+    record = _record(znodes=tuple((znode.path, znode.data) for znode in plan.znodes))
+    world.topic("orders", 5)
+
+    with pytest.raises(ConflictError, match="/brokers/topics/orders"):
+        restore_znodes(world.ensemble, record)

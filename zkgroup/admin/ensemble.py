@@ -1,0 +1,32 @@
+"""Where an operator's acts happen: a connection, a clock and a way to wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from zkgroup.model.ports import Clock
+from zkgroup.zookeeper.blocking import Blocking
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """One connected ensemble, as the functions of this package need it."""
+
+    zk: Blocking
+    clock: Clock
+    pause: Callable[[float], None] = field(default=time.sleep)
+    """Waits this many seconds between two looks; tests advance a clock instead."""
+
+    def as_of(self) -> AsOf:
+        """The moment of what has just been read: the session's last zxid, and the time for people."""
+        return AsOf(zxid=self.zk.last_zxid, time_ms=self.clock.wall_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """How old a picture is: nothing in it is newer than `zxid`."""
+
+    zxid: int
+    time_ms: int

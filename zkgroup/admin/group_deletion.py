@@ -1,0 +1,166 @@
+"""Deletes a group: many transactions, each refused while anybody is a member; resumable (recipes 8).
+
+Kafka's tools look, then delete, and a member that joins in between loses znodes under its feet. Here
+each transaction starts with the idle guard, and the last one removes `ids` and the group together.
+Owner znodes are never deleted: `delete(owners/<topic>)` fails while one lives, and that is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.guards import idle_guard, living_group_error
+from zkgroup.admin.picture import held
+from zkgroup.admin.verify import hex_session
+from zkgroup.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+    RefusedError,
+)
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Delete, Operation
+from zkgroup.znodes.consumers import (
+    Offset,
+    group_path,
+    ids_path,
+    offsets_path,
+    owners_path,
+)
+from zkgroup.znodes.ids import validate_group
+
+DELETES_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionPlan:
+    """What the deletion of a group would remove. Nothing has been."""
+
+    group: str
+    as_of: AsOf
+    members: tuple[str, ...]
+    offsets: tuple[tuple[TopicPartition, int], ...]
+    """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
+    znodes: tuple[Znode, ...]
+    """Persistent znodes below the group, parents first; `ids` and what is below `owners/<topic>` excluded."""
+
+
+def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
+    """Reads what would go. Raises NotFoundError."""
+    validate_group(group)
+    ensemble.zk.sync("/")
+    if ensemble.zk.exists(group_path(group)) is None:
+        raise NotFoundError(f"{group_path(group)}: there is no group {group!r}")
+    members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+    znodes = tuple(_below(ensemble, group))
+    return DeletionPlan(
+        group=group,
+        as_of=ensemble.as_of(),
+        members=tuple(sorted(members)),
+        offsets=tuple(_committed(group, znodes)),
+        znodes=znodes,
+    )
+
+
+def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
+    """Carries the plan out; the result is the number of znodes removed.
+
+    Raises RefusedError where somebody is a member or still owns a partition, ConflictError where the
+    group changed under our hands before anything was removed, and PartlyDoneError when it did after;
+    repeating the command goes on from there.
+    """
+    if plan.members:
+        raise living_group_error(plan.group, plan.members)
+    leaves_first = list(reversed(plan.znodes))
+    done = 0
+    try:
+        while leaves_first[done:]:
+            batch = leaves_first[done : done + DELETES_AT_ONCE]
+            _remove(ensemble, plan.group, batch, last=False)
+            done += len(batch)
+        _remove(ensemble, plan.group, [], last=True)
+    except Exception as error:
+        if not done:
+            raise
+        raise PartlyDoneError(
+            f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
+            f"run `zkgroup group delete {plan.group} --execute` again for the rest"
+        ) from error
+    return done + 2
+
+
+def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: bool) -> None:
+    guard = idle_guard(ensemble, group)
+    deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
+    if last:
+        group_stat = ensemble.zk.read(group_path(group)).stat
+        ids = ensemble.zk.find(ids_path(group))
+        deletes = [Delete(ids_path(group), ids.stat.version)] if ids else []
+        deletes.append(Delete(group_path(group), group_stat.version))
+        operations = deletes
+    else:
+        operations = [*guard.operations, *deletes]
+    try:
+        ensemble.zk.multi(*operations)
+    except OutcomeUnknownError:
+        gone = batch[-1].path if batch else group_path(group)
+        ensemble.zk.sync("/")
+        if ensemble.zk.exists(gone) is not None:
+            raise
+    except OperationRefusedError as error:
+        raise _refusal(ensemble, group, error) from error
+
+
+def _refusal(ensemble: Ensemble, group: str, error: OperationRefusedError) -> Exception:
+    if error.path == ids_path(group):
+        members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+        return living_group_error(group, members)
+    if error.path.startswith(owners_path(group)) and error.code == "NotEmpty":
+        return _owned_error(ensemble, error.path)
+    return ConflictError(f"{error.path}: changed since it was read ({error.code}); run the command again")
+
+
+def _owned_error(ensemble: Ensemble, path: str) -> RefusedError:
+    """A partition is owned although no member is registered: says by whom."""
+    holders = []
+    for name in ensemble.zk.list_many([path])[path] or ():
+        znode = ensemble.zk.find(f"{path}/{name}")
+        if znode is not None:
+            session = znode.stat.ephemeral_owner
+            where = f"session {hex_session(session)}" if session else "no session: delete it by hand"
+            holders.append(f"{name} by {(znode.data or b'').decode('utf-8', 'replace')} ({where})")
+    return RefusedError(f"{path}: expected no owner, found {'; '.join(holders) or 'one that has just gone'}")
+
+
+def _below(ensemble: Ensemble, group: str) -> Iterator[Znode]:
+    """Everything persistent below the group, level by level; owner leaves are neither listed nor read."""
+    level = [
+        path
+        for name in ensemble.zk.list_many([group_path(group)])[group_path(group)] or ()
+        if (path := f"{group_path(group)}/{name}") != ids_path(group)
+    ]
+    while level:
+        znodes = [znode for znode in ensemble.zk.read_many(level).values() if znode is not None]
+        persistent = [znode for znode in znodes if not znode.stat.ephemeral_owner]
+        yield from sorted(persistent)
+        parents = [znode.path for znode in persistent if not _holds_owners(group, znode.path)]
+        listed = ensemble.zk.list_many(parents)
+        level = [f"{path}/{name}" for path in parents for name in sorted(listed[path] or ())]
+
+
+def _holds_owners(group: str, path: str) -> bool:
+    return path.rpartition("/")[0] == owners_path(group)
+
+
+def _committed(group: str, znodes: Sequence[Znode]) -> Iterator[tuple[TopicPartition, int]]:
+    prefix = f"{offsets_path(group)}/"
+    for znode in znodes:
+        topic, slash, number = znode.path.removeprefix(prefix).partition("/")
+        if znode.path.startswith(prefix) and slash and number.isdigit():
+            offset = held(znode, Offset.decode).value
+            if offset is not None and offset.position is not None:
+                yield TopicPartition(topic, int(number)), offset.position

@@ -1,0 +1,46 @@
+"""Preconditions that are checked in the same transaction as the write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.errors import OperationRefusedError, RefusedError
+from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.znodes.consumers import ids_path
+
+_NAMED_MEMBERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Operations that the server refuses when the precondition does not hold."""
+
+    path: str
+    operations: tuple[Operation, ...]
+
+    def refused_by(self, error: OperationRefusedError) -> bool:
+        """Whether it was this guard that made the server refuse."""
+        return error.path == self.path
+
+
+def idle_guard(ensemble: Ensemble, group: str) -> Guard:
+    """Holds while the group has no members: deleting `ids` fails with NotEmpty otherwise (recipes 8).
+
+    It is created again at once. That restarts its `cversion`; caches of members tell by its `czxid`.
+    """
+    path = ids_path(group)
+    found = ensemble.zk.find(path)
+    if found is None:
+        # nobody has ever joined; a member that does so meanwhile makes `ids` first
+        return Guard(path, (Create(path, None),))
+    return Guard(path, (Delete(path, found.stat.version), Create(path, found.data)))
+
+
+def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
+    """The refusal of an act that needs a group without members; names who is in the way."""
+    named = ", ".join(sorted(members)[:_NAMED_MEMBERS])
+    more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
+    what = f"{named}{more}" if members else "somebody joined and left meanwhile"
+    return RefusedError(f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first")

@@ -1,0 +1,218 @@
+"""What an operator wants the offsets of a group to become: targets, and the plan of changes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from zkgroup.admin.describe import offset_of
+from zkgroup.admin.ensemble import AsOf
+from zkgroup.admin.picture import GroupPicture
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import Topic
+
+NONE = -1
+"""What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
+
+
+class LogPositions(Protocol):
+    """What a record source knows about its partitions; unknown partitions are absent from the answers."""
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """Offset of the first record with that timestamp or a later one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Absolute:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    time_ms: int
+
+
+Target = Earliest | Latest | Absolute | Shift | AtTime
+
+
+def parse_target(text: str) -> Target | None:
+    """`earliest`, `latest`, `N`, `+N` or `-N`; None for anything else (a time, perhaps)."""
+    if text in ("earliest", "latest"):
+        return Earliest() if text == "earliest" else Latest()
+    if re.fullmatch(r"[+-]\d+", text):
+        return Shift(int(text))
+    return Absolute(int(text)) if text.isascii() and text.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChange:
+    """One partition's offset before and after. `version` None: there is no znode yet."""
+
+    topic_partition: TopicPartition
+    before: int | None
+    version: int | None
+    after: int
+
+    @property
+    def changes(self) -> bool:
+        return self.version is None or self.after != (NONE if self.before is None else self.before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetPlan:
+    """What would be written. Nothing has been."""
+
+    group: str
+    as_of: AsOf
+    members: tuple[str, ...]
+    """Registered members at that moment: with any, it takes force."""
+    changes: tuple[OffsetChange, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def effective(self) -> tuple[OffsetChange, ...]:
+        """The changes that are no no-ops."""
+        return tuple(change for change in self.changes if change.changes)
+
+
+def plan_values(picture: GroupPicture, values: Mapping[TopicPartition, int]) -> OffsetPlan:
+    """A plan that gives these partitions these offsets (`NONE`: as if never committed)."""
+    notes = []
+    for topic in sorted({tp.topic for tp in values}):
+        numbers = picture.partitions(topic)
+        beyond = [tp.partition for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
+        if beyond:
+            what = (
+                f"{topic} has no partition {', '.join(map(str, beyond))}"
+                if numbers
+                else f"there is no topic {topic}"
+            )
+            notes.append(f"{what}: the offsets are kept for when there is")
+    return OffsetPlan(
+        group=picture.group,
+        as_of=picture.as_of,
+        members=tuple(sorted(picture.registrations)),
+        changes=tuple(_change(picture, tp, value) for tp, value in sorted(values.items())),
+        notes=tuple(notes),
+    )
+
+
+def plan_reset(
+    picture: GroupPicture,
+    target: Target,
+    partitions: Sequence[TopicPartition],
+    log: LogPositions | None = None,
+) -> OffsetPlan:
+    """A plan that moves these partitions to the target.
+
+    With a source the result is kept within what the log holds. Raises ConfigError where the target
+    needs a source and there is none, NotFoundError where the source does not know a partition.
+    """
+    notes: tuple[str, ...] = ()
+    if isinstance(target, Shift):
+        skipped = [tp for tp in partitions if offset_of(picture, tp) is None]
+        partitions = [tp for tp in partitions if tp not in set(skipped)]
+        notes = tuple(f"{tp}: nothing was committed, so there is nothing to shift" for tp in skipped)
+    values = _target_values(picture, target, partitions, log)
+    if log is not None:
+        first, last = log.earliest(partitions), log.latest(partitions)
+        clipped = {tp: min(max(value, first.get(tp, 0)), last.get(tp, value)) for tp, value in values.items()}
+        notes += tuple(
+            f"{tp}: {values[tp]} is outside the log, {clipped[tp]} taken"
+            for tp in values
+            if clipped[tp] != values[tp]
+        )
+        values = clipped
+    plan = plan_values(picture, values)
+    return OffsetPlan(
+        group=plan.group,
+        as_of=plan.as_of,
+        members=plan.members,
+        changes=plan.changes,
+        notes=notes + plan.notes,
+    )
+
+
+def partitions_to_reset(
+    picture: GroupPicture, wanted: Sequence[tuple[str, Sequence[int]]] = ()
+) -> tuple[TopicPartition, ...]:
+    """The partitions that `--topic T[:P,P]` names; without any, all that the group has offsets of.
+
+    Raises NotFoundError for a topic or partition that neither exists nor has an offset.
+    """
+    if not wanted:
+        if not picture.offsets:
+            raise NotFoundError(f"group {picture.group} has no offsets; name the topics with --topic")
+        return tuple(sorted(picture.offsets))
+    chosen: set[TopicPartition] = set()
+    for topic, numbers in wanted:
+        known = {TopicPartition(topic, p) for p in picture.partitions(topic)}
+        known |= {tp for tp in picture.offsets if tp.topic == topic}
+        asked = {TopicPartition(topic, p) for p in numbers} or known
+        missing = sorted(asked - known)
+        if missing or not asked:
+            what = f"partition {missing[0].partition} of {topic}" if missing else f"topic {topic!r}"
+            raise NotFoundError(
+                f"{Topic.path(topic)}: there is no {what}, and group {picture.group} has no offset of it"
+            )
+        chosen |= asked
+    return tuple(sorted(chosen))
+
+
+def _target_values(
+    picture: GroupPicture, target: Target, partitions: Sequence[TopicPartition], log: LogPositions | None
+) -> dict[TopicPartition, int]:
+    if isinstance(target, Absolute):
+        return dict.fromkeys(partitions, target.offset)
+    if isinstance(target, Shift):
+        return {tp: max(0, (offset_of(picture, tp) or 0) + target.by) for tp in partitions}
+    if log is None:
+        raise ConfigError(
+            "earliest, latest and times are known to the records only: say where they are with --source"
+        )
+    if isinstance(target, Earliest):
+        found = log.earliest(partitions)
+    elif isinstance(target, Latest):
+        found = log.latest(partitions)
+    else:
+        found = log.at_time(partitions, target.time_ms)
+    missing = [tp for tp in partitions if tp not in found]
+    if missing:
+        raise NotFoundError(
+            f"the source does not know {missing[0]}"
+            + (f" and {len(missing) - 1} more" if missing[1:] else "")
+        )
+    return dict(found)
+
+
+def _change(picture: GroupPicture, tp: TopicPartition, after: int) -> OffsetChange:
+    entry = picture.offsets.get(tp)
+    return OffsetChange(
+        topic_partition=tp,
+        before=offset_of(picture, tp),
+        version=entry.stat.version if entry else None,
+        after=after,
+    )

@@ -1,0 +1,208 @@
+"""Writes committed offsets as an operator: guarded, in transactions, resolved when no answer comes.
+
+Two ways, by the group's life:
+
+* no member: `multi[delete(ids), create(ids), offsets..., /zkgroup/audit/<group>]`. The head is refused
+  with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction.
+* members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
+  that its owner learns of it and obeys (recipes 6). Owners commit all the time, so a lost race is tried
+  again with the version read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.guards import Guard, idle_guard, living_group_error
+from zkgroup.admin.offset_plans import OffsetChange, OffsetPlan
+from zkgroup.errors import ConflictError, OperationRefusedError, OutcomeUnknownError, PartlyDoneError
+from zkgroup.model import Znode
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.znodes.audit import AuditRecord, audit_path, zkgroup_path
+from zkgroup.znodes.consumers import (
+    Offset,
+    Reset,
+    consumers_path,
+    group_path,
+    ids_path,
+    offsets_path,
+    offsets_topic_path,
+    owners_path,
+    resets_path,
+)
+
+PARTITIONS_AT_ONCE = 1000
+"""Changes in one transaction of an idle group: about 150 bytes each, far below `jute.maxbuffer`."""
+
+LIVE_TRIES = 20
+"""Races with a committing owner that one partition may lose before we give up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Who does it, for the records."""
+
+    undo_id: str
+    command: str
+    user: str
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of a plan."""
+
+    done: list[OffsetChange] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def apply_plan(ensemble: Ensemble, plan: OffsetPlan, act: Act, *, force: bool = False) -> Applied:
+    """Writes the effective changes of the plan.
+
+    Raises RefusedError where the group has members and `force` is not set; ConflictError where an offset
+    of an idle group is not what the plan saw; PartlyDoneError where only the first of several
+    transactions went through.
+    """
+    changes = plan.effective
+    if not changes:
+        return Applied()
+    if plan.members and not force:
+        raise living_group_error(plan.group, plan.members)
+    _make_parents(ensemble, plan.group, {change.topic_partition.topic for change in changes})
+    applied = Applied()
+    try:
+        if plan.members:
+            _apply_living(ensemble, plan.group, changes, act, applied)
+        else:
+            _apply_idle(ensemble, plan.group, changes, act, applied)
+    except PartlyDoneError:
+        raise
+    except Exception as error:
+        if not applied.done:
+            raise
+        raise PartlyDoneError(
+            f"{len(applied.done)} of {len(changes)} offsets of {plan.group} are written, then: {error}; "
+            "run the command again for the rest"
+        ) from error
+    return applied
+
+
+def _apply_idle(
+    ensemble: Ensemble, group: str, changes: Sequence[OffsetChange], act: Act, applied: Applied
+) -> None:
+    for number, start in enumerate(range(0, len(changes), PARTITIONS_AT_ONCE)):
+        batch = changes[start : start + PARTITIONS_AT_ONCE]
+        record = AuditRecord(
+            time_ms=ensemble.clock.wall_ms(),
+            user=act.user,
+            command=act.command,
+            undo=f"{act.undo_id}/{number}",
+        )
+        guard = idle_guard(ensemble, group)
+        operations = [
+            *guard.operations,
+            *(_write(group, change) for change in batch),
+            _audit(ensemble, group, record),
+        ]
+        try:
+            ensemble.zk.multi(*operations)
+        except OutcomeUnknownError:
+            if not _is_recorded(ensemble, group, record):
+                raise
+        except OperationRefusedError as error:
+            raise _refusal(ensemble, group, guard, error) from error
+        applied.done.extend(batch)
+
+
+def _apply_living(
+    ensemble: Ensemble, group: str, changes: Sequence[OffsetChange], act: Act, applied: Applied
+) -> None:
+    by = f"{act.user} {act.undo_id}"
+    for change in changes:
+        marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=by)
+        _reset_owned(ensemble, group, change, marker)
+        applied.done.append(change)
+
+
+def _reset_owned(ensemble: Ensemble, group: str, change: OffsetChange, marker: Reset) -> None:
+    """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile."""
+    path, marker_path = Offset.path(group, change.topic_partition), Reset.path(group, change.topic_partition)
+    for _ in range(LIVE_TRIES):
+        found = ensemble.zk.read_many([path, marker_path])
+        operations = [
+            _write_at(path, change.after, found[path]),
+            *_replaced(marker_path, marker.encode(), found[marker_path]),
+        ]
+        try:
+            ensemble.zk.multi(*operations)
+        except OperationRefusedError:
+            continue
+        except OutcomeUnknownError:
+            if not _holds(ensemble, marker_path, marker.encode()):
+                raise
+        return
+    raise ConflictError(
+        f"{path}: its owner commits faster than this reset could be written, {LIVE_TRIES} times in a row; "
+        "pause the consumer, or stop the group and repeat without --force"
+    )
+
+
+def _replaced(path: str, data: bytes, present: Znode | None) -> Iterable[Operation]:
+    """Deleted and created, so that the child watch on its parent fires and its mzxid is new."""
+    if present is not None:
+        yield Delete(path, present.stat.version)
+    yield Create(path, data)
+
+
+def _write(group: str, change: OffsetChange) -> Operation:
+    path, data = Offset.path(group, change.topic_partition), Offset(change.after).encode()
+    return Create(path, data) if change.version is None else SetData(path, data, change.version)
+
+
+def _write_at(path: str, value: int, present: Znode | None) -> Operation:
+    data = Offset(value).encode()
+    return Create(path, data) if present is None else SetData(path, data, present.stat.version)
+
+
+def _audit(ensemble: Ensemble, group: str, record: AuditRecord) -> Operation:
+    path = AuditRecord.path(group)
+    present = ensemble.zk.find(path)
+    if present is None:
+        return Create(path, record.encode())
+    return SetData(path, record.encode(), present.stat.version)
+
+
+def _is_recorded(ensemble: Ensemble, group: str, record: AuditRecord) -> bool:
+    """Whether a transaction without an answer was applied: it alone wrote this record."""
+    return _holds(ensemble, AuditRecord.path(group), record.encode())
+
+
+def _holds(ensemble: Ensemble, path: str, data: bytes) -> bool:
+    ensemble.zk.sync(path)
+    found = ensemble.zk.find(path)
+    return found is not None and found.data == data
+
+
+def _refusal(ensemble: Ensemble, group: str, guard: Guard, error: OperationRefusedError) -> Exception:
+    if guard.refused_by(error):
+        members, _ = ensemble.zk.children(ids_path(group))
+        return living_group_error(group, members)
+    return ConflictError(
+        f"{error.path}: changed since it was read ({error.code}); nothing was written with it, look again"
+    )
+
+
+def _make_parents(ensemble: Ensemble, group: str, topics: set[str]) -> None:
+    """Persistent and empty, as Kafka makes them; `ids` and `owners` too, so that its tools work."""
+    ensemble.zk.create_missing(
+        consumers_path(),
+        group_path(group),
+        ids_path(group),
+        owners_path(group),
+        offsets_path(group),
+        resets_path(group),
+        *(offsets_topic_path(group, topic) for topic in sorted(topics)),
+        zkgroup_path(),
+        audit_path(),
+    )

@@ -1,0 +1,167 @@
+"""Deletes a topic: asks the controller where one lives, removes the znodes where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.expectation import evaluate_members
+from zkgroup.admin.guards import Guard, idle_guard
+from zkgroup.admin.reading import group_names, read_pictures
+from zkgroup.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+    RefusedError,
+)
+from zkgroup.model import Znode
+from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path
+
+DELETES_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeletionPlan:
+    """What the deletion would do. Nothing has been done."""
+
+    topic: str
+    as_of: AsOf
+    controller: int | None
+    """Broker that would be asked; None: no controller lives, the znodes are removed here."""
+    users: tuple[tuple[str, str], ...]
+    """(group, member) for everybody who subscribes to the topic: with any, it is refused."""
+    idle_groups: tuple[str, ...]
+    """Groups without members that keep owners or offsets of it; they must stay without."""
+    znodes: tuple[Znode, ...]
+    """What would be removed without a controller, parents first; also what the undo file keeps."""
+
+
+def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
+    """Reads who uses the topic and what there is of it. Raises NotFoundError."""
+    validate_topic(topic)
+    ensemble.zk.sync("/")
+    if ensemble.zk.exists(Topic.path(topic)) is None:
+        raise NotFoundError(f"{Topic.path(topic)}: there is no topic {topic!r}")
+    controller = ensemble.zk.find(Controller.path())
+    pictures = [picture for picture in read_pictures(ensemble, group_names(ensemble)).values() if picture]
+    users = tuple(
+        (picture.group, member.member)
+        for picture in pictures
+        for member in evaluate_members(picture)[0]
+        if topic in member.threads
+    )
+    idle = tuple(
+        picture.group
+        for picture in pictures
+        if not picture.registrations and any(tp.topic == topic for tp in (*picture.owners, *picture.offsets))
+    )
+    return TopicDeletionPlan(
+        topic=topic,
+        as_of=ensemble.as_of(),
+        controller=Controller.decode(controller.path, controller.data).broker if controller else None,
+        users=users,
+        idle_groups=idle,
+        znodes=_tree(ensemble, topic),
+    )
+
+
+def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan) -> None:
+    """Carries the plan out.
+
+    Raises RefusedError where a group has members on the topic, ConflictError where something changed
+    since the plan, PartlyDoneError when it did after the first of several transactions.
+    """
+    if plan.users:
+        named = ", ".join(f"{member} of {group}" for group, member in plan.users[:5])
+        more = f" and {len(plan.users) - 5} more" if len(plan.users) > 5 else ""
+        raise RefusedError(
+            f"{Topic.path(plan.topic)}: expected no member on it, found {named}{more}; stop them first"
+        )
+    guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
+    if plan.controller is not None:
+        ensemble.zk.create_missing(delete_topics_path().rpartition("/")[0], delete_topics_path())
+        _multi(
+            ensemble, guards, [Create(TopicDeletion.path(plan.topic), b"")], TopicDeletion.path(plan.topic)
+        )
+        return
+    _remove_znodes(ensemble, plan, guards)
+
+
+def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
+    """Leaves first; topic, configuration and a waiting request go together in the last transaction."""
+    head = (Topic.path(plan.topic), TopicConfig.path(plan.topic), TopicDeletion.path(plan.topic))
+    below = [znode for znode in reversed(plan.znodes) if znode.path not in head]
+    last = [znode for znode in reversed(plan.znodes) if znode.path in head]
+    batches = [below[start : start + DELETES_AT_ONCE] for start in range(0, len(below), DELETES_AT_ONCE)]
+    if batches and len(batches[-1]) + len(last) <= DELETES_AT_ONCE:
+        last = batches.pop() + last
+    done = 0
+    for batch in [*batches, last]:
+        if ensemble.zk.exists(Controller.path()) is not None:
+            error: Exception = ConflictError(
+                f"{Controller.path()}: a controller has come up; run the command again"
+            )
+            raise _partly(plan, done, error) if done else error
+        deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
+        try:
+            _multi(ensemble, guards, deletes, None, gone=batch[-1].path)
+        except (ConflictError, RefusedError, OutcomeUnknownError) as refused:
+            if not done:
+                raise
+            raise _partly(plan, done, refused) from refused
+        done += len(batch)
+        guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
+
+
+def _partly(plan: TopicDeletionPlan, done: int, error: Exception) -> PartlyDoneError:
+    return PartlyDoneError(
+        f"{Topic.path(plan.topic)}: {done} of {len(plan.znodes)} znodes are removed, then: {error}; "
+        f"run `zkgroup topic delete {plan.topic} --execute` again for the rest"
+    )
+
+
+def _multi(
+    ensemble: Ensemble,
+    guards: Sequence[Guard],
+    operations: Sequence[Operation],
+    made: str | None,
+    gone: str | None = None,
+) -> None:
+    guarding = [operation for guard in guards for operation in guard.operations]
+    try:
+        ensemble.zk.multi(*guarding, *operations)
+    except OutcomeUnknownError:
+        ensemble.zk.sync("/")
+        if (made and ensemble.zk.exists(made) is None) or (gone and ensemble.zk.exists(gone) is not None):
+            raise
+    except OperationRefusedError as error:
+        if any(guard.refused_by(error) for guard in guards):
+            raise RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first") from error
+        if error.path == made:
+            raise ConflictError(
+                f"{error.path}: the controller has been asked already, wait for it"
+            ) from error
+        raise ConflictError(
+            f"{error.path}: changed since it was read ({error.code}); run the command again"
+        ) from error
+
+
+def _tree(ensemble: Ensemble, topic: str) -> tuple[Znode, ...]:
+    """The topic's znodes, parents first: itself, its configuration, a waiting request, its partitions."""
+    found = ensemble.zk.read_many([Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic)])
+    znodes = [znode for znode in found.values() if znode is not None]
+    level = [Topic.path(topic)]
+    while level:
+        listed = ensemble.zk.list_many(level)
+        paths = [f"{parent}/{name}" for parent in level for name in sorted(listed[parent] or ())]
+        read = ensemble.zk.read_many(paths)
+        znodes += [znode for znode in read.values() if znode is not None]
+        level = paths
+    return tuple(znodes)

@@ -1,0 +1,144 @@
+"""Undo files: what was there before an operator's act, saved before anything is changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.model import TopicPartition
+
+SCHEMA = "zkgroup.undo/1"
+
+_ID = re.compile(r"[0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoRecord:
+    """How things were. `offsets` are put back one by one; `znodes` are created again where they are gone."""
+
+    undo_id: str
+    time_ms: int
+    command: str
+    """The command line that is undone, without secrets."""
+    zookeeper: str
+    """The ensemble that it was done on: the record is good for that one only."""
+    group: str | None = None
+    offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Partition to (before, after); -1 where nothing was committed."""
+    znodes: tuple[tuple[str, bytes | None], ...] = ()
+    """Path and data of persistent znodes that are deleted, parents first."""
+
+    def encode(self) -> bytes:
+        document = {
+            "schema": SCHEMA,
+            "undo": self.undo_id,
+            "time_ms": self.time_ms,
+            "command": self.command,
+            "zookeeper": self.zookeeper,
+            "group": self.group,
+            "offsets": [
+                {"topic": tp.topic, "partition": tp.partition, "before": before, "after": after}
+                for tp, (before, after) in sorted(self.offsets.items())
+            ],
+            "znodes": [
+                {
+                    "path": path,
+                    "data_base64": None if data is None else base64.b64encode(data).decode("ascii"),
+                }
+                for path, data in self.znodes
+            ],
+        }
+        return (json.dumps(document, indent=1) + "\n").encode()
+
+    @classmethod
+    def decode(cls, where: str, data: bytes) -> UndoRecord:
+        """Raises ConfigError where the file is no undo file of this schema."""
+        try:
+            fields = json.loads(data)
+            if fields["schema"] != SCHEMA:
+                raise ConfigError(f"{where}: expected schema {SCHEMA}, found {fields['schema']!r}")
+            return cls(
+                undo_id=fields["undo"],
+                time_ms=fields["time_ms"],
+                command=fields["command"],
+                zookeeper=fields["zookeeper"],
+                group=fields["group"],
+                offsets={
+                    TopicPartition(row["topic"], row["partition"]): (row["before"], row["after"])
+                    for row in fields["offsets"]
+                },
+                znodes=tuple(
+                    (
+                        row["path"],
+                        None if row["data_base64"] is None else base64.b64decode(row["data_base64"]),
+                    )
+                    for row in fields["znodes"]
+                ),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{where}: not an undo file: {type(error).__name__}: {error}") from error
+
+
+def new_undo_id(wall_ms: int, random_hex4: str) -> str:
+    """An id that sorts by time: `20260131-120000-1a2b`."""
+    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y%m%d-%H%M%S}-{random_hex4}"
+
+
+class UndoFolder:
+    """The folder with one file for each act."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def save(self, record: UndoRecord) -> Path:
+        """Writes the record so that it survives a crash of the machine. Raises ConfigError."""
+        file = self.path / f"{record.undo_id}.json"
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(record.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            _sync_folder(self.path)
+        except OSError as error:
+            raise ConfigError(
+                f"{file}: the undo file cannot be written, so nothing was changed: {error}"
+            ) from error
+        return file
+
+    def load(self, undo_id: str) -> UndoRecord:
+        """Raises NotFoundError, ConfigError."""
+        file = self.path / f"{undo_id}.json"
+        if not _ID.fullmatch(undo_id) or not file.is_file():
+            raise NotFoundError(
+                f"{file}: there is no undo file {undo_id!r}; known: {', '.join(self.ids()[-5:]) or 'none'}"
+            )
+        return UndoRecord.decode(str(file), file.read_bytes())
+
+    def newest(self, suits: Callable[[UndoRecord], bool]) -> UndoRecord:
+        """The last record for which `suits` is true. Raises NotFoundError."""
+        for undo_id in reversed(self.ids()):
+            record = self.load(undo_id)
+            if suits(record):
+                return record
+        raise NotFoundError(f"{self.path}: there is no undo file for this ensemble")
+
+    def ids(self) -> list[str]:
+        """Ids of all records, oldest first."""
+        return sorted(file.stem for file in self.path.glob("*.json")) if self.path.is_dir() else []
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,62 @@
+"""Puts back what an undo file holds."""
+
+from __future__ import annotations
+
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.offset_plans import NONE, OffsetPlan, plan_values
+from zkgroup.admin.reading import picture_or_nothing
+from zkgroup.admin.undo import UndoRecord
+from zkgroup.errors import ConflictError, OperationRefusedError
+from zkgroup.model.requests import Create
+
+ZNODES_AT_ONCE = 500
+
+
+def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
+    """The plan that puts the offsets of a record back.
+
+    Raises ConflictError where one is neither as the act left it nor as it was before, unless forced:
+    somebody has gone on from there.
+    """
+    assert record.group is not None
+    picture = picture_or_nothing(ensemble, record.group, sorted({tp.topic for tp in record.offsets}))
+    plan = plan_values(picture, {tp: before for tp, (before, _) in record.offsets.items()})
+    moved = []
+    for change in plan.changes:
+        before, after = record.offsets[change.topic_partition]
+        now = NONE if change.before is None else change.before
+        if now not in (before, after):
+            moved.append(f"{change.topic_partition} is at {now}, was left at {after}")
+    if moved and not force:
+        more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+        raise ConflictError(
+            f"offsets of {record.group} have moved since {record.undo_id}: {'; '.join(moved[:3])}{more}; "
+            "--force puts them back all the same"
+        )
+    return plan
+
+
+def restore_znodes(ensemble: Ensemble, record: UndoRecord) -> int:
+    """Creates the record's znodes that are gone; the result is their number.
+
+    Raises ConflictError where one exists with other data: it is somebody's by now.
+    """
+    found = ensemble.zk.read_many([path for path, _ in record.znodes])
+    missing = []
+    for path, data in record.znodes:
+        present = found[path]
+        if present is None:
+            missing.append((path, data))
+        elif (present.data or b"") != (data or b""):
+            raise ConflictError(
+                f"{path}: expected it gone or as it was, found other data; nothing was changed"
+            )
+    for start in range(0, len(missing), ZNODES_AT_ONCE):
+        batch = missing[start : start + ZNODES_AT_ONCE]
+        try:
+            ensemble.zk.multi(*(Create(path, data) for path, data in batch))
+        except OperationRefusedError as error:
+            raise ConflictError(
+                f"{error.path}: changed since it was read ({error.code}); run again"
+            ) from error
+    return len(missing)
