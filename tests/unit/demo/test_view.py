@@ -1,0 +1,129 @@
+"""The demo's live view: what a scene shows, on a terminal of usual size."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from zkgroup.demo.scene import Happening, MemberRow, PartitionRow, Scene
+from zkgroup.demo.view import LiveScreen, render
+
+SCENE = Scene(
+    elapsed_s=12.3,
+    zookeeper="127.0.0.1:2181",
+    headline="ben is dead",
+    members=[
+        MemberRow("ada", 101, "stable", (0, 1, 2, 3), 1234, gone=False),
+        MemberRow("ben", 102, "killed", (), 900, gone=True),
+    ],
+    partitions=[
+        PartitionRow(partition=0, owner="ada", token=17, offset=40, end=100),
+        PartitionRow(partition=1, owner=None, token=None, offset=0, end=2_000),
+    ],
+    story=[Happening(number, f"thing {number}") for number in range(20)],
+)
+
+WHOLE = Scene(
+    elapsed_s=1,
+    zookeeper="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183/a/long/chroot",
+    headline="ben is dead; its session lives for 4 s more",
+    members=[
+        MemberRow(name, 100_000, "stable", (0, 1, 2, 3), 12_345, gone=False)
+        for name in ("ada", "ben", "cleo", "dan")
+    ],
+    partitions=[
+        PartitionRow(partition=number, owner="ada", token=4294967330, offset=10, end=2_000)
+        for number in range(12)
+    ],
+    story=SCENE.story,
+)
+
+
+def drawn(scene: Scene, width: int = 100, height: int = 40) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
+    console.print(render(scene, width, height))
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def row(lines: list[str], start: str) -> list[str]:
+    return next(line.split() for line in lines if line.split()[:1] == [start])
+
+
+def test_view_names_members_with_state_records_and_partitions() -> None:
+    """Each process is a row, the dead one too."""
+    lines = drawn(SCENE)
+
+    assert row(lines, "ada") == ["ada", "101", "stable", "1,234", "0", "1", "2", "3"]
+    assert row(lines, "ben") == ["ben", "102", "killed", "900"]
+
+
+def test_view_shows_owner_offset_and_lag_of_each_partition() -> None:
+    """Partitions are rows with owner, token, offset and lag; one without owner says so."""
+    lines = drawn(SCENE)
+
+    assert row(lines, "0")[:5] == ["0", "ada", "17", "40", "60"]
+    assert row(lines, "1")[:4] == ["1", "nobody", "0", "2,000"]
+    assert any(line.split()[:2] == ["40", "2,060"] for line in lines)
+
+
+def test_view_ends_with_the_last_part_of_the_story() -> None:
+    """Only the newest lines are shown, so that the screen does not scroll."""
+    lines = drawn(SCENE)
+
+    assert lines[-1].endswith("thing 19")
+    assert not any(line.endswith("thing 7") for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 36), (120, 40), (200, 25)])
+def test_view_of_a_whole_demo_fits_a_terminal(width: int, height: int) -> None:
+    """Four members, twelve partitions and the newest of the story fit any terminal from 80x24 on."""
+    lines = drawn(WHOLE, width, height)
+
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if line.startswith("dan")] != []
+    assert sum(line.count("ada ") for line in lines) >= 12
+    assert any("thing 19" in line for line in lines)
+
+
+def test_low_terminal_shows_partitions_in_two_columns() -> None:
+    """Each half has its header, and the total stands below."""
+    lines = drawn(WHOLE, 80, 24)
+
+    assert any(line.split().count("partition") == 2 for line in lines)
+    assert any("120 of 24,000 committed" in line for line in lines)
+
+
+def test_partition_without_owner_is_no_alarm_when_all_have_left() -> None:
+    """At the end nobody owns anything, which is as it should be; before, it is red."""
+    left = Scene(1, "z", "leaving", [MemberRow("ada", 1, "left", (), 1, gone=True)], SCENE.partitions, ())
+
+    assert "1;31mnobody" in colored(SCENE)
+    assert "2mnobody" in colored(left)
+
+
+def colored(scene: Scene) -> str:
+    file = io.StringIO()
+    Console(file=file, force_terminal=True, color_system="standard", width=100, _environ={}).print(
+        render(scene)
+    )
+    return file.getvalue()
+
+
+def test_live_screen_leaves_the_terminal_as_it_was() -> None:
+    """Scenes are drawn on the alternate screen; afterwards the story stands below what was there."""
+    file = io.StringIO()
+
+    with LiveScreen(
+        Console(file=file, width=100, height=40, force_terminal=True, color_system=None)
+    ) as screen:
+        screen.happened(SCENE.story[0])
+        screen.show(SCENE)
+        screen.show(SCENE)
+
+    during, after = file.getvalue().split("\x1b[?1049l")
+    assert during.count("zkgroup demo") >= 2
+    assert after.strip().endswith("thing 0")

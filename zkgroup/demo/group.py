@@ -1,0 +1,374 @@
+"""`zkgroup demo`: the scenario, from starting ZooKeeper to the proof."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.demo import sight
+from zkgroup.demo.flights import PARTITIONS, TOPIC, AirportDelay, bundled_lines, deal, write_topic
+from zkgroup.demo.orders import Orders
+from zkgroup.demo.output import decode, reduce
+from zkgroup.demo.processes import MemberProcess
+from zkgroup.demo.proof import Check, Evidence, judge, slowest
+from zkgroup.demo.scene import Happening, MemberRow, PartitionRow, Scene, Screen, Tone
+from zkgroup.errors import MemberFailedError, StableTimeoutError
+from zkgroup.history import Figures, check_history, read_files
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+NAMES = ("ada", "ben", "cleo", "dan")
+"""The first three start; the second is killed; the last joins afterwards."""
+
+LOOK_EVERY_S = 0.25
+EMBEDDED_TICK_MS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """How the demo runs."""
+
+    zookeeper: str | None = None
+    """An existing ensemble; an embedded server when absent."""
+    connection: ClientSettings = field(default_factory=ClientSettings)
+    """Who we are and how it is encrypted, for an existing ensemble; the demo's members do the same."""
+    answer_timeout_s: float = 10.0
+    """Longest wait for the connection, and for each answer."""
+    keep: bool = False
+    """Leave znodes and files for looking around."""
+    records_per_s: int = 550
+    """Each member's speed: the records last for about half a minute."""
+    session_timeout_ms: int = 4_000
+    patience_s: float = 120.0
+    """Longest time for the whole run, far beyond what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """What came out."""
+
+    checks: tuple[Check, ...]
+    airports: tuple[AirportDelay, ...]
+    """The slowest ones."""
+    records: int
+    twice: int
+    airports_all: int
+    took_s: float
+    figures: Figures
+    """How much the checker of the recorded history had to decide on."""
+    takeover_s: float
+    """From the SIGKILL until every partition had a living owner again."""
+    as_of: AsOf
+    group: str
+    zookeeper: str
+    folder: Path | None
+    """Where the files are, when they were kept; with an embedded server its data too."""
+    embedded: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return all(check.holds for check in self.checks)
+
+
+def run(options: DemoOptions, screen: Screen) -> DemoReport:
+    """The whole demo. Leaves no process behind, whatever happens.
+
+    Raises `StableTimeoutError` when the group does not get where it should in time,
+    `EmbeddedServerError` when there is no server to start, and what the first look at an existing
+    ensemble raises.
+    """
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
+        if not options.keep:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stage = Stage(options, screen, folder)
+        stage.tell(
+            "starting ZooKeeper" if options.zookeeper is None else f"connecting to {options.zookeeper}"
+        )
+        stage.zookeeper = stack.enter_context(_zookeeper(options, folder))
+        stage.ensemble = stack.enter_context(_connected(stage.zookeeper, options))
+        stage.prepare(stack)
+        return stage.play()
+
+
+@contextmanager
+def _zookeeper(options: DemoOptions, folder: Path) -> Iterator[str]:
+    if options.zookeeper is not None:
+        yield options.zookeeper
+        return
+    data = folder / "zookeeper" if options.keep else None
+    with EmbeddedZooKeeper(data_dir=data, tick_time_ms=EMBEDDED_TICK_MS) as server:
+        yield server.address
+
+
+@contextmanager
+def _connected(address: str, options: DemoOptions) -> Iterator[Ensemble]:
+    client = ZooKeeperClient(address, replace(options.connection, session_timeout_ms=10_000))
+    try:
+        zk = Blocking(client, timeout_s=options.answer_timeout_s)
+        zk.wait_connected()
+        yield Ensemble(zk, SystemClock())
+    finally:
+        client.close()
+
+
+@dataclass
+class Stage:
+    """One run: its members, its story, and the steps of the scenario."""
+
+    options: DemoOptions
+    screen: Screen
+    folder: Path
+    zookeeper: str = ""
+    ensemble: Ensemble = field(init=False)
+    members: list[MemberProcess] = field(default_factory=list)
+    story: list[Happening] = field(default_factory=list)
+    headline: str = "starting"
+    seen: sight.GroupSight = sight.NOTHING_YET
+    began_s: float = field(default_factory=time.monotonic)
+    dealt: Sequence[Sequence[bytes]] = ()
+    made_topic: bool = False
+    group: str = "demo"
+    verify_problems: list[str] = field(default_factory=list)
+    takeover_s: float = 0.0
+
+    # --- the steps --------------------------------------------------------------------------------
+
+    def prepare(self, stack: ExitStack) -> None:
+        """The topic in ZooKeeper, its records in files; and what has to be tidied up at the end."""
+        self.dealt = deal(bundled_lines())
+        write_topic(self.folder / "records", self.dealt)
+        self.made_topic = sight.make_topic(self.ensemble)
+        self.group = sight.free_name(self.ensemble, "demo")
+        if not self.options.keep and self.options.zookeeper is not None:
+            stack.callback(self._clear)
+        stack.callback(self._close_members)
+        total = sum(map(len, self.dealt))
+        self.tell(f"ZooKeeper is up; topic {TOPIC}: {PARTITIONS} partitions, {total:,} records")
+
+    def play(self) -> DemoReport:
+        """The scenario proper."""
+        self.headline = "three members share twelve partitions"
+        for name in NAMES[:3]:
+            self._start(name)
+        self._until("the first three members share all partitions", self._shared_by(NAMES[:3]))
+        self.tell("every partition has an owner", "good")
+        self._until("a third of the records is committed", lambda: self._done_share() > 0.33)
+        self._kill(self.members[1])
+        self.headline = "a new member joins"
+        self._start(NAMES[3])
+        before = self.seen.tokens
+        heirs = (NAMES[0], NAMES[2], NAMES[3])
+        self._until("the new member has its share", self._shared_by(heirs))
+        stayed = sorted(number for number, token in self.seen.tokens.items() if before.get(number) == token)
+        self.tell(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
+        self.headline = "draining to the end"
+        self._until("every record is committed", lambda: self._done_share() >= 1.0)
+        self.tell("every record is committed; asking group verify", "good")
+        self.verify_problems = sight.problems(self.ensemble, self.group, wait_s=10.0)
+        self._stop_members()
+        return self._report()
+
+    def _start(self, name: str) -> None:
+        orders = Orders(
+            name=name,
+            zookeeper=self.zookeeper,
+            group=self.group,
+            source=str(self.folder / "records"),
+            output=str(self.folder / f"{name}.processed.jsonl"),
+            history=str(self.folder / f"{name}.history.jsonl"),
+            records_per_s=self.options.records_per_s,
+            session_timeout_ms=self.options.session_timeout_ms,
+            server_tick_ms=EMBEDDED_TICK_MS if self.options.zookeeper is None else 2_000,
+            connection=self.options.connection,
+        )
+        member = MemberProcess(orders, self.folder / f"{name}.log")
+        self.members.append(member)
+        self.tell(f"{name} starts (process {member.pid})")
+
+    def _kill(self, victim: MemberProcess) -> None:
+        self.headline = (
+            f"{victim.name} is dead; its session lives for {self.options.session_timeout_ms / 1000:g} s more"
+        )
+        held = [number for number, owner in sorted(self.seen.owners.items()) if owner == victim.name]
+        victim.kill()
+        killed_s = time.monotonic()
+        self.tell(f"SIGKILL to {victim.name}, owner of partitions {_listed(held)}", "bad")
+        alive = [one.name for one in self.members if not one.killed]
+        self._until("the survivors own everything", self._shared_by(alive))
+        self.takeover_s = time.monotonic() - killed_s
+        self.tell(f"taken over by {' and '.join(alive)} after {self.takeover_s:.1f} s", "good")
+
+    def _stop_members(self) -> None:
+        self.headline = "leaving"
+        alive = [one for one in self.members if not one.killed]
+        for one in alive:
+            one.ask_to_stop()
+        self._until("the members have left", lambda: all(one.ended for one in alive))
+        for one in alive:
+            one.wait(0)
+        self.look()
+        self.headline = "the end"
+        self.tell("all members have left; reading what they wrote")
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def _until(self, what: str, reached: Callable[[], bool]) -> None:
+        """Looks at everything until it is so.
+
+        Raises `StableTimeoutError` when the patience is over, `MemberFailedError` when a member ended
+        by itself.
+        """
+        while True:
+            self.look()
+            if reached():
+                return
+            self._check_members()
+            if self.elapsed_s > self.options.patience_s:
+                raise StableTimeoutError(
+                    f"{self.options.patience_s:g} s after the start it is still not so that {what}"
+                )
+            time.sleep(LOOK_EVERY_S)
+
+    def look(self) -> None:
+        """Reads the group and the members' events, and shows them."""
+        self.seen = sight.look(self.ensemble, self.group)
+        for one in self.members:
+            for event in one.news():
+                self._retell(one, event)
+        self.screen.show(
+            Scene(
+                elapsed_s=self.elapsed_s,
+                zookeeper=self.zookeeper,
+                headline=self.headline,
+                members=_member_rows(self.members, self.seen.owners),
+                partitions=_partition_rows(self.seen, [len(lines) for lines in self.dealt]),
+                story=tuple(self.story),
+            )
+        )
+
+    def _retell(self, member: MemberProcess, event: dict[str, object]) -> None:
+        partitions = event.get("partitions")
+        if not isinstance(partitions, list):
+            return
+        verb = {"assigned": "gets", "revoked": "hands over", "lost": "loses"}[str(event["event"])]
+        tone: Tone = "bad" if event["event"] == "lost" else "plain"
+        self.tell(f"{member.name} {verb} {_listed(partitions)}", tone)
+
+    def _check_members(self) -> None:
+        for one in self.members:
+            if one.ended and not one.killed and one.state not in ("left", "closed"):
+                log = (self.folder / f"{one.name}.log").read_text(errors="replace").strip()
+                last = log.splitlines()[-1] if log else "nothing in its log"
+                raise MemberFailedError(f"{one.name} ended with exit code {one.exit_code}: {last}")
+
+    def _shared_by(self, names: Sequence[str]) -> Callable[[], bool]:
+        def reached() -> bool:
+            owners = set(self.seen.owners.values())
+            return (
+                len(self.seen.owners) == PARTITIONS
+                and owners == set(names)
+                and self.seen.members == set(names)
+            )
+
+        return reached
+
+    def _done_share(self) -> float:
+        total = sum(map(len, self.dealt))
+        return sum(value for value in self.seen.offsets.values() if value > 0) / total
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began_s
+
+    def tell(self, text: str, tone: Tone = "plain") -> None:
+        """Adds a line to the story."""
+        happening = Happening(self.elapsed_s, text, tone)
+        self.story.append(happening)
+        self.screen.happened(happening)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _report(self) -> DemoReport:
+        outputs = [decode(one.name, one.output.read_bytes()) for one in self.members]
+        reduction = reduce(outputs)
+        verdict = check_history(read_files(sorted(self.folder.glob("*.history.jsonl"))))
+        gone = {one.name: "killed" for one in self.members if one.killed}
+        gone |= {one.name: "its session ended" for one in self.members if one.lost_session}
+        checks = judge(
+            Evidence(
+                dealt=self.dealt,
+                reduction=reduction,
+                committed=self.seen.offsets,
+                verdict=verdict,
+                group_problems=self.verify_problems,
+                gone=gone,
+            )
+        )
+        return DemoReport(
+            checks=checks,
+            airports=tuple(slowest(reduction.airports, count=8)),
+            records=len(reduction.processed),
+            twice=len(reduction.repeated),
+            airports_all=len(reduction.airports),
+            took_s=self.elapsed_s,
+            figures=verdict.figures,
+            takeover_s=self.takeover_s,
+            as_of=self.ensemble.as_of(),
+            group=self.group,
+            zookeeper=self.zookeeper,
+            folder=self.folder if self.options.keep else None,
+            embedded=self.options.zookeeper is None,
+        )
+
+    def _clear(self) -> None:
+        left_over = sight.clear(self.ensemble, self.group, topic=self.made_topic)
+        if left_over:
+            self.tell(f"could not tidy up: {left_over}", "bad")
+
+    def _close_members(self) -> None:
+        for one in self.members:
+            one.close()
+
+
+def _listed(partitions: Iterable[int]) -> str:
+    return ", ".join(str(number) for number in sorted(partitions))
+
+
+def _member_rows(processes: Sequence[MemberProcess], owners: Mapping[int, str]) -> list[MemberRow]:
+    """A row for each process that was ever started; `owners` maps partition to member name."""
+    return [
+        MemberRow(
+            name=one.name,
+            pid=one.pid,
+            state=one.state,
+            partitions=tuple(sorted(p for p, name in owners.items() if name == one.name)),
+            processed=one.processed,
+            gone=one.ended,
+        )
+        for one in processes
+    ]
+
+
+def _partition_rows(seen: sight.GroupSight, ends: Sequence[int]) -> list[PartitionRow]:
+    """A row for each partition, in order."""
+    return [
+        PartitionRow(
+            partition=number,
+            owner=seen.owners.get(number),
+            token=seen.tokens.get(number),
+            offset=seen.offsets.get(number) or 0,
+            end=end,
+        )
+        for number, end in enumerate(ends)
+    ]

@@ -1,0 +1,92 @@
+"""What the demo's members write, one line a record, and the reduction of their files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkgroup.demo.flights import AirportDelay, delays
+
+
+class Processed(NamedTuple):
+    """One record as a member processed it; `token` is the fencing token of the ownership it had."""
+
+    partition: int
+    offset: int
+    airport: str
+    delay: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutput:
+    """The content of one member's file."""
+
+    member: str
+    records: tuple[Processed, ...]
+    torn: int
+    """Lines that a SIGKILL cut off (at most the last one); they count as not processed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """All files together, each record counted once."""
+
+    processed: frozenset[tuple[int, int]]
+    """Every (partition, offset) that some member processed."""
+    repeated: Mapping[tuple[int, int], int]
+    """Those processed more than once, with how often."""
+    repeated_by: Mapping[str, int]
+    """For each member whose record was processed again by another hand: how many."""
+    contradictions: tuple[tuple[int, int], ...]
+    """Records that two lines describe differently; there must be none."""
+    airports: Mapping[str, AirportDelay]
+
+
+def encode(record: Processed) -> bytes:
+    """One line, newline included."""
+    return json.dumps(record._asdict(), separators=(",", ":")).encode() + b"\n"
+
+
+def decode(member: str, data: bytes) -> MemberOutput:
+    """The records of a member's file; an unfinished last line is dropped and counted.
+
+    Raises ValueError for any other line that is no record.
+    """
+    *lines, tail = data.split(b"\n")
+    return MemberOutput(member, tuple(Processed(**json.loads(line)) for line in lines), 1 if tail else 0)
+
+
+def reduce(outputs: Iterable[MemberOutput]) -> Reduction:
+    """Mean delay per airport over distinct (partition, offset), and what was processed twice.
+
+    Of two lines for one record that with the greater token counts: its writer owned the partition
+    later. The lines have to agree on everything but the token.
+    """
+    best: dict[tuple[int, int], tuple[Processed, str]] = {}
+    times: Counter[tuple[int, int]] = Counter()
+    repeated_by: Counter[str] = Counter()
+    contradictions = []
+    for output in outputs:
+        for record in output.records:
+            place = (record.partition, record.offset)
+            times[place] += 1
+            known = best.get(place)
+            if known is None:
+                best[place] = (record, output.member)
+                continue
+            if known[0][:4] != record[:4]:
+                contradictions.append(place)
+            earlier, later = sorted((known, (record, output.member)), key=lambda one: one[0].token)
+            repeated_by[earlier[1]] += 1
+            best[place] = later
+    return Reduction(
+        processed=frozenset(best),
+        repeated={place: count for place, count in sorted(times.items()) if count > 1},
+        repeated_by=dict(sorted(repeated_by.items())),
+        contradictions=tuple(contradictions),
+        airports=delays((record.airport, record.delay) for record, _ in best.values()),
+    )

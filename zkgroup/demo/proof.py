@@ -1,0 +1,134 @@
+"""What the demo has to prove at its end, and whether it did. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.demo.flights import PARTITIONS, AirportDelay, airport_and_delay, delays
+from zkgroup.demo.output import Reduction
+from zkgroup.history import Report
+from zkgroup.history.report import UNKNOWN_SHARE_MAX
+
+EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
+"""What a recorded history must hold at least to prove anything."""
+NAMED_MAX = 5
+"""So many offenders are named in a message; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One statement, whether it holds, and the figures that say so."""
+
+    statement: str
+    holds: bool
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that the run left to judge by."""
+
+    dealt: Sequence[Sequence[bytes]]
+    """The input: lines by partition."""
+    reduction: Reduction
+    committed: Mapping[int, int | None]
+    """Offset in ZooKeeper of each partition at the end; None where there is none."""
+    verdict: Report
+    """What the checker says about the recorded history."""
+    group_problems: Sequence[str]
+    """What `group verify` found while the members were still there."""
+    gone: Mapping[str, str]
+    """Members that went without saying goodbye, and how: SIGKILL, or a session that ended under them."""
+
+
+def judge(evidence: Evidence) -> tuple[Check, ...]:
+    """All checks, in the order in which a reader would ask."""
+    return (
+        _complete(evidence),
+        _equal(evidence),
+        _twice(evidence),
+        _committed(evidence),
+        _fenced(evidence),
+        _clean(evidence),
+    )
+
+
+def _complete(evidence: Evidence) -> Check:
+    expected = {(p, o) for p, lines in enumerate(evidence.dealt) for o in range(len(lines))}
+    found = evidence.reduction.processed
+    missing, unknown = sorted(expected - found), sorted(found - expected)
+    text = f"{len(found & expected):,} of {len(expected):,}"
+    if missing:
+        text += f"; missing {_named([f'{p}:{o}' for p, o in missing])}"
+    if unknown:
+        text += f"; never produced {_named([f'{p}:{o}' for p, o in unknown])}"
+    return Check("every record was processed", not missing and not unknown, text)
+
+
+def _equal(evidence: Evidence) -> Check:
+    direct = delays(airport_and_delay(line) for lines in evidence.dealt for line in lines)
+    found = evidence.reduction.airports
+    wrong = [name for name in sorted({*direct, *found}) if direct.get(name) != found.get(name)]
+    differing = [f"{p}:{o}" for p, o in evidence.reduction.contradictions]
+    text = f"{len(direct)} airports"
+    if wrong:
+        text += f"; different for {_named(wrong)}"
+    if differing:
+        text += f"; two members disagree about {_named(differing)}"
+    return Check("the result equals a direct computation", not wrong and not differing, text)
+
+
+def _twice(evidence: Evidence) -> Check:
+    """At least once is promised; twice is allowed where a member went without saying goodbye."""
+    parts = [
+        f"{count} of {member} ({evidence.gone.get(member, 'handed over cleanly')})"
+        for member, count in evidence.reduction.repeated_by.items()
+    ]
+    unexcused = set(evidence.reduction.repeated_by) - set(evidence.gone)
+    statement = "nothing twice but what a death left open"
+    return Check(statement, not unexcused, ", ".join(parts) or "none")
+
+
+def _committed(evidence: Evidence) -> Check:
+    behind = [
+        f"{partition} at {evidence.committed.get(partition)} of {len(lines)}"
+        for partition, lines in enumerate(evidence.dealt)
+        if evidence.committed.get(partition) != len(lines)
+    ]
+    text = f"{len(evidence.dealt) - len(behind)} of {len(evidence.dealt)} partitions"
+    if behind:
+        text += f"; {_named(behind)}"
+    return Check("every partition is committed to its end", not behind, text)
+
+
+def _fenced(evidence: Evidence) -> Check:
+    """By the recorded history, which has to be whole and must not be empty: else it proves nothing."""
+    report, figures = evidence.verdict, evidence.verdict.figures
+    text = f"{figures.records:,} events, {len(report.violations)} violations"
+    if report.violations:
+        text += f": {_named([str(one) for one in report.violations])}"
+    if report.damage:
+        text += f"; damaged: {_named(report.damage)}"
+    if figures.unknown_share > UNKNOWN_SHARE_MAX:
+        text += f"; {figures.unknown_outcomes} of {figures.operations} outcomes unknown, too many"
+    short = report.shortfalls(EVENTS_MIN)
+    if short:
+        text += f"; too little happened: {_named(short)}"
+    return Check("no stale commit, no second owner", report.holds and not short, text)
+
+
+def _clean(evidence: Evidence) -> Check:
+    text = "converged" if not evidence.group_problems else _named(evidence.group_problems)
+    return Check("group verify is clean", not evidence.group_problems, text)
+
+
+def slowest(airports: Mapping[str, AirportDelay], count: int, flights_min: int = 100) -> list[AirportDelay]:
+    """The airports with the greatest mean delay among those with enough flights to mean something."""
+    counted = [one for one in airports.values() if one.flights >= flights_min]
+    return sorted(counted, key=lambda one: (-one.mean, one.airport))[:count]
+
+
+def _named(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,124 @@
+"""One member of the demo's group: a process that reads flights and writes one line for each.
+
+    python -m zkgroup.demo.worker
+
+Its orders are the first line of its standard input. It ends on SIGTERM, or when its standard input
+closes, after a clean leave. Events go to standard output, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import BinaryIO
+
+from zkgroup import Consumer, FileSource, GroupSettings, Lease, RebalanceListener, Record, TopicPartition
+from zkgroup.consumer.effects import MemberState
+from zkgroup.demo.flights import TOPIC, airport_and_delay
+from zkgroup.demo.orders import Orders, decode
+from zkgroup.demo.output import Processed, encode
+from zkgroup.history import HistoryFile
+from zkgroup.zookeeper.clock import SystemClock
+
+PROGRESS_EVERY_S = 0.2
+PAUSE_EVERY = 10
+"""Records between two pauses: one sleep a record would be dominated by the sleep's own cost."""
+
+
+class Telling(RebalanceListener):
+    """Writes what happens to the member to standard output."""
+
+    def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
+        """The member's state changed."""
+        tell("state", before=before.value, after=after.value, reason=reason)
+
+    def on_assigned(self, leases: Sequence[Lease]) -> None:
+        """These partitions came."""
+        tell("assigned", partitions=[lease.partition for lease in leases])
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """These go to another member."""
+        tell("revoked", partitions=[one.partition for one in partitions])
+
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are gone without notice."""
+        tell("lost", partitions=[one.partition for one in partitions])
+
+
+def tell(event: str, **fields: object) -> None:
+    """One event, in one write, so that lines of two threads never mix."""
+    line = json.dumps({"event": event, **fields}) + "\n"
+    os.write(sys.stdout.fileno(), line.encode())
+
+
+def process(record: Record, output: BinaryIO) -> None:
+    """The work: one line in the member's own file, in one write."""
+    assert record.value is not None
+    airport, delay = airport_and_delay(record.value)
+    output.write(encode(Processed(record.partition, record.offset, airport, delay, record.token)))
+
+
+def settings(orders: Orders) -> GroupSettings:
+    """Short times, so that there is something to see within a minute."""
+    return GroupSettings(
+        consumer_id=orders.name,
+        session_timeout_ms=orders.session_timeout_ms,
+        server_tick_ms=orders.server_tick_ms,
+        auto_commit_interval_ms=500,
+    )
+
+
+def consume(consumer: Consumer, output: BinaryIO, records_per_s: int) -> int:
+    """Processes records until the consumer is stopped; returns how many."""
+    processed = 0
+    told_s = time.monotonic()
+    for record in consumer:
+        process(record, output)
+        processed += 1
+        if processed % PAUSE_EVERY == 0:
+            time.sleep(PAUSE_EVERY / records_per_s)
+        if time.monotonic() - told_s > PROGRESS_EVERY_S:
+            told_s = time.monotonic()
+            tell("progress", processed=processed)
+    return processed
+
+
+def run(orders: Orders) -> None:
+    """Joins the group and works until it is told to stop."""
+    history = HistoryFile(orders.history, f"{orders.group}_{orders.name}", SystemClock())
+    consumer = Consumer(
+        orders.zookeeper,
+        group=orders.group,
+        topics=[TOPIC],
+        source=FileSource(orders.source),
+        settings=settings(orders),
+        listener=Telling(),
+        history=history,
+        connection=orders.connection,
+    )
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        consumer.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    threading.Thread(target=_stop_at_end_of_input, args=(consumer,), daemon=True).start()
+    with open(orders.output, "ab", buffering=0) as output, consumer:  # noqa: PTH123
+        processed = consume(consumer, output, orders.records_per_s)
+        tell("progress", processed=processed)
+
+
+def _stop_at_end_of_input(consumer: Consumer) -> None:
+    """The demo holds the other end of our standard input; when the demo is killed it closes."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    consumer.stop()
+
+
+if __name__ == "__main__":
+    run(decode(sys.stdin.buffer.readline()))
