@@ -1,0 +1,172 @@
+"""Which ensemble a command talks to, and the open connection to it."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkgroup.errors import ConfigError
+
+from .frame import Shared, nearest, shared
+from .output import say
+
+if TYPE_CHECKING:
+    from zkgroup.admin.ensemble import Ensemble
+    from zkgroup.zookeeper import ClientSettings
+
+ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
+
+SESSION_TIMEOUT_MS = 10_000
+"""What one-shot commands ask for: they live shorter than that."""
+
+_PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where and how to connect. Secrets stay in the files that are named here."""
+
+    zookeeper: str
+    digest_file: Path | None = None
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    sasl_file: Path | None = None
+    timeout_s: float = 10.0
+
+
+def config_path() -> Path:
+    """The file with the profiles: `$XDG_CONFIG_HOME/zkgroup/config.toml`."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "zkgroup" / "config.toml"
+
+
+def target(options: Shared, environment: Mapping[str, str] | None = None) -> Target:
+    """The target by option, then environment, then profile. Raises UsageError where there is none."""
+    environment = os.environ if environment is None else environment
+    profile = _profile(options.profile)
+    address = options.zookeeper or environment.get(ENVIRONMENT) or profile.get("zookeeper")
+    if options.profile and not options.zookeeper and environment.get(ENVIRONMENT):
+        say(f"note: {ENVIRONMENT} outranks the address of profile {options.profile!r}")
+    if not address:
+        raise click.UsageError(
+            f"no ZooKeeper given: use -z HOST:PORT, set {ENVIRONMENT}, or write a profile into "
+            f"{config_path()}; to try things out, run `zkgroup zookeeper start` in another terminal"
+        )
+    return Target(
+        zookeeper=address,
+        digest_file=_file(options.zk_digest_file or profile.get("digest_file"), "--zk-digest-file"),
+        tls_ca=_file(options.zk_tls_ca or profile.get("tls_ca"), "--zk-tls-ca"),
+        tls_cert=_file(options.zk_tls_cert or profile.get("tls_cert"), "--zk-tls-cert"),
+        tls_key=_file(options.zk_tls_key or profile.get("tls_key"), "--zk-tls-key"),
+        sasl_file=_file(options.zk_sasl_file or profile.get("sasl_file"), "--zk-sasl-file"),
+        timeout_s=(options.connect_timeout or 10_000) / 1000,
+    )
+
+
+def _profile(name: str | None) -> Mapping[str, str]:
+    """One profile; without a name that called `default`, if there is one."""
+    path = config_path()
+    if not path.exists():
+        if name is None:
+            return {}
+        raise click.UsageError(f"no profile {name!r}: there is no {path}")
+    try:
+        profiles = tomllib.loads(path.read_text(encoding="utf-8")).get("profiles", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: not TOML: {error}") from error
+    if not isinstance(profiles, dict):
+        raise click.UsageError(f"{path}: expected tables [profiles.NAME], found {profiles!r}")
+    if name is None:
+        return _checked(path, "default", profiles["default"]) if "default" in profiles else {}
+    if name not in profiles:
+        guess = nearest(name, list(profiles))
+        known = f"did you mean {guess!r}?" if guess else f"it has {', '.join(sorted(profiles)) or 'none'}"
+        raise click.UsageError(f"{path} has no profile {name!r}: {known}")
+    return _checked(path, name, profiles[name])
+
+
+def _checked(path: Path, name: str, profile: Any) -> Mapping[str, str]:
+    if not isinstance(profile, dict):
+        raise click.UsageError(f"{path}: expected a table [profiles.{name}], found {profile!r}")
+    for key, value in profile.items():
+        if key not in _PROFILE_KEYS or not isinstance(value, str):
+            raise click.UsageError(
+                f"{path}: profile {name!r}, key {key!r}: expected a string under one of "
+                + ", ".join(_PROFILE_KEYS)
+            )
+    return profile
+
+
+def _file(text: str | None, option: str) -> Path | None:
+    if text is None:
+        return None
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise click.UsageError(f"{option}: there is no file {path}")
+    return path
+
+
+def client_settings(where: Target, **overrides: Any) -> ClientSettings:
+    """Settings of a client for this target: who we are and how it is encrypted. Raises ConfigError."""
+    from zkgroup.zookeeper.settings import ClientSettings, Digest, Sasl, Secret, Tls
+
+    if where.digest_file and where.sasl_file:
+        raise click.UsageError("--zk-digest-file and --zk-sasl-file exclude each other")
+    auth: Digest | Sasl | None = None
+    if where.digest_file:
+        auth = Digest.from_file(where.digest_file)
+    elif where.sasl_file:
+        options = _sasl_options(where.sasl_file)
+        password = options.pop("password", None)
+        auth = Sasl(**options, password=Secret(password) if password else None)
+    tls = None
+    if where.tls_ca or where.tls_cert or where.tls_key:
+        files = (where.tls_ca, where.tls_cert, where.tls_key)
+        ca, cert, key = (str(file) if file else None for file in files)
+        tls = Tls(ca_file=ca, cert_file=cert, key_file=key)
+    return ClientSettings(auth=auth, tls=tls, **overrides)
+
+
+def _sasl_options(path: Path) -> dict[str, str]:
+    known = ("mechanism", "username", "password", "service", "principal")
+    try:
+        options = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {type(error).__name__}") from None
+    for key, value in options.items():
+        if key not in known or not isinstance(value, str):
+            raise ConfigError(f"{path}: key {key!r}: expected a text under one of {', '.join(known)}")
+    return options
+
+
+@contextmanager
+def connected() -> Iterator[Ensemble]:
+    """The ensemble of the running command, connected; the session ends with the block.
+
+    Raises StoreUnavailableError where nothing answers in time.
+    """
+    from zkgroup.admin.ensemble import Ensemble
+    from zkgroup.zookeeper import ZooKeeperClient
+    from zkgroup.zookeeper.blocking import Blocking
+    from zkgroup.zookeeper.clock import SystemClock
+
+    where = target(shared())
+    timeout_ms = int(where.timeout_s * 1000)
+    client = ZooKeeperClient(
+        where.zookeeper,
+        client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
+    )
+    try:
+        client.wait_connected(where.timeout_s)
+        blocking = Blocking(client, timeout_s=where.timeout_s)
+        yield Ensemble(zk=blocking, clock=SystemClock())
+    finally:
+        client.close()

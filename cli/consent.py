@@ -1,0 +1,67 @@
+"""Before anything is overwritten or deleted: shown, consented to, saved for going back."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from zkgroup.admin.offsets import Act
+from zkgroup.admin.undo import UndoFolder, new_undo_id
+
+from .frame import COMMAND_LINE
+from .output import say
+
+
+def undo_folder() -> UndoFolder:
+    """`$XDG_STATE_HOME/zkgroup/undo`, `~/.local/state` where the variable is not set."""
+    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return UndoFolder(Path(home) / "zkgroup" / "undo")
+
+
+def is_wanted(execute: bool, yes: bool, question: str) -> bool:
+    """Whether to go ahead: `--execute`, and on a terminal a yes. Says on stderr why not.
+
+    Raises Declined where the answer is no.
+    """
+    if not execute:
+        say("nothing was changed: this is what --execute would do")
+        return False
+    if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not click.confirm(question, err=True):
+        raise Declined
+    return True
+
+
+class Declined(click.ClickException):
+    """The person at the terminal said no."""
+
+    exit_code = 2
+
+    def __init__(self) -> None:
+        super().__init__("not confirmed: nothing was changed")
+
+
+def new_act() -> Act:
+    """Who does what, for the records: the command line as typed (it never holds a secret)."""
+    typed: Sequence[str] = click.get_current_context().meta[COMMAND_LINE]
+    undo_id = new_undo_id(time.time_ns() // 1_000_000, secrets.token_hex(2))
+    return Act(undo_id=undo_id, command=shlex.join(["zkgroup", *typed]), user=_user())
+
+
+def say_way_back(undo_id: str, *, force: bool = False) -> None:
+    """The one command that goes back; what took force to do takes force to undo."""
+    say(f"to go back: zkgroup offsets undo {undo_id} --execute{' --force' if force else ''}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"

@@ -1,0 +1,192 @@
+"""`zkgroup demo`: the whole of it in one command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .connection import client_settings, target
+from .documents import document
+from .frame import Shared, command, shared
+from .output import Output, say
+from .tables import Cell, Column
+
+if TYPE_CHECKING:
+    from zkgroup.demo.group import DemoOptions, DemoReport
+    from zkgroup.demo.scene import Happening, Scene, Screen
+
+EXIT_NOT_PROVED = 3
+HISTORY_FIGURES = (
+    "records",
+    "deliveries",
+    "claims",
+    "ownership_changes",
+    "commits",
+    "refused_commits",
+    "refused_stale_commits",
+    "unknown_outcomes",
+)
+"""What the recorded history held, for the report: names of `Figures`."""
+NEED_AN_ENSEMBLE = (
+    "profile",
+    "zk_digest_file",
+    "zk_tls_ca",
+    "zk_tls_cert",
+    "zk_tls_key",
+    "zk_sasl_file",
+    "connect_timeout",
+)
+"""Shared options that say how to connect to an existing ensemble."""
+
+
+@command("demo")
+@click.argument("what", type=click.Choice(["group"]), default="group")
+@click.option("--keep", is_flag=True, help="Leave znodes and files for looking around.")
+@click.pass_context
+def demo(ctx: click.Context, what: str, keep: bool) -> int:
+    """Three members share real records; one is killed, another joins; nothing is lost.
+
+    Starts a ZooKeeper server of its own (needs Java and the extra `embedded`), or uses the one given
+    with --zookeeper; ZKGROUP_ZOOKEEPER alone does not count. Ends with 0 when everything was proved,
+    with 3 when something was wrong.
+    """
+    from zkgroup.demo.group import run
+
+    options = shared(ctx)
+    out = options.output()
+    order = _options(options, keep)
+    with _sigterm_as_ctrl_c(), _screen() as screen:
+        report = run(order, screen)
+    if not out.document(_document(report)):
+        print_report(out, report)
+    _say_what_is_left(report)
+    return 0 if report.passed else EXIT_NOT_PROVED
+
+
+def _options(options: Shared, keep: bool) -> DemoOptions:
+    """On an existing ensemble the members connect as we do; the demo's own server knows no users."""
+    from zkgroup.demo.group import DemoOptions
+
+    if options.zookeeper is not None:
+        where = target(options)
+        return DemoOptions(
+            zookeeper=where.zookeeper,
+            connection=client_settings(where),
+            answer_timeout_s=where.timeout_s,
+            keep=keep,
+        )
+    unused = [name for name in NEED_AN_ENSEMBLE if getattr(options, name) is not None]
+    if unused:
+        given = ", ".join("--" + name.replace("_", "-") for name in unused)
+        raise click.UsageError(f"{given}: only with -z; without it the demo starts a server of its own")
+    return DemoOptions(keep=keep)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM tidies up like Ctrl-C: members and servers are stopped, files removed."""
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+class _Lines:
+    """The screen where there is no terminal: the story, line by line, on stderr."""
+
+    def happened(self, happening: Happening) -> None:
+        say(f"{happening.at_s:5.1f} s  {happening.text}")
+
+    def show(self, scene: Scene) -> None:
+        """Only the story is told."""
+
+
+@contextmanager
+def _screen() -> Iterator[Screen]:
+    terminal = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if not terminal or os.environ.get("NO_COLOR"):
+        yield _Lines()
+        return
+    from rich.console import Console
+
+    from zkgroup.demo.view import LiveScreen
+
+    with LiveScreen(Console(stderr=True)) as screen:
+        yield screen
+
+
+def _document(report: DemoReport) -> dict[str, Any]:
+    return document(
+        "demo",
+        report.as_of,
+        group=report.group,
+        zookeeper=report.zookeeper,
+        kept=str(report.folder) if report.folder else None,
+        passed=report.passed,
+        checks=[
+            {"statement": one.statement, "holds": one.holds, "evidence": one.evidence}
+            for one in report.checks
+        ],
+        history={name: getattr(report.figures, name) for name in HISTORY_FIGURES},
+        records=report.records,
+        twice=report.twice,
+        took_ms=round(report.took_s * 1000),
+        takeover_ms=round(report.takeover_s * 1000),
+        airports=[
+            {"airport": one.airport, "flights": one.flights, "delay_minutes": one.delay_sum}
+            for one in report.airports
+        ],
+    )
+
+
+def print_report(out: Output, report: DemoReport) -> None:
+    """The result for a person."""
+    out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
+    out.table(
+        [
+            Column(header="airport"),
+            Column(header="flights", right=True),
+            Column(header="minutes", right=True),
+        ],
+        [(one.airport, one.flights, f"{one.mean:.1f}") for one in report.airports],
+    )
+    out.line()
+    out.table(
+        [Column(header="proved"), Column(header=""), Column(header="evidence", shorten="end", least=20)],
+        [(_mark(one.holds), one.statement, one.evidence) for one in report.checks],
+    )
+    for one in report.checks:
+        if not one.holds:
+            out.line()
+            out.line(out.paint(f"NOT PROVED: {one.statement}", "bad"))
+            out.line(one.evidence)
+    figures = report.figures
+    out.line()
+    out.line(f"{report.records:,} records in {report.took_s:.0f} s, {report.twice:,} of them twice.")
+    out.line(f"The dead member's partitions had an owner again after {report.takeover_s:.1f} s.")
+    out.line(
+        f"In the history: {figures.deliveries:,} deliveries, {figures.commits:,} commits "
+        f"({figures.refused_stale_commits:,} stale ones refused), {figures.ownership_changes:,} moves."
+    )
+
+
+def _mark(holds: bool) -> Cell:
+    return Cell("yes", "good") if holds else Cell("NO", "bad")
+
+
+def _say_what_is_left(report: DemoReport) -> None:
+    if report.folder is None:
+        return
+    say(f"\nkept: {report.folder}")
+    if report.embedded:
+        say(f"look around: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
+    say(
+        f"then: zkgroup -z {'HOST:PORT' if report.embedded else report.zookeeper} offsets show {report.group}"
+    )

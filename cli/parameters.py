@@ -1,0 +1,97 @@
+"""Types of command-line values: each says in its error what was expected and shows an example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .units import parse_duration_ms
+
+
+class Duration(click.ParamType[int]):
+    """A duration with its unit, in milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration_ms(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class NameAndCount(click.ParamType[tuple[str, int]]):
+    """`NAME[:COUNT]`, as (name, count); a count is at least 1."""
+
+    def __init__(self, what: str, count: str, default: int = 1) -> None:
+        self.name = f"{what}[:{count}]"
+        self._default = default
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, colon, count = value.partition(":")
+        if not name or (colon and not (count.isdigit() and int(count) >= 1)):
+            self.fail(f"{value!r}: expected {self.name}, the count at least 1", param, ctx)
+        return name, int(count) if colon else self._default
+
+
+class Assignment(click.ParamType[tuple[str, str]]):
+    """`KEY=VALUE`, as (key, value)."""
+
+    def __init__(self, key: str = "NAME", value: str = "VALUE") -> None:
+        self.name = f"{key}={value}"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            self.fail(f"{value!r}: expected {self.name}", param, ctx)
+        return key.strip(), text
+
+
+class PartitionValue(click.ParamType[tuple[str, int, int]]):
+    """`TOPIC:PARTITION=OFFSET`, as (topic, partition, offset)."""
+
+    name = "topic:partition=offset"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int, int]:
+        if isinstance(value, tuple):
+            return value
+        where, equals, offset = value.partition("=")
+        topic, colon, partition = where.rpartition(":")
+        if not (equals and colon and topic and partition.isdigit() and offset.isdigit()):
+            self.fail(f"{value!r}: expected TOPIC:PARTITION=OFFSET, for example orders:3=42", param, ctx)
+        return topic, int(partition), int(offset)
+
+
+class TopicPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
+    """`TOPIC[:P,P...]`, as (topic, partitions); no partition named means all."""
+
+    name = "topic[:p,p...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        if isinstance(value, tuple):
+            return value
+        topic, colon, numbers = value.partition(":")
+        parts = numbers.split(",") if colon else []
+        if not topic or not all(part.isdigit() for part in parts):
+            self.fail(
+                f"{value!r}: expected TOPIC or TOPIC:PARTITION,PARTITION, for example orders:0,3", param, ctx
+            )
+        return topic, tuple(int(part) for part in parts)
+
+
+DURATION = Duration()

@@ -1,0 +1,75 @@
+"""`--source SPEC`: where records are. For members, for log ends, for positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from zkgroup.admin.groups import LogEndReader
+from zkgroup.admin.offset_plans import LogPositions
+from zkgroup.admin.topics import Cluster
+from zkgroup.model import TopicPartition
+
+if TYPE_CHECKING:
+    from zkgroup.admin.ensemble import Ensemble
+    from zkgroup.consumer.sources.port import RecordSource
+
+KINDS = "files:DIR, kafka:HOST:PORT[,HOST:PORT...] or none"
+
+
+def open_source(spec: str) -> RecordSource | None:
+    """The source that a spec names; None for `none`. Raises UsageError, ConfigError."""
+    kind, _, rest = spec.partition(":")
+    if kind == "files" and rest:
+        from zkgroup.consumer.sources.files import FileSource
+
+        return FileSource(rest)
+    if kind == "kafka" and rest:
+        from zkgroup.consumer.sources.kafka import KafkaSource
+
+        return KafkaSource(rest)
+    if spec == "none":
+        return None
+    if kind == "brokers":
+        raise click.UsageError("--source brokers: brokers of ours do not host records in this version yet")
+    raise click.UsageError(f"--source {spec!r}: expected {KINDS}")
+
+
+class SourcePositions:
+    """Implements `LogPositions` over a record source."""
+
+    def __init__(self, source: RecordSource) -> None:
+        self._source = source
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {tp: self._source.bounds(tp).earliest for tp in partitions}
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return self._source.log_ends(partitions)
+
+    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        return self._source.offsets_at(partitions, time_ms)
+
+
+@contextmanager
+def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions | None]:
+    """Positions by the source; None without one."""
+    source = open_source(spec) if spec else None
+    if source is None:
+        yield None
+        return
+    try:
+        source.open(Cluster(ensemble))
+        yield SourcePositions(source)
+    finally:
+        source.close()
+
+
+@contextmanager
+def log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
+    """Reads the next offset of partitions from the source; None without one."""
+    with log_positions(spec, ensemble) as positions:
+        yield positions.latest if positions else None

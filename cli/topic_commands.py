@@ -1,0 +1,190 @@
+"""`zkgroup topic`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from zkgroup.admin import topics as admin
+from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.undo import UndoRecord
+from zkgroup.errors import PartlyDoneError
+
+from . import documents, topic_tables
+from .connection import connected, target
+from .consent import is_wanted, new_act, say_way_back, undo_folder
+from .frame import group as make_group
+from .frame import output, shared
+from .options import consent_options, topic_argument
+from .output import say
+from .parameters import Assignment
+from .units import counted
+
+topic = make_group("topic", help="Create, look at and delete topics.")
+
+
+class ReplicaLists(click.ParamType[list[list[int]]]):
+    """`0:1,1:2`: broker ids by partition."""
+
+    name = "b:b,b:b..."
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[list[int]]:
+        lists = [part.split(":") for part in value.split(",")]
+        if not all(broker.isdigit() for replicas in lists for broker in replicas):
+            self.fail(f"{value!r}: expected broker ids such as 0:1,1:2 (two partitions)", param, ctx)
+        return [[int(broker) for broker in replicas] for replicas in lists]
+
+
+@topic.command()
+@topic_argument()
+@click.option("--partitions", type=int, metavar="N", help="Number of partitions.")
+@click.option(
+    "--replication-factor", type=int, default=1, show_default=True, metavar="N", help="Replicas of each."
+)
+@click.option(
+    "--replica-assignment", type=ReplicaLists(), metavar="B:B,B:B...", help="Brokers by partition, instead."
+)
+@click.option(
+    "--config",
+    "configs",
+    type=Assignment("NAME", "VALUE"),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An override; may be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error (it stays as it is).")
+@click.option("--dry-run", is_flag=True, help="Only show what would be created.")
+def create(
+    topic: str,
+    partitions: int | None,
+    replication_factor: int,
+    replica_assignment: list[list[int]] | None,
+    configs: Sequence[tuple[str, str]],
+    if_not_exists: bool,
+    dry_run: bool,
+) -> None:
+    """Create TOPIC. Acts at once."""
+    out = output()
+    with connected() as ensemble:
+        if if_not_exists and admin.topic_exists(ensemble, topic):
+            say(f"topic {topic} exists already and stays as it is")
+            as_of, described, unreadable = admin.describe_topics(ensemble, [topic])
+            if unreadable:
+                raise unreadable[0]
+            created = False
+        else:
+            new = admin.plan_topic(
+                ensemble,
+                topic,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                replica_assignment=replica_assignment,
+                configs=dict(configs),
+            )
+            for note in new.notes:
+                say(f"note: {note}")
+            if dry_run:
+                admin.check_new(ensemble, topic)
+            else:
+                admin.create_topic(ensemble, new)
+            as_of, described = ensemble.as_of(), (admin.describe_new(new),)
+            created = not dry_run
+    document = documents.topic_creation(as_of, described[0], created=created)
+    if not out.document(document):
+        verb = "created" if created else "would create" if dry_run else "kept"
+        out.line(
+            f"{verb} {out.paint(topic, 'bold')} with {counted(len(described[0].partitions), 'partition')}"
+        )
+
+
+@topic.command("list")
+def list_() -> None:
+    """Every topic."""
+    out = output()
+    with connected() as ensemble:
+        as_of, rows = admin.list_topics(ensemble)
+    if not out.document(documents.topic_list(as_of, rows), "topics", topic_tables.LIST_KEYS):
+        topic_tables.topics(out, rows)
+        if not rows:
+            say("there is no topic; make one with `zkgroup topic create TOPIC --partitions N`")
+
+
+@topic.command()
+@topic_argument(many=True)
+@click.option("--under-replicated-partitions", "under_replicated", is_flag=True, help="Only short ISRs.")
+@click.option(
+    "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."
+)
+def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool) -> None:
+    """Partitions, replicas, leaders and overrides of TOPIC, or of all topics."""
+    out = output()
+    with connected() as ensemble:
+        as_of, described, unreadable = admin.describe_topics(ensemble, topics)
+        live = admin.live_brokers(ensemble).data
+    if under_replicated:
+        described = admin.only(described, admin.is_under_replicated)
+    if unavailable:
+        described = admin.only(described, lambda partition: admin.is_unavailable(partition, live))
+    document = documents.topics(as_of, described)
+    if out.format == "csv":
+        rows = [{"topic": one["topic"], **row} for one in document["topics"] for row in one["partitions"]]
+        out.document({"partitions": rows}, "partitions", topic_tables.PARTITION_KEYS)
+    elif not out.document(document, "topics"):
+        topic_tables.described(out, described)
+    if unreadable:
+        told = "; ".join(map(str, unreadable))
+        raise PartlyDoneError(f"not described: {told}") if described else unreadable[0]
+
+
+@topic.command()
+@topic_argument()
+@consent_options
+def delete(topic: str, execute: bool, yes: bool) -> None:
+    """Delete TOPIC: through the controller where one lives, else by removing its znodes.
+
+    Refused while a group has members on it.
+    """
+    out = output()
+    with connected() as ensemble:
+        plan = plan_topic_deletion(ensemble, topic)
+        if plan.users:
+            delete_topic(ensemble, plan)  # raises: says who is on it
+        if plan.idle_groups:
+            kept = f"offsets of {topic}, where a new topic of that name would resume"
+            say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")
+        act = None
+        if is_wanted(execute, yes, f"Delete topic {topic}?"):
+            act = new_act()
+            record = UndoRecord(
+                undo_id=act.undo_id,
+                time_ms=ensemble.clock.wall_ms(),
+                command=act.command,
+                zookeeper=target(shared()).zookeeper,
+                znodes=tuple((znode.path, znode.data) for znode in plan.znodes),
+            )
+            undo_folder().save(record)
+            delete_topic(ensemble, plan)
+    document = documents.document(
+        "topic_deletion",
+        plan.as_of,
+        topic=topic,
+        executed=act is not None,
+        undo=act.undo_id if act else None,
+        controller=plan.controller,
+        znodes=len(plan.znodes),
+    )
+    if not out.document(document):
+        out.line(_told(topic, plan.controller, len(plan.znodes), executed=act is not None))
+    if act and plan.controller is None:
+        say_way_back(act.undo_id)
+    elif act:
+        say(f"there is no way back: brokers drop the records; the znodes are in {act.undo_id}.json")
+
+
+def _told(topic: str, controller: int | None, znodes: int, *, executed: bool) -> str:
+    if controller is not None:
+        return f"{'asked' if executed else 'would ask'} controller {controller} to delete topic {topic}"
+    return f"{'deleted' if executed else 'would delete'} topic {topic}: {counted(znodes, 'znode')}"

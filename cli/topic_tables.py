@@ -1,0 +1,80 @@
+"""Topics as text for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkgroup.admin.topics import PartitionDescription, TopicDescription, TopicSummary
+
+from .output import Output
+from .tables import Cell, Column
+from .units import counted
+
+LIST_KEYS = ("topic", "partitions", "replication_factor", "internal", "marked_for_deletion")
+PARTITION_KEYS = (
+    "topic",
+    "partition",
+    "replicas",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "controller_epoch",
+    "adding",
+    "removing",
+)
+
+
+def topics(out: Output, rows: Sequence[TopicSummary]) -> None:
+    """One row a topic."""
+    columns = [
+        Column(header="TOPIC", shorten="middle", least=12),
+        Column(header="PARTITIONS", right=True),
+        Column(header="REPLICAS", right=True),
+        Column(header="NOTE"),
+    ]
+    out.table(columns, [[row.topic, row.partitions, row.replication_factor, _note(row)] for row in rows])
+
+
+def described(out: Output, rows: Sequence[TopicDescription]) -> None:
+    """A headline and the partitions of each topic."""
+    for number, topic in enumerate(rows):
+        if number:
+            out.line()
+        overrides = ", ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
+        parts = [out.paint(topic.topic, "bold"), counted(len(topic.partitions), "partition"), overrides]
+        out.line("  ".join(part for part in parts if part))
+        moving = any(row.adding or row.removing for row in topic.partitions)
+        columns = [
+            Column(header="PART", right=True),
+            Column(header="LEADER", right=True),
+            Column(header="REPLICAS", shorten="end"),
+            Column(header="ISR", shorten="end"),
+            Column(header="LEADER EPOCH", right=True, rank=1),
+            Column(header="CONTROLLER EPOCH", right=True, rank=2),
+            *([Column(header="ADDING"), Column(header="REMOVING")] if moving else []),
+        ]
+        out.table(columns, [_row(row, moving) for row in topic.partitions])
+
+
+def _row(row: PartitionDescription, moving: bool) -> list[Cell | str | int | None]:
+    short = row.isr is not None and len(row.isr) < len(row.replicas)
+    cells: list[Cell | str | int | None] = [
+        row.partition,
+        Cell("none", "bad") if row.leader == -1 else row.leader,
+        _brokers(row.replicas),
+        None if row.isr is None else Cell(_brokers(row.isr), "warn" if short else None),
+        row.leader_epoch,
+        row.controller_epoch,
+    ]
+    return [*cells, _brokers(row.adding), _brokers(row.removing)] if moving else cells
+
+
+def _brokers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _note(row: TopicSummary) -> Cell:
+    if row.partitions is None:
+        return Cell("unreadable", "bad")
+    notes = [*(["internal"] if row.internal else []), *(["being deleted"] if row.marked_for_deletion else [])]
+    return Cell(", ".join(notes), "warn" if row.marked_for_deletion else "dim")

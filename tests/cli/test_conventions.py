@@ -1,0 +1,384 @@
+"""What holds for every command: options anywhere, formats, colour, errors, help, completion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from zkgroup_cli import connection, output
+from zkgroup_cli.frame import Group, Shared
+from zkgroup_cli.main import root
+from zkgroup_cli.schemas import EVENTS, SCHEMAS
+
+from tests.cli.groups import Groups
+from tests.cli.running import Shell
+from zkgroup.errors import ConfigError, StoreUnavailableError
+
+NOWHERE = "127.0.0.1:1"
+
+
+def _commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*path, name))
+
+
+ALL = list(_commands(root))
+
+
+@pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
+def test_every_command_has_help_and_every_option_says_what_it_does(
+    lone_shell: Shell, path: tuple[str, ...], command: click.Command
+) -> None:
+    """`--help` works without an ensemble, for the shortest form too."""
+    ran = lone_shell.run(*path, "-h")
+
+    assert ran.code == 0
+    assert command.help
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
+    assert "--zookeeper" in ran.out
+
+
+def test_the_commands_are_those_of_the_contract() -> None:
+    """Names are what scripts are written against."""
+    names = {" ".join(path) for path, command in ALL if not isinstance(command, click.Group)}
+
+    assert names == {
+        "demo",
+        "status",
+        "doctor",
+        "zookeeper start",
+        "consume",
+        "group list",
+        "group describe",
+        "group verify",
+        "group preview",
+        "group nudge",
+        "group delete",
+        "offsets show",
+        "offsets export",
+        "offsets import",
+        "offsets set",
+        "offsets reset",
+        "offsets undo",
+        "topic create",
+        "topic list",
+        "topic describe",
+        "topic delete",
+        "znode get",
+        "znode ls",
+        "znode tree",
+        "completion",
+    }
+
+
+def test_the_short_help_of_the_root_is_that_of_the_commands() -> None:
+    """The root's help imports no command; what it says of them must be true."""
+    assert isinstance(root, Group)
+    ctx = click.Context(root)
+    for name in root.list_commands(ctx):
+        command = root.get_command(ctx, name)
+        assert command is not None
+        assert command.help
+
+
+def test_shared_options_may_stand_before_or_after_the_command(groups: Groups, shell: Shell) -> None:
+    """The nearest to the command wins; a group of commands takes them too."""
+    address = shell.environment["ZKGROUP_ZOOKEEPER"]
+    assert address is not None
+    shell.environment["ZKGROUP_ZOOKEEPER"] = None
+
+    for words in (
+        ["-z", address, "--format", "json", "group", "list"],
+        ["group", "-z", address, "list", "--format", "json"],
+        ["--zookeeper", NOWHERE, "group", "list", "-z", address, "--format", "json"],
+    ):
+        ran = shell.run(*words)
+        assert (ran.code, ran.document["groups"]) == (0, [])
+
+
+def test_without_an_address_the_three_ways_are_named(lone_shell: Shell) -> None:
+    """A usage error that says how to give one."""
+    ran = lone_shell.run("group", "list")
+
+    assert ran.code == 2
+    for way in ("-z HOST:PORT", "ZKGROUP_ZOOKEEPER", "config.toml", "zkgroup zookeeper start"):
+        assert way in ran.err.replace("\n", " ")
+
+
+def test_an_ensemble_that_does_not_answer_is_exit_7(lone_shell: Shell) -> None:
+    """The address is in the message, no traceback, in time."""
+    ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", "300ms")
+
+    assert (ran.code, ran.out) == (7, "")
+    assert NOWHERE in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_traceback_needs_two_v(lone_shell: Shell) -> None:
+    """-vv shows where; nothing else does."""
+    words = ["group", "list", "-z", NOWHERE, "--connect-timeout", "300ms"]
+
+    assert "Traceback" not in lone_shell.run(*words, "-v").err
+    assert "Traceback" in lone_shell.run(*words, "-vv").err
+
+
+def test_a_missing_chroot_is_a_usage_error(shell: Shell) -> None:
+    """item 12: a configuration error; nothing is created."""
+    address = shell.environment["ZKGROUP_ZOOKEEPER"]
+
+    ran = shell.run("group", "list", "-z", f"{address}/nothing")
+
+    assert ran.code == 2
+    assert "/nothing" in ran.err
+    assert shell.run("znode", "ls", "/").out == ""
+
+
+def test_a_bare_number_is_no_duration(lone_shell: Shell) -> None:
+    """The hint shows how to write it."""
+    ran = lone_shell.run("group", "verify", "g", "--wait", "--timeout", "30", "-z", NOWHERE)
+
+    assert ran.code == 2
+    assert "30s" in ran.err
+
+
+def test_a_timeout_without_a_wait_is_a_usage_error(lone_shell: Shell) -> None:
+    """It would mean nothing."""
+    assert lone_shell.run("group", "verify", "g", "--timeout", "30s", "-z", NOWHERE).code == 2
+
+
+@pytest.mark.parametrize("odd", [["--yes"], ["--execute", "--dry-run"]])
+@pytest.mark.parametrize(
+    "act", [["offsets", "set", "g", "t:0=1"], ["group", "delete", "g"], ["topic", "delete", "t"]]
+)
+def test_contradictions_of_consent_are_usage_errors_before_anything_is_read(
+    lone_shell: Shell, act: list[str], odd: list[str]
+) -> None:
+    """No ensemble is asked, and no state of a group can hide the mistake."""
+    ran = lone_shell.run(*act, *odd, "-z", "127.0.0.1:1")
+
+    assert ran.code == 2
+    assert "--execute" in ran.err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("grup", "group"), ("offset", "offsets"), ("znodes", "znode")])
+def test_a_mistyped_command_names_the_nearest(lone_shell: Shell, typed: str, meant: str) -> None:
+    """Did you mean."""
+    ran = lone_shell.run(typed, "list")
+
+    assert ran.code == 2
+    assert repr(meant) in ran.err
+
+
+def test_interrupting_a_one_shot_command_is_exit_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C: a word, no traceback, 130."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zkgroup.admin.groups.list_groups", interrupted)
+
+    ran = shell.run("group", "list")
+
+    assert (ran.code, ran.out) == (130, "")
+    assert ran.err.strip() == "interrupted"
+
+
+def test_a_bug_is_exit_1_without_a_traceback(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even our own mistakes are told in one line."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("zkgroup.admin.groups.list_groups", broken)
+
+    ran = shell.run("group", "list")
+
+    assert ran.code == 1
+    assert "ZeroDivisionError: oops" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_completion_scripts_are_printed(lone_shell: Shell) -> None:
+    """For the three shells."""
+    for name in ("bash", "zsh", "fish"):
+        assert "_ZKGROUP_COMPLETE" in lone_shell.run("completion", name).out
+
+
+def test_names_of_groups_are_completed(shell: Shell, groups: Groups) -> None:
+    """Candidates come from the ensemble; without one there are none, quickly."""
+    groups.parents("billing")
+    groups.parents("audit")
+    words = {
+        "_ZKGROUP_COMPLETE": "bash_complete",
+        "COMP_WORDS": "zkgroup group describe bi",
+        "COMP_CWORD": "3",
+    }
+
+    ran = shell.run(env=words)
+    nothing = shell.run(env={**words, "ZKGROUP_ZOOKEEPER": NOWHERE})
+
+    assert ran.out.split() == ["plain,billing"]
+    assert nothing.out.strip() == ""
+
+
+def test_every_published_schema_is_used_by_a_command() -> None:
+    """Schemas are named after their documents; every event has one."""
+    assert all(schema["properties"]["schema"]["const"] == name for name, schema in SCHEMAS.items())
+    assert set(EVENTS) == {"state", "assigned", "revoked", "lost", "record", "commit", "ready"}
+
+
+# --- where to connect ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration folder of the test's own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "zkgroup").mkdir()
+    file = tmp_path / "zkgroup" / "config.toml"
+    file.write_text('[profiles.default]\nzookeeper = "d:1"\n[profiles.prod]\nzookeeper = "p:1"\n')
+    return file
+
+
+def test_the_address_comes_from_option_then_environment_then_profile(config: Path) -> None:
+    """The order of the contract."""
+    env = {"ZKGROUP_ZOOKEEPER": "e:1"}
+
+    assert connection.target(Shared(zookeeper="o:1"), env).zookeeper == "o:1"
+    assert connection.target(Shared(profile="prod"), env).zookeeper == "e:1"
+    assert connection.target(Shared(profile="prod"), {}).zookeeper == "p:1"
+    assert connection.target(Shared(), {}).zookeeper == "d:1"
+
+
+def test_profiles_that_cannot_be_used_say_why(config: Path) -> None:
+    """Unknown names with the nearest, unknown keys, and text that is no TOML."""
+    with pytest.raises(click.UsageError, match="did you mean 'prod'"):
+        connection.target(Shared(profile="prd"), {})
+    config.write_text('[profiles.default]\nzokeeper = "d:1"\n')
+    with pytest.raises(click.UsageError, match="zokeeper"):
+        connection.target(Shared(), {})
+    config.write_text("=")
+    with pytest.raises(click.UsageError, match="not TOML"):
+        connection.target(Shared(), {})
+    for odd in ("profiles = 3", "[profiles]\ndefault = 3"):
+        config.write_text(odd)
+        with pytest.raises(click.UsageError, match=r"expected .*table.*found 3"):
+            connection.target(Shared(), {})
+    config.unlink()
+    with pytest.raises(click.UsageError, match="there is no"):
+        connection.target(Shared(profile="prod"), {})
+
+
+def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path, lone_shell: Shell) -> None:
+    """A digest file's password is in the settings and in no representation of them."""
+    file = tmp_path / "digest"
+    file.write_text("alice:s3cret\n")
+
+    settings = connection.client_settings(
+        connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
+    )
+    ran = lone_shell.run(
+        "group", "list", "-z", NOWHERE, "--zk-digest-file", str(file), "--connect-timeout", "300ms", "-vv"
+    )
+
+    assert settings.auth is not None
+    assert "s3cret" not in repr(settings)
+    assert "s3cret" not in ran.err + ran.out
+
+
+def test_files_for_authentication_are_checked(tmp_path: Path) -> None:
+    """A file that is not there, one that is wrong, and two ways at once."""
+    with pytest.raises(click.UsageError, match="--zk-tls-ca"):
+        connection.target(Shared(zookeeper="z:1", zk_tls_ca=str(tmp_path / "no")), {})
+    file = tmp_path / "file"
+    file.write_text("no colon here")
+    where = connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
+    with pytest.raises(ConfigError, match="user:password"):
+        connection.client_settings(where)
+    both = connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file), zk_sasl_file=str(file)), {})
+    with pytest.raises(click.UsageError, match="exclude each other"):
+        connection.client_settings(both)
+    sasl = connection.target(Shared(zookeeper="z:1", zk_sasl_file=str(file)), {})
+    with pytest.raises(ConfigError, match="TOML"):
+        connection.client_settings(sasl)
+
+
+def test_a_client_with_a_digest_works(shell: Shell, tmp_path: Path, groups: Groups) -> None:
+    """The whole way: option, file, session."""
+    file = tmp_path / "digest"
+    file.write_text("alice:s3cret\n")
+    groups.parents("billing")
+
+    ran = shell.run("group", "list", "--zk-digest-file", str(file))
+
+    assert ran.code == 0
+    assert "s3cret" not in ran.err
+
+
+# --- the terminal -------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A stdout that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "color"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_colour_is_for_terminals_without_no_color(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], color: bool
+) -> None:
+    """NO_COLOR and dumb terminals get none."""
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((72, 20)))
+
+    out = output.Output.of_this_process("table")
+
+    assert (out.color, out.width) == (color, 72)
+
+
+def test_a_pipe_gets_no_colour_and_no_cut(shell: Shell, groups: Groups) -> None:
+    """Whole ids on one line each, whatever the width of some terminal."""
+    groups.topic("orders", 1)
+    name = "a" * 150
+    groups.living("billing", "orders", 1, (name,))
+
+    ran = shell.run("group", "describe", "billing")
+
+    assert f"billing_{name}-0" in ran.out
+    assert "\x1b" not in ran.out
+
+
+def test_tables_fit_the_terminal(shell: Shell, groups: Groups) -> None:
+    """No line is longer than the width asked for."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2, ("host-1.example.com-1396019241689-631e0040",))
+
+    for width in (80, 200):
+        for words in (["describe"], ["verify"], ["preview"]):
+            ran = shell.run("group", *words, "billing", env={"COLUMNS": str(width)})
+
+            assert max(map(len, ran.lines)) <= width
+
+
+def test_errors_have_the_exit_code_of_their_class() -> None:
+    """The hint on the class is what the command line ends with."""
+    assert (ConfigError.exit_code, StoreUnavailableError.exit_code) == (2, 7)

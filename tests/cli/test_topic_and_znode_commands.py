@@ -1,0 +1,255 @@
+"""`zkgroup topic`, `znode`, `status`, `doctor` against a real server."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.groups import Groups
+from tests.cli.running import Shell
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path, brokers_path
+from zkgroup.znodes.consumers import Owner
+from zkgroup.znodes.controller import Controller
+
+
+def _broker(groups: Groups, number: int, **extensions: object) -> None:
+    groups.zk.create_missing(brokers_path(), broker_ids_path())
+    data = BrokerRegistration("h", 9092, timestamp_ms=1, extensions=extensions).encode()
+    groups.zk.multi(Create(BrokerRegistration.path(number), data, ephemeral=True))
+
+
+def test_create_acts_at_once_and_dry_run_does_not(shell: Shell) -> None:
+    """Adding needs no --execute; the note about replicas is on stderr."""
+    shown = shell.json("topic", "create", "orders", "--partitions", "2", "--dry-run")
+    assert (shown["created"], shell.json("topic", "list")["topics"]) == (False, [])
+
+    ran = shell.run("topic", "create", "orders", "--partitions", "2", "--config", "retention.ms=5")
+
+    assert (ran.code, ran.out) == (0, "created orders with 2 partitions\n")
+    assert "[0]" in ran.err
+    (topic,) = shell.json("topic", "describe", "orders")["topics"]
+    assert topic["configs"] == {"retention.ms": "5"}
+    assert topic["partitions"][0] == {
+        "partition": 0,
+        "replicas": [0],
+        "leader": None,
+        "leader_epoch": None,
+        "isr": None,
+        "controller_epoch": None,
+        "adding": [],
+        "removing": [],
+    }
+
+
+def test_an_existing_topic_is_a_conflict_unless_it_may_exist(shell: Shell) -> None:
+    """Exit 6 with the path; --if-not-exists makes it 0 and changes nothing."""
+    shell.run("topic", "create", "orders", "--partitions", "2")
+
+    again = shell.run("topic", "create", "orders", "--partitions", "3")
+    dry = shell.run("topic", "create", "orders", "--partitions", "3", "--dry-run")
+    allowed = shell.run("topic", "create", "orders", "--partitions", "3", "--if-not-exists")
+
+    assert (again.code, dry.code, allowed.code) == (6, 6, 0)
+    assert "/brokers/topics/orders: topic 'orders' exists already" in again.err
+    assert shell.json("topic", "list")["topics"][0]["partitions"] == 2
+
+
+def test_replicas_go_to_live_brokers(shell: Shell, groups: Groups) -> None:
+    """Explicit lists are kept; a topic on controller-only brokers is refused."""
+    _broker(groups, 9, zkgroup={"role": "controller"})
+    refused = shell.run("topic", "create", "a", "--partitions", "1")
+    _broker(groups, 1)
+    _broker(groups, 2)
+    spread = shell.json("topic", "create", "b", "--partitions", "2", "--replication-factor", "2")
+    explicit = shell.json("topic", "create", "c", "--replica-assignment", "2:1,1:2")
+
+    assert refused.code == 2
+    assert [row["replicas"] for row in spread["partitions"]] == [[1, 2], [2, 1]]
+    assert [row["replicas"] for row in explicit["partitions"]] == [[2, 1], [1, 2]]
+
+
+def test_describe_filters_partitions(shell: Shell, groups: Groups) -> None:
+    """Kafka's two filters; topics without such a partition are left out."""
+    shell.run("topic", "create", "orders", "--partitions", "2")
+
+    unavailable = shell.json("topic", "describe", "--unavailable-partitions")
+    short = shell.json("topic", "describe", "--under-replicated-partitions")
+    rows = shell.run("topic", "describe", "--format", "csv")
+
+    assert [len(topic["partitions"]) for topic in unavailable["topics"]] == [2]
+    assert short["topics"] == []
+    assert rows.lines[1].startswith("orders,0,[0],")
+
+
+def test_delete_removes_znodes_and_undo_brings_them_back(shell: Shell) -> None:
+    """Without a controller: shown, executed, undone."""
+    shell.run("topic", "create", "orders", "--partitions", "2")
+
+    shown = shell.run("topic", "delete", "orders")
+    assert (shown.code, shown.out) == (0, "would delete topic orders: 2 znodes\n")
+    done = shell.json("topic", "delete", "orders", "--execute")
+    assert (done["executed"], done["controller"], shell.json("topic", "list")["topics"]) == (True, None, [])
+    undone = shell.run("offsets", "undo", done["undo"], "--execute")
+
+    assert undone.code == 0
+    assert shell.json("topic", "list")["topics"][0]["partitions"] == 2
+
+
+def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
+    """The request znode is made; that there is no way back is said."""
+    shell.run("topic", "create", "orders", "--partitions", "1")
+    groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
+
+    ran = shell.run("topic", "delete", "orders", "--execute")
+
+    assert (ran.code, ran.out) == (0, "asked controller 7 to delete topic orders\n")
+    assert "no way back" in ran.err
+    assert groups.zk.read("/admin/delete_topics/orders").data == b""
+    assert groups.exists("/brokers/topics/orders")
+
+
+def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: Groups) -> None:
+    """Exit 2, with who uses it."""
+    groups.topic("orders", 1)
+    groups.living("billing", "orders", 1, ("a",))
+
+    ran = shell.run("topic", "delete", "orders", "--execute")
+
+    assert ran.code == 2
+    assert "billing_a of billing" in ran.err
+    assert groups.exists("/brokers/topics/orders")
+
+
+def test_an_unreadable_topic_hides_no_other(shell: Shell, groups: Groups) -> None:
+    """All topics are described but those; exit 4 names the znode, or 1 where nothing else was asked for."""
+    groups.topic("orders", 1)
+    groups.zk.multi(Create("/brokers/topics/bad", b"not json"), Create("/brokers/topics/a name", b"{}"))
+
+    every = shell.run("topic", "describe", "--format", "json")
+    one = shell.run("topic", "describe", "bad")
+
+    assert [topic["topic"] for topic in every.document["topics"]] == ["orders"]
+    assert (every.code, one.code) == (4, 1)
+    assert "/brokers/topics/a name" in every.err
+    assert "/brokers/topics/bad" in every.err
+    assert "/brokers/topics/bad" in one.err
+
+
+def test_missing_topics_are_exit_5(shell: Shell) -> None:
+    """Described or deleted by name, a topic must exist."""
+    assert shell.run("topic", "describe", "nothing").code == 5
+    assert shell.run("topic", "delete", "nothing").code == 5
+
+
+def test_znodes_are_shown_as_they_are(shell: Shell, groups: Groups) -> None:
+    """Text as text, other bytes as base64, null as null; Stat with ZooKeeper's own names."""
+    groups.zk.multi(Create("/text", "π".encode()), Create("/bytes", b"\xff"), Create("/null", None))
+
+    text, raw, null = (shell.json("znode", "get", path) for path in ("/text", "/bytes", "/null"))
+    table = shell.run("znode", "get", "/text")
+
+    assert (text["data"], text["data_base64"]) == ("π", None)
+    assert (raw["data"], raw["data_base64"]) == (None, "/w==")
+    assert (null["data"], null["data_base64"]) == (None, None)
+    assert text["stat"]["czxid"] == text["stat"]["mzxid"]
+    assert table.lines[:2] == ["/text", "π"]
+    assert table.lines[-1].startswith("pzxid")
+
+
+def test_children_are_listed(shell: Shell, groups: Groups) -> None:
+    """Names in order; nothing else in the table."""
+    groups.zk.multi(Create("/x", None), Create("/x/b", None), Create("/x/a", None))
+
+    assert shell.run("znode", "ls", "/x").out == "a\nb\n"
+    assert shell.json("znode", "ls", "/x")["children"] == [{"name": n, "path": f"/x/{n}"} for n in "ab"]
+
+
+def test_a_tree_is_drawn_with_data_and_owners(shell: Shell, groups: Groups) -> None:
+    """Lines for people, one object a znode for programs; long data is cut to the width."""
+    groups.zk.multi(Create("/x", None), Create("/x/a", b"1"), Create("/x/b", b"y" * 500, ephemeral=True))
+    groups.zk.multi(Create("/x/a/deep", b"line\nbreak"))
+
+    ran = shell.run("znode", "tree", "/x", env={"COLUMNS": "60"})
+    rows = shell.run("znode", "tree", "/x", "--depth", "1", "--format", "ndjson")
+
+    assert ran.lines[:3] == ["/x", "├─ a  1", "│  └─ deep  line·break"]
+    assert ran.lines[3].startswith("└─ b  yyy")
+    assert "ephemeral 0x" in ran.lines[3]
+    assert max(map(len, ran.lines)) <= 60
+    assert [json.loads(line)["path"] for line in rows.lines] == ["/x", "/x/a", "/x/b"]
+
+
+def test_missing_and_impossible_paths(shell: Shell) -> None:
+    """Exit 5 with what there is, exit 2 for what no path can be."""
+    missing = shell.run("znode", "get", "/nothing/here")
+    relative = shell.run("znode", "tree", "nothing")
+
+    assert (missing.code, relative.code) == (5, 2)
+    assert "there is no such znode" in missing.err
+    assert "absolute" in relative.err
+
+
+def test_status_is_one_screen(shell: Shell, groups: Groups) -> None:
+    """Brokers, controller, topics, groups; it has no rows for csv."""
+    groups.topic("orders", 4)
+    groups.living("billing", "orders", 4)
+
+    document = shell.json("status")
+    table = shell.run("status")
+
+    assert (document["topics"], document["partitions"]) == (1, 4)
+    assert [group["state"] for group in document["groups"]] == ["stable"]
+    assert (document["controller"], document["brokers"]["data"]) == (None, [])
+    assert table.code == 0
+    assert shell.run("status", "--format", "csv").code == 2
+
+
+def test_doctor_finds_what_is_wrong(shell: Shell, groups: Groups) -> None:
+    """Healthy: 0. An unreadable broker: 3, with the reason."""
+    groups.topic("orders", 1)
+    groups.living("billing", "orders", 1, ("a",))
+    healthy = shell.run("doctor")
+    groups.zk.create_missing(broker_ids_path())
+    groups.zk.multi(Create(BrokerRegistration.path(1), b"{"))
+
+    ill = shell.json("doctor", code=3)
+
+    assert healthy.code == 0
+    assert "nothing is wrong" in healthy.out
+    assert ill["findings"][0]["severity"] == "error"
+    assert "/brokers/ids/1" in ill["findings"][0]["detail"]
+
+
+def test_doctor_finds_partitions_that_nobody_leads_or_follows(shell: Shell, groups: Groups) -> None:
+    """No live leader is an error, a short ISR a warning; what no controller has seen is neither here."""
+    groups.topic("orders", 3)
+    _broker(groups, 0)
+    groups.zk.multi(Create(Controller.path(), Controller(0, 1).encode(), ephemeral=True))
+    states = {
+        0: PartitionState(leader=0, leader_epoch=0, isr=(0,), controller_epoch=1),
+        1: PartitionState(leader=-1, leader_epoch=1, isr=(), controller_epoch=1),
+        2: PartitionState(leader=0, leader_epoch=1, isr=(), controller_epoch=1),
+    }
+    for number, state in states.items():
+        path = PartitionState.path(TopicPartition("orders", number))
+        folder = path.rpartition("/")[0]
+        groups.zk.create_missing(folder.rpartition("/")[0], folder)
+        groups.zk.multi(Create(path, state.encode()))
+
+    error, warning = shell.json("doctor", code=3)["findings"]
+
+    assert (error["severity"], error["detail"]) == ("error", "no live leader for partition 1")
+    assert (warning["severity"], warning["detail"][-12:]) == ("warning", " partition 2")
+    assert error["next"] == warning["next"] == "zkgroup topic describe orders"
+
+
+def test_doctor_names_a_wrong_group_that_moves_as_news(shell: Shell, groups: Groups) -> None:
+    """Younger than 10 s is rebalancing: information, not an error."""
+    groups.topic("orders", 1)
+    groups.living("billing", "orders", 1, ("a",))
+    groups.zk.multi(Delete(Owner.path("billing", TopicPartition("orders", 0)), 1))
+
+    document = shell.json("doctor")
+
+    assert ("info", "group billing") in {(one["severity"], one["subject"]) for one in document["findings"]}
