@@ -1,0 +1,144 @@
+"""One consumer of ours on a source that never runs dry, which tells how long its partitions paused.
+
+    python -m tests.benchmarks.our_consumer zookeeper=... group=... topics=t0 session_ms=6000
+
+Commands as in `members`, for the one member of this process, and
+
+    window   forget the pauses so far
+    pauses   `pauses`: for each partition owned now the longest pause in ms, pauses at its ends included
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from tests.benchmarks.our_members import say
+from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
+from zkgroup.consumer.records import SourceRecord
+from zkgroup.consumer.sources.port import Bounds
+from zkgroup.errors import MemberClosedError
+
+TICK_MS = 5
+"""Every partition has a new record this often."""
+AT_ONCE = 20
+"""Records of a partition in one read: what a dead member left behind must not fill every batch."""
+
+
+class TickingSource(RecordSource):
+    """Each partition grows by one record every TICK_MS, for ever."""
+
+    poll_interval_s = TICK_MS / 1000
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        return Bounds(0, time.monotonic_ns() // (TICK_MS * 1_000_000))
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        end = min(self.bounds(topic_partition).end, offset + min(max_records, AT_ONCE))
+        topic, partition = topic_partition.topic, topic_partition.partition
+        return [SourceRecord(topic, partition, number, b"tick") for number in range(offset, end)]
+
+
+class Pauses:
+    """The longest pause of each partition since the window began. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began_ns = time.monotonic_ns()
+        self._last_ns: dict[TopicPartition, int] = {}
+        self._longest_ns: dict[TopicPartition, int] = {}
+
+    def delivered(self, partitions: Sequence[TopicPartition]) -> None:
+        now = time.monotonic_ns()
+        with self._lock:
+            for partition in partitions:
+                since = self._last_ns.get(partition)
+                self._last_ns[partition] = now
+                if since is not None:
+                    pause = now - max(since, self._began_ns)
+                    self._longest_ns[partition] = max(pause, self._longest_ns.get(partition, 0))
+
+    def begin(self) -> None:
+        with self._lock:
+            self._began_ns = time.monotonic_ns()
+            self._longest_ns.clear()
+
+    def longest_ms(self, owned: Sequence[TopicPartition]) -> dict[str, float]:
+        now = time.monotonic_ns()
+        with self._lock:
+            open_ns = {p: now - max(self._last_ns.get(p, 0), self._began_ns) for p in owned}
+            longest = {p: max(open_ns[p], self._longest_ns.get(p, 0)) for p in owned}
+        return {str(partition): round(ns / 1e6, 2) for partition, ns in longest.items()}
+
+
+class Program:
+    """The commands of a member program, for one member."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._pauses = Pauses()
+        self._consumer: Consumer | None = None
+
+    def add(self, names: list[str]) -> None:
+        settings = GroupSettings(
+            consumer_id=names[0],
+            session_timeout_ms=int(self._options["session_ms"]),
+            server_tick_ms=500,
+            auto_commit_interval_ms=1000,
+            auto_offset_reset="latest",
+        )
+        self._consumer = Consumer(
+            self._options["zookeeper"],
+            group=self._options["group"],
+            topics=self._options["topics"].split(","),
+            source=TickingSource(),
+            settings=settings,
+        )
+        self._consumer.start()
+        self._consumer.wait_until_assigned(60)
+        threading.Thread(target=self._deliver, args=(self._consumer,), name="deliver", daemon=True).start()
+
+    def _deliver(self, consumer: Consumer) -> None:
+        with contextlib.suppress(MemberClosedError):
+            while True:
+                self._pauses.delivered(list(consumer.poll(timeout_s=0.02)))
+
+    def close(self, _: list[str]) -> None:
+        assert self._consumer is not None
+        self._consumer.close(30)
+        self._consumer = None
+
+    def reset(self, _: list[str]) -> None:
+        """Nothing is counted here."""
+
+    def status(self, _: list[str]) -> None:
+        """Nothing is counted here."""
+
+    def window(self, _: list[str]) -> None:
+        self._pauses.begin()
+
+    def pauses(self, _: list[str]) -> None:
+        leases = self._consumer.leases() if self._consumer is not None else ()
+        owned = [lease.topic_partition for lease in leases]
+        say("pauses", longest_ms=self._pauses.longest_ms(owned))
+
+
+def main() -> None:
+    program = Program(dict(word.split("=", 1) for word in sys.argv[1:]))
+    say("ready")
+    for line in sys.stdin:
+        command, *words = line.split()
+        if command == "halt":
+            break
+        getattr(program, command)(words)
+        if command not in ("reset", "window"):
+            say("done", command=command)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Lines measured and goals judged, as JSON and as a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Line:
+    """One side of one measurement: medians of its repeats. None: not told, or not measured."""
+
+    what: str
+    side: str
+    seconds: float | None = None
+    spread_s: tuple[float, float] | None = None
+    packets: int | None = None
+    client_cpu_s: float | None = None
+    server_cpu_s: float | None = None
+    runs: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached, what was, and what limits it."""
+
+    what: str
+    wanted: str
+    found: str
+    reached: bool
+    limit: str = ""
+
+
+@dataclass
+class Report:
+    """Everything of one run."""
+
+    lines: list[Line] = field(default_factory=list)
+    goals: list[Goal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def at_least(self, what: str, ratio: float, found: float, limit: str) -> None:
+        """A goal of speed: a peer's seconds over ours."""
+        self.goals.append(Goal(what, f"≥ {ratio:g}x", f"{found:.1f}x", found >= ratio, limit))
+
+    def at_most(self, what: str, most: float, found: float, unit: str, limit: str = "") -> None:
+        """A goal of cost."""
+        self.goals.append(Goal(what, f"≤ {most:g} {unit}", f"{found:.4g} {unit}", found <= most, limit))
+
+    def as_json(self) -> str:
+        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()}
+        rows: dict[str, Any] = {
+            "schema": "zkgroup.benchmarks/1",
+            "machine": machine,
+            "lines": [asdict(line) for line in self.lines],
+            "goals": [asdict(goal) for goal in self.goals],
+            "notes": self.notes,
+        }
+        return json.dumps(rows, indent=1)
+
+    def as_table(self) -> str:
+        """Markdown."""
+        head = [
+            "what",
+            "side",
+            "seconds (from-to)",
+            "packets",
+            "client CPU s",
+            "server CPU s",
+            "runs",
+            "note",
+        ]
+        body = [[line.what, line.side, _seconds(line), _text(line.packets), _text(line.client_cpu_s),
+                 _text(line.server_cpu_s), str(line.runs), line.note] for line in self.lines]  # fmt: skip
+        goals = [[goal.what, goal.wanted, goal.found, "yes" if goal.reached else "NO", goal.limit]
+                 for goal in self.goals]  # fmt: skip
+        parts = [
+            _markdown(head, body),
+            _markdown(["goal", "wanted", "found", "reached", "limited by"], goals),
+        ]
+        return "\n\n".join([*parts, *self.notes])
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """Of the values that are told."""
+    told = [value for value in values if value is not None]
+    return statistics.median(told) if told else None
+
+
+def spread(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if len(values) > 1 else None
+
+
+def _seconds(line: Line) -> str:
+    if line.seconds is None:
+        return "-"
+    extent = f" ({line.spread_s[0]:.3g}-{line.spread_s[1]:.3g})" if line.spread_s else ""
+    return f"{line.seconds:.3g}{extent}"
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}" if isinstance(value, int) else f"{value:.3g}"
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
