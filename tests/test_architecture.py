@@ -1,0 +1,169 @@
+"""The shape of the code: sizes, import rules, and one home for each kind of thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project import ROOT, python_files
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+SHIPPED = ("zkgroup", "cli")
+KAFKA_ROOTS = ("/consumers", "/brokers", "/admin", "/controller", "/config/", "/zkgroup")
+
+
+def _relative(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+def test_import_rules_hold() -> None:
+    """Imports follow the arrows, pure files stay pure, and each library has its one home."""
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("file", python_files(*SHIPPED), ids=_relative)
+def test_file_and_its_functions_can_be_read_in_one_go(file: Path) -> None:
+    """No file beyond 400 lines, no function beyond 60."""
+    lines = len(file.read_text(encoding="utf-8").splitlines())
+    functions = [
+        f"{node.name}: {length} lines"
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+
+    assert lines <= FILE_LINES_MAX
+    assert functions == []
+
+
+def _path_literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Strings that look like a znode path of Kafka's or ours; docstrings are not code."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    attribute_docs = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings | attribute_docs
+            and node.value.startswith(KAFKA_ROOTS)
+        ):
+            yield node.lineno, node.value
+
+
+def test_znode_paths_are_spelled_in_znodes_only() -> None:
+    """Where a znode is, is written once: no other package builds such a path from a literal.
+
+    The doubles for tests may: an audit that used our own paths could not see that one is wrong.
+    """
+    offences = [
+        f"{_relative(file)}:{line} {text!r}"
+        for file in python_files(*SHIPPED)
+        if file.relative_to(ROOT).parts[:2] not in (("zkgroup", "znodes"), ("zkgroup", "testing"))
+        for line, text in _path_literals(_tree(file))
+    ]
+
+    assert offences == []
+
+
+def _sleeps(tree: ast.Module) -> bool:
+    """Whether the module itself calls `time.sleep` (the code of a child process is a string)."""
+    return any(
+        isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+        for node in ast.walk(tree)
+    )
+
+
+def test_no_test_sleeps() -> None:
+    """Tests wait for events, with a deadline; only the bounded poll of the leak watch may sleep."""
+    offences = [
+        _relative(file)
+        for file in python_files("tests")
+        if file.name != "leaks.py" and "benchmarks" not in file.parts and _sleeps(_tree(file))
+    ]
+
+    assert offences == []
+
+
+def test_every_test_says_what_it_shows() -> None:
+    """Each test function has a docstring; it is the sentence that people read when it fails."""
+    offences = [
+        f"{_relative(file)}::{node.name}"
+        for file in python_files("tests")
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and file.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
+
+    assert offences == []
+
+
+def _undocumented(file: Path) -> Iterator[str]:
+    tree = _tree(file)
+    if not ast.get_docstring(tree):
+        yield _relative(file)
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        plain_value = isinstance(node, ast.ClassDef) and not any(
+            isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body
+        )
+        kind_of_another = isinstance(node, ast.ClassDef) and bool(node.bases)
+        excused = node.name.startswith("_") or plain_value or kind_of_another
+        if not (excused or ast.get_docstring(node)):
+            yield f"{_relative(file)}:{node.lineno} {node.name}"
+
+
+def test_public_things_are_documented() -> None:
+    """Every shipped module, public function and public class with methods has a docstring.
+
+    A class that is a kind of another one may leave the explaining to that one.
+    """
+    assert [line for file in python_files(*SHIPPED) for line in _undocumented(file)] == []
+
+
+@pytest.mark.parametrize("folder", ["zkgroup", "cli", "tests", "docs", ".ci"])
+def test_nothing_names_a_machine(folder: str) -> None:
+    """No file names an absolute path of the machine it was written on."""
+    pattern = re.compile(r"/(?:work|home/\w+|Users/\w+|root)/(?!\.|<)")
+    suffixes = {".py", ".md", ".cfg", ".toml", ".yml", ".yaml", ".sh", ".java", ".svg", ".json", ""}
+
+    offences = [
+        f"{_relative(file)}: {found.group()}"
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file()
+        and file.suffix in suffixes
+        and "__pycache__" not in file.parts
+        and "_build" not in file.parts
+        and file.name != "test_architecture.py"
+        and (found := pattern.search(file.read_text(encoding="utf-8", errors="replace")))
+    ]
+
+    assert offences == []

@@ -1,0 +1,94 @@
+"""What `pip install .` takes with it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+from tests.project import ROOT, package_folders, setup_cfg
+
+FIXED_TOP_LEVEL = {
+    *("setup.cfg", "zkgroup", "cli", "tests", "docker-compose.yml", "docs", "README.md"),
+    *("pyproject.toml", ".ci", "LICENSE", "CHANGELOG.md", ".gitignore"),
+}
+
+
+def test_package_list_names_every_folder_and_nothing_else() -> None:
+    """setup.cfg lists each package, since no automatic search can express the folder cli."""
+    listed = setup_cfg()["options"]["packages"].split()
+
+    assert sorted(listed) == sorted(name for name, _ in package_folders())
+
+
+def test_every_folder_with_python_files_is_a_package() -> None:
+    """A folder without `__init__.py` would be left out of the wheel without a word."""
+    packages = {folder for _, folder in package_folders()}
+    folders = {file.parent for top in ("zkgroup", "cli") for file in (ROOT / top).rglob("*.py")}
+
+    assert sorted(folders - packages) == []
+
+
+def test_wheel_holds_every_file(tmp_path: Path) -> None:
+    """`pip install .` brings each module and each data file, and nothing but our two packages."""
+    source = tmp_path / "source"
+    for name in ("zkgroup", "cli"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)]
+    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    expected = {
+        (f"{top}/{file.relative_to(source / folder).as_posix()}")
+        for folder, top in (("zkgroup", "zkgroup"), ("cli", "zkgroup_cli"))
+        for file in (source / folder).rglob("*")
+        if file.is_file()
+    }
+
+    (wheel,) = tmp_path.glob("zkgroup-*.whl")
+    found = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+    assert expected - found == set()
+    assert found - expected == set()
+    assert {"zkgroup/py.typed", "zkgroup/demo/data/flights.jsonl.gz"} <= found
+
+
+def test_core_install_needs_four_packages() -> None:
+    """Everything beyond kazoo, tenacity, click and rich is an extra."""
+    lines = setup_cfg()["options"]["install_requires"].split("\n")
+
+    names = {re.split(r"[ <>=~]", line)[0] for line in lines if line}
+
+    assert names == {"kazoo", "tenacity", "click", "rich"}
+
+
+def test_extras_are_those_documented() -> None:
+    """The extras are a public name each."""
+    assert set(setup_cfg()["options.extras_require"]) == {
+        *("kafka", "embedded", "audit", "metrics", "sasl", "all", "test")
+    }
+
+
+def test_pyproject_holds_the_build_system_and_ruff_only() -> None:
+    """One configuration file: pyproject.toml has what cannot stand elsewhere."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    assert set(content) == {"build-system", "tool"}
+    assert set(content["tool"]) == {"ruff"}
+
+
+def test_top_level_is_fixed() -> None:
+    """The project's first page does not grow by accident: tracked top-level names are a closed set."""
+    ignored = {line.strip().rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    found = {
+        entry.name
+        for entry in ROOT.iterdir()
+        if entry.name != ".git" and not any(fnmatch.fnmatch(entry.name, pattern) for pattern in ignored)
+    }
+
+    assert found <= FIXED_TOP_LEVEL, sorted(found - FIXED_TOP_LEVEL)
