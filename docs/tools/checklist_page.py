@@ -1,0 +1,93 @@
+"""The page that says which test shows which statement of the protocol, from the tests' docstrings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from docs.tools import markdown
+from docs.tools.statements import ITEMS, RECIPES
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+_NUMBERS = r"\d+(?:\s*(?:[-–,]|and|to)\s*\d+)*"
+_ITEM = re.compile(rf"\bitems?\s+({_NUMBERS})", re.IGNORECASE)
+_RECIPE = re.compile(r"\brecipes\s+(\d+)\s*\[([TM])\]", re.IGNORECASE)
+
+
+class Test(NamedTuple):
+    """A test function: its file below `tests`, its name, its docstring."""
+
+    file: str
+    name: str
+    text: str
+
+
+def page() -> str:
+    """`reference/checklist.md`."""
+    tests = list(all_tests())
+    items, recipes = by_item(tests), by_recipe(tests)
+    intro = [
+        "The protocol of a Kafka 0.8.2.2 consumer group as 74 statements, and the facts about ZooKeeper on which",
+        "our recipes stand, each with the tests that show it. 71 to 74 run against real Kafka 0.8.2.2.",
+        "Facts marked T are shown on a real server, those marked M by the production code under simulation.",
+    ]
+    rows = [(str(number), text, _names(items.get(number, []))) for number, text in ITEMS.items()]
+    facts = [
+        (f"{number} {mark}", text, _names(recipes.get((number, mark), [])))
+        for (number, mark), text in RECIPES.items()
+    ]
+    return markdown.page(
+        "Statement and test",
+        intro,
+        ["## The protocol"],
+        markdown.table(["item", "statement", "tests"], rows),
+        ["## The recipes"],
+        markdown.table(["recipe", "fact", "tests"], facts),
+    )
+
+
+def all_tests() -> Iterator[Test]:
+    """Every test function below `tests`, in order of file and line."""
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        module = ast.get_docstring(tree) or ""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                yield Test(file.relative_to(ROOT).as_posix(), node.name, ast.get_docstring(node) or module)
+
+
+def by_item(tests: list[Test]) -> Mapping[int, list[Test]]:
+    """Tests that name `item N`, `items N, M and K` or `items N-M`."""
+    found: dict[int, list[Test]] = {}
+    for test in tests:
+        for match in _ITEM.finditer(test.text):
+            for number in numbers(match.group(1)):
+                if test not in found.setdefault(number, []):
+                    found[number].append(test)
+    return found
+
+
+def by_recipe(tests: list[Test]) -> Mapping[tuple[int, str], list[Test]]:
+    """Tests that name `recipes N [T]` or `recipes N [M]`."""
+    found: dict[tuple[int, str], list[Test]] = {}
+    for test in tests:
+        for number, mark in _RECIPE.findall(test.text):
+            if test not in found.setdefault((int(number), mark), []):
+                found[int(number), mark].append(test)
+    return found
+
+
+def numbers(text: str) -> Iterator[int]:
+    """`1, 2 and 5-7` as single numbers."""
+    for part in re.split(r"\s*(?:,|and)\s*", text):
+        ends = [int(number) for number in re.findall(r"\d+", part)]
+        if ends:
+            yield from range(ends[0], ends[-1] + 1)
+
+
+def _names(tests: list[Test]) -> str:
+    return "<br>".join(f"`{test.file}` {test.name}" for test in tests) or "**none**"

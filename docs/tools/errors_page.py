@@ -1,0 +1,76 @@
+"""The page of every error: cause, what to do, exit code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from docs.tools import markdown
+from zkgroup import errors
+
+WHAT_TO_DO = {
+    "ConfigError": "Correct the setting, name, option or file that the message names.",
+    "RefusedError": "Read which state stands in the way; change it first, or say so with the option named.",
+    "UnsupportedRegexError": "Write the expression without the construct named, or list the topics.",
+    "AssignmentError": "Give every member the same topics and thread counts, or use `range`.",
+    "ZnodeError": "See the errors below.",
+    "CorruptZnodeError": "Look with `zkgroup znode get PATH`; find who writes there; correct or delete the znode.",
+    "NotFoundError": "Check the name and the chroot: `zkgroup group list`, `zkgroup topic list`.",
+    "ConflictError": "Look again who holds it now, then decide anew.",
+    "MemberIdInUseError": "Choose another `consumer_id`, or stop the process that the message names.",
+    "FencedError": "Stop using what you held; another member has it or will have it.",
+    "CommitRefusedError": "Look into `result.refused`: the other partitions were committed.",
+    "NotOwnerError": "Drop the work of that partition; the new owner does it again from the last commit.",
+    "OffsetConflictError": "Somebody else wrote the offset; see `on_foreign_commit`. To go back, `seek` first.",
+    "LeaseLostError": "Drop unfinished work; the member joins again by itself.",
+    "CommitUnknownError": "Take it as not committed: the records may come once more.",
+    "StoreUnavailableError": "Check address, network and ensemble: `zkgroup status`. Reads may be repeated.",
+    "AuthenticationError": "Check user, password file or keytab, and the server's configuration.",
+    "AccessDeniedError": "Ask for the right on the znode named, or connect as a user who has it.",
+    "OperationRefusedError": "Look again: the znode named changed since it was read.",
+    "OutcomeUnknownError": "Read back before repeating: the write may have been applied.",
+    "ForkedClientError": "Create clients, members and consumers after the fork, in the process that uses them.",
+    "RequestTooBigError": "Fewer or shorter names, or raise `jute.maxbuffer` on servers and clients alike.",
+    "EmbeddedServerError": "Install what the message names: Java 17 or later, or `pip install 'zkgroup[embedded]'`.",
+    "MemberFailedError": "Correct the error of the callback or source in `__cause__`; start a new member.",
+    "RebalanceFailedError": "Read the blockers it carries; raise `rebalance_max_retries`, or leave it at none.",
+    "MemberClosedError": "Create a new member; a closed one is never used again.",
+    "StableTimeoutError": "Read `blockers`; `zkgroup group verify GROUP` says more. Then wait longer, or act.",
+    "SourceError": "Check the folder or the brokers that the message names.",
+    "SourceUnavailableError": "Wait, it may come back: see that the folder or the brokers that the message names can be reached.",
+    "OffsetOutOfRangeError": "The records before are gone: set a position with `zkgroup offsets reset`, or choose `auto_offset_reset`.",
+    "NoOffsetError": "Commit a position by hand (`zkgroup offsets set`), or set `auto_offset_reset` to `earliest` or `latest`.",
+    "PartlyDoneError": "Read what was done and what was not, then run the same command again: it goes on from there.",
+    "IllegalTransitionError": "This is a bug of zkgroup: report it with the member's log.",
+}
+
+
+def page() -> str:
+    """`reference/errors.md`."""
+    intro = [
+        "All errors are in `zkgroup.errors`, one tree below `ZkGroupError`; an indented one is a kind of the one",
+        "above it. kazoo's errors never leave the library: they are chained as `__cause__`.",
+        "The last column is the exit code with which the command line ends.",
+    ]
+    rows = [
+        (
+            f"{'&emsp;' * depth}`{kind.__name__}`",
+            markdown.one_line(kind.__doc__ or ""),
+            WHAT_TO_DO.get(kind.__name__, ""),
+            str(kind.exit_code),
+        )
+        for kind, depth in below(errors.ZkGroupError)
+    ]
+    return markdown.page("Errors", intro, markdown.table(["error", "cause", "what to do", "exit code"], rows))
+
+
+def below(kind: type[errors.ZkGroupError], depth: int = 0) -> Iterator[tuple[type[errors.ZkGroupError], int]]:
+    """Every error of `zkgroup.errors` below one, in the order of the file, with its depth."""
+    direct = [
+        one
+        for one in vars(errors).values()
+        if inspect.isclass(one) and one.__bases__[0] is kind and one.__module__ == errors.__name__
+    ]
+    for one in direct:
+        yield one, depth
+        yield from below(one, depth + 1)

@@ -1,0 +1,32 @@
+"""Writes the generated pages: `python -m docs.tools.generate`, from the project's folder.
+
+They are committed, so that they can be read without building anything; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from docs.tools import checklist_page, cli_page, errors_page, json_page, settings_page, znodes_page
+
+DOCS = Path(__file__).resolve().parent.parent
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/settings.md": settings_page.page,
+    "reference/cli.md": cli_page.page,
+    "reference/json.md": json_page.page,
+    "reference/errors.md": errors_page.page,
+    "reference/znodes.md": znodes_page.page,
+    "reference/checklist.md": checklist_page.page,
+}
+
+
+def main() -> None:
+    """Writes every page."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

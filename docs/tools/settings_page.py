@@ -1,0 +1,35 @@
+"""The page of every setting, from the metadata beside its default."""
+
+from __future__ import annotations
+
+from dataclasses import Field, fields
+
+from docs.tools import markdown
+from zkgroup.settings import GroupSettings
+
+
+def page() -> str:
+    """`reference/settings.md`."""
+    intro = [
+        "All settings of a member are fields of `zkgroup.GroupSettings`, a frozen value.",
+        "Names are Kafka 0.8.2.2's consumer settings in snake case with the unit at the end; those without a",
+        "Kafka name are ours. On the command line: `zkgroup consume --setting NAME=VALUE`.",
+        "An unknown name, a value out of range or an impossible combination is a `ConfigError` that names it.",
+    ]
+    rows = [_row(setting) for setting in fields(GroupSettings)]
+    return markdown.page(
+        "Settings", intro, markdown.table(["setting, Kafka's name", "default", "what it does"], rows)
+    )
+
+
+def _row(setting: Field[object]) -> tuple[str, str, str]:
+    doc, why, kafka = (setting.metadata[key] for key in ("doc", "why", "kafka"))
+    text = markdown.one_line(f"{doc} {f'*Why:* {why}' if why else ''}")
+    name = f"`{setting.name}`<br>`{kafka}`" if kafka else f"`{setting.name}`"
+    return name, _default(setting.default), text
+
+
+def _default(value: object) -> str:
+    if isinstance(value, float):
+        return f"`{value:.3g}`"
+    return "none" if value is None else f"`{value}`"

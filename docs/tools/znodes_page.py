@@ -1,0 +1,94 @@
+"""The page of every znode, from the dataclasses that read and write them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+from docs.tools import markdown
+from zkgroup import znodes
+
+_ORDER = ("consumers", "brokers", "topics", "controller")
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    """Stands for a TopicPartition in a path."""
+
+    topic: str = "<topic>"
+    partition: str = "<partition>"
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def page() -> str:
+    """`reference/znodes.md`."""
+    intro = [
+        "Every znode that zkgroup reads or writes is one frozen dataclass with `path`, `encode` and `decode`.",
+        "Paths, keys and data are those of Kafka 0.8.2.2 where it has the znode; `resets`, `views`, `plan`,",
+        "`frozen` and everything below `/zkgroup` are ours, and Kafka's members and tools never look at them.",
+        "Numbers of ours that may exceed 32 bits are JSON strings: Kafka 0.8 reads no larger JSON numbers.",
+        "A znode that is not what its path promises raises `CorruptZnodeError` with path, expected and found.",
+    ]
+    blocks = [block for kind in kinds() for block in _blocks(kind)]
+    return markdown.page("Znodes", intro, *blocks)
+
+
+def kinds() -> list[type]:
+    """Every znode dataclass, below `/consumers` first."""
+    found: dict[str, type] = {}
+    for module in pkgutil.iter_modules(znodes.__path__):
+        for kind in vars(importlib.import_module(f"{znodes.__name__}.{module.name}")).values():
+            if inspect.isclass(kind) and is_dataclass(kind) and hasattr(kind, "path"):
+                found[kind.__name__] = kind
+    return sorted(
+        found.values(), key=lambda kind: (not path_of(kind).startswith("/consumers"), path_of(kind))
+    )
+
+
+def path_of(kind: Any) -> str:
+    """The path with placeholders."""
+    arguments = [
+        _Placeholder() if name == "topic_partition" else f"<{name}>"
+        for name in inspect.signature(kind.path).parameters
+    ]
+    return str(kind.path(*arguments))
+
+
+def _blocks(kind: type) -> Iterator[list[str]]:
+    yield [f"## `{path_of(kind)}`"]
+    yield [f"*zkgroup.znodes: {kind.__name__}*"]
+    yield inspect.cleandoc(kind.__doc__ or "").split("\n")
+    rows = list(_fields(kind))
+    if rows:
+        yield markdown.table(["field", "type", "meaning"], rows)
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
+    texts = attribute_docs(kind)
+    for name, annotation in kind.__annotations__.items():
+        yield f"`{name}`", f"`{annotation}`", texts.get(name, "")
+
+
+def attribute_docs(kind: type) -> dict[str, str]:
+    """The string below each field, which Python itself does not keep."""
+    import ast
+    import textwrap
+
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            found[field.target.id] = markdown.one_line(str(text.value.value))
+    return found

@@ -1,0 +1,77 @@
+"""Pages generated from the code: committed, fresh, complete."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+
+from docs.tools import checklist_page, errors_page, znodes_page
+from docs.tools.generate import DOCS, PAGES
+from docs.tools.statements import ITEMS, RECIPES
+from zkgroup.settings import GroupSettings
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_generated_page_is_fresh(name: str) -> None:
+    """The committed page is what the code says now; `python -m docs.tools.generate` writes it anew."""
+    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name]()
+
+
+def test_every_setting_says_what_it_does() -> None:
+    """The reference is made of the metadata, so none may be empty or end without a full stop."""
+    docs = {setting.name: setting.metadata["doc"] for setting in fields(GroupSettings)}
+
+    assert [name for name, doc in docs.items() if not doc.rstrip().endswith((".", ")"))] == []
+
+
+def test_every_error_says_what_to_do() -> None:
+    """Each error has a cause of its own and a remedy, and no remedy is for an error that is gone."""
+    kinds = [kind for kind, _ in errors_page.below(errors_page.errors.ZkGroupError)]
+
+    assert {kind.__name__ for kind in kinds} == set(errors_page.WHAT_TO_DO)
+    assert [kind.__name__ for kind in kinds if "__doc__" not in vars(kind)] == []
+
+
+def test_every_znode_has_a_page_of_its_own() -> None:
+    """Each dataclass with a path is described, and no two claim the same path."""
+    paths = [znodes_page.path_of(kind) for kind in znodes_page.kinds()]
+
+    assert "/consumers/<group>/owners/<topic>/<partition>" in paths
+    assert "/brokers/topics/<topic>" in paths
+    assert len(set(paths)) == len(paths)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("3", [3]), ("1, 2 and 5", [1, 2, 5]), ("62-64", [62, 63, 64]), ("7 to 9", [7, 8, 9])],
+)
+def test_numbers_of_a_docstring_are_read(text: str, expected: list[int]) -> None:
+    """Docstrings may name one statement, several, or a range."""
+    assert list(checklist_page.numbers(text)) == expected
+
+
+def test_tests_name_statements_that_exist() -> None:
+    """A docstring that names a statement beyond the list is a mistake."""
+    tests = list(checklist_page.all_tests())
+
+    assert set(checklist_page.by_item(tests)) <= set(ITEMS)
+    assert set(checklist_page.by_recipe(tests)) <= set(RECIPES)
+
+
+def test_every_statement_has_a_test() -> None:
+    """The table has no gap: each statement of the protocol and each fact behind a recipe is shown."""
+    tests = list(checklist_page.all_tests())
+
+    assert sorted(set(ITEMS) - set(checklist_page.by_item(tests))) == []
+    assert sorted(set(RECIPES) - set(checklist_page.by_recipe(tests))) == []
+
+
+def test_no_page_has_a_line_that_says_it_is_missing() -> None:
+    """Prose pages carry no leftovers of writing."""
+    pattern = re.compile(r"\b(TODO|TBD|FIXME|XXX)\b")
+
+    assert [
+        page.name for page in DOCS.rglob("*.md") if pattern.search(page.read_text(encoding="utf-8"))
+    ] == []
