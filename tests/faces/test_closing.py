@@ -1,4 +1,4 @@
-"""Ends that come from unusual places: callbacks, signal handlers, forked processes."""
+"""Ends: close from anywhere, callbacks and signal handlers included, and forked processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.support import TIMEOUT_S, Application, Listener, World, orders, settings
+from tests.faces.support import TIMEOUT_S, Application, Face, Listener, World, orders, settings
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.effects import MemberState
@@ -23,6 +23,64 @@ from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ForkedClientError, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import wait_until
+
+# --- close ----------------------------------------------------------------------------------------
+
+
+def test_close_is_idempotent_and_ends_every_call(face: Face, world: World) -> None:
+    """MemberClosedError afterwards, and before the start."""
+    member = face.member(client=world.client("a"))
+    with pytest.raises(MemberClosedError, match="start"):
+        member.leases()
+    member.start()
+    member.wait_until_assigned(TIMEOUT_S)
+
+    member.close()
+    member.close()
+
+    with pytest.raises(MemberClosedError):
+        member.commit({orders(0)[0]: 1})
+    with pytest.raises(MemberClosedError):
+        member.start()
+
+
+def test_close_ends_a_waiting_call(face: Face, world: World) -> None:
+    """Whoever waits in another thread gets MemberClosedError rather than a timeout."""
+    world.server.remove("/brokers/topics/orders")
+    errors: list[BaseException] = []
+    member = face.member(client=world.client("a"), settings=settings(require_brokers=True))
+    member.start()
+
+    def wait() -> None:
+        try:
+            member.wait_until_assigned(TIMEOUT_S)
+        except MemberClosedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    world.topic("orders", 4)
+    waiting.start()
+    member.close()
+    waiting.join(TIMEOUT_S)
+
+    assert [type(error) for error in errors] == [MemberClosedError]
+
+
+def test_close_returns_while_zookeeper_is_away(face: Face, world: World) -> None:
+    """In time; what stands in the session of a shared client is removed when that is back."""
+    member = face.member(client=world.client("a"))
+    member.start()
+    member.wait_until_assigned(TIMEOUT_S)
+    world.server.suspend("a")
+
+    member.close(timeout_s=0.5)
+    states = {member.state}
+    world.server.resume("a")
+
+    assert states <= {MemberState.CLOSING, MemberState.CLOSED}
+    wait_until(lambda: member.state is MemberState.CLOSED, TIMEOUT_S)
+    assert world.owners() == {}
+
 
 # --- callbacks ------------------------------------------------------------------------------------
 
