@@ -1,65 +1,20 @@
-"""`Consumer` and its twin: records, acknowledgements, positions, on a ZooKeeper in memory."""
+"""`Consumer` and its twin: records, acknowledgements and groups, on a ZooKeeper in memory."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from tests.faces.records import Places, every, filled, places, polled
 from tests.faces.support import TIMEOUT_S, Application, Face, World, orders, settings
 from zkgroup.consumer.effects import MemberState
-from zkgroup.consumer.records import Record, SourceRecord
 from zkgroup.consumer.sources.memory import MemorySource
-from zkgroup.consumer.sources.port import Bounds, RecordSource
-from zkgroup.errors import (
-    ConfigError,
-    MemberClosedError,
-    MemberFailedError,
-    NoOffsetError,
-    NotOwnerError,
-    OffsetConflictError,
-    SourceError,
-    SourceUnavailableError,
-    StoreUnavailableError,
-)
-from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, SetData
+from zkgroup.errors import MemberClosedError
 from zkgroup.testing.clock import wait_until
-from zkgroup.znodes.consumers import Offset, Reset
 
-ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
-Places = list[tuple[int, int]]
-
-
-def filled(each: int, partitions: Iterable[int] = range(4)) -> MemorySource:
-    source = MemorySource()
-    for partition in partitions:
-        for number in range(each):
-            source.append("orders", partition, b"%d" % number)
-    return source
-
-
-def places(records: Iterable[Record]) -> Places:
-    return sorted((record.partition, record.offset) for record in records)
-
-
-def every(each: int, partitions: Iterable[int] = range(4)) -> Places:
-    return [(partition, offset) for partition in partitions for offset in range(each)]
-
-
-def polled(consumer: Any, count: int) -> list[Record]:
-    """Polls until so many records have come."""
-    came: list[Record] = []
-
-    def enough() -> bool:
-        for records in consumer.poll(timeout_s=0.2).values():
-            came.extend(records)
-        return len(came) >= count
-
-    wait_until(enough, TIMEOUT_S, lambda: f"{len(came)} of {count}")
-    return came
+(ZERO,) = orders(0)
 
 
 # --- iteration and acknowledgements ---------------------------------------------------------------
@@ -195,134 +150,6 @@ def test_close_ends_a_waiting_iteration(face: Face, world: World) -> None:
         consumer.poll()
 
 
-# --- positions ------------------------------------------------------------------------------------
-
-
-def test_pause_and_resume(face: Face, world: World) -> None:
-    """A paused partition delivers nothing; the others go on."""
-    with face.consumer(client=world.client("a"), source=filled(3, [0, 1])) as consumer:
-        consumer.pause(ZERO)
-        others = polled(consumer, 3)
-
-        consumer.resume(ZERO)
-
-        assert places(others) == every(3, [1])
-        assert places(polled(consumer, 3)) == every(3, [0])
-
-
-def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: World) -> None:
-    """item 59: it is the only way back."""
-    with face.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
-        polled(consumer, 5)
-        consumer.poll(timeout_s=0.05)
-        consumer.commit()
-        with pytest.raises(OffsetConflictError):
-            consumer.commit({ZERO: 3})
-
-        consumer.seek(ZERO, 2)
-
-        assert consumer.position(ZERO) == 2
-        assert consumer.commit().committed == {ZERO: 2}
-        assert places(polled(consumer, 3)) == [(0, 2), (0, 3), (0, 4)]
-        with pytest.raises(NotOwnerError):
-            consumer.seek(TopicPartition("orders", 9), 0)
-        with pytest.raises(ConfigError, match="orders-0: expected an offset of 0 or more, found -1"):
-            consumer.seek(ZERO, -1)
-        with pytest.raises(ConfigError, match="max_records"):
-            consumer.poll(max_records=0)
-
-
-def test_an_operators_reset_moves_an_idle_owner(face: Face, world: World) -> None:
-    """recipes 6: the marker is obeyed at once, and the next commit continues from it."""
-    with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
-        polled(consumer, 10)
-        consumer.poll(timeout_s=0.05)
-        consumer.commit()
-        offset = world.server.find(Offset.path("g", ZERO))
-        assert offset is not None
-        world.server.put("/consumers/g/resets")
-        world.server.write(
-            SetData(offset.path, Offset(4).encode(), offset.stat.version),
-            Create(Reset.path("g", ZERO), Reset(offset=4, time_ms=1, by="test").encode()),
-        )
-
-        again = polled(consumer, 6)
-        consumer.poll(timeout_s=0.05)
-        consumer.commit()
-
-        assert places(again) == [(0, n) for n in range(4, 10)]
-    assert world.offsets()[0] == 10
-
-
-def test_auto_commit_by_timer(face: Face, world: World) -> None:
-    """item 60: processed positions only, one interval after the start, without being asked."""
-    quick = settings(auto_commit_interval_ms=50)
-    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=quick) as consumer:
-        polled(consumer, 3)
-        consumer.poll(timeout_s=0.01)
-
-        wait_until(lambda: world.offsets().get(0) == 3, TIMEOUT_S)
-
-
-def test_without_auto_commit_only_commit_commits(face: Face, world: World) -> None:
-    """Not the timer, not a revocation, not close (R-24)."""
-    manual = settings(auto_commit_enable=False, auto_commit_interval_ms=10)
-    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=manual) as consumer:
-        polled(consumer, 3)
-        consumer.poll(timeout_s=0.05)
-        before_close = world.offsets()[0]
-
-    assert before_close == 0
-    assert world.offsets()[0] == 0
-
-
-# --- where to start -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("policy", "start"), [("earliest", 2), ("smallest", 2), ("latest", 5), (None, 2)])
-def test_the_policy_decides_where_nothing_is_committed(
-    face: Face, world: World, policy: str | None, start: int
-) -> None:
-    """item 61: the position is committed before the first record is delivered."""
-    source = filled(5, [0])
-    source.drop_before(ZERO, 2)
-    with face.consumer(
-        client=world.client("a"), source=source, settings=settings(auto_offset_reset=policy)
-    ) as consumer:
-        wait_until(lambda: world.offsets().get(0) == start, TIMEOUT_S)
-        source.append("orders", 0, b"new")
-
-        assert polled(consumer, 6 - start)[0].offset == start
-
-
-def test_the_policy_error_fails_the_consumer(face: Face, world: World) -> None:
-    """It names the partition and what to do; nothing is left behind."""
-    consumer = face.consumer(
-        client=world.client("a"), source=filled(1), settings=settings(auto_offset_reset="error")
-    )
-    consumer.start()
-    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
-
-    with pytest.raises(NoOffsetError, match="no offset to start from"):
-        consumer.poll()
-    with pytest.raises(NoOffsetError):
-        consumer.close()
-    assert world.owners() == {}
-
-
-def test_a_position_that_the_source_no_longer_has(face: Face, world: World) -> None:
-    """The policy decides as well, and the new position is committed first."""
-    source = filled(9, [0])
-    with face.consumer(client=world.client("a"), source=source) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
-        consumer.commit({ZERO: 3})
-    source.drop_before(ZERO, 6)
-
-    with face.consumer(client=world.client("b"), source=source) as consumer:
-        assert polled(consumer, 3)[0].offset == 6
-    assert world.offsets()[0] >= 6
-
-
 # --- groups ---------------------------------------------------------------------------------------
 
 
@@ -411,91 +238,3 @@ def test_nothing_is_delivered_outside_the_lease(face: Face, world: World) -> Non
 
         assert outside == {}
         assert places(polled(consumer, 4)) == [(0, n) for n in range(1, 5)]
-
-
-# --- sources --------------------------------------------------------------------------------------
-
-
-class Table(RecordSource):
-    """A source of one's own: two methods."""
-
-    def __init__(self, rows: Mapping[int, Sequence[bytes]]) -> None:
-        super().__init__()
-        self._rows = rows
-        self.failures: list[Exception] = []
-
-    def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        return Bounds(0, len(self._rows.get(topic_partition.partition, ())))
-
-    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
-        if self.failures:
-            raise self.failures.pop()
-        topic, partition = topic_partition.topic, topic_partition.partition
-        rows = self._rows.get(partition, ())[offset : offset + max_records]
-        return [SourceRecord(topic, partition, offset + i, row) for i, row in enumerate(rows)]
-
-
-def test_a_source_of_ones_own(face: Face, world: World) -> None:
-    """Two methods are enough."""
-    source = Table({0: [b"a", b"b"], 3: [b"c"]})
-    with face.consumer(client=world.client("a"), source=source) as consumer:
-        assert places(polled(consumer, 3)) == [(0, 0), (0, 1), (3, 0)]
-
-
-def test_a_source_that_is_away_is_asked_again(face: Face, world: World) -> None:
-    """SourceUnavailableError is a pause, not an end; so is ZooKeeper's absence, which sources ask too."""
-    source = Table({0: [b"a"]})
-    source.failures = [SourceUnavailableError("away"), StoreUnavailableError("ZooKeeper is away")]
-    with face.consumer(client=world.client("a"), source=source) as consumer:
-        assert places(polled(consumer, 1)) == [(0, 0)]
-
-
-def test_a_source_that_fails_ends_the_consumer(face: Face, world: World) -> None:
-    """State failed, raised by the next call and by close; its partitions are free for others."""
-    source = Table({0: [b"a"]})
-    source.failures = [SourceError("the disk is gone")]
-    consumer = face.consumer(client=world.client("a"), source=source)
-    consumer.start()
-    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
-
-    with pytest.raises(SourceError, match="the disk is gone"):
-        consumer.poll()
-    with pytest.raises(SourceError):
-        consumer.close()
-    assert world.owners() == {}
-
-
-def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: World) -> None:
-    """MemberFailedError, with the original as __cause__."""
-    source = Table({0: [b"a"]})
-    source.failures = [ZeroDivisionError("oops")]
-    consumer = face.consumer(client=world.client("a"), source=source)
-    consumer.start()
-    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
-
-    with pytest.raises(MemberFailedError, match="oops") as failed:
-        consumer.poll()
-    assert isinstance(failed.value.__cause__, ZeroDivisionError)
-
-
-def test_close_does_not_wait_for_a_hanging_source(face: Face, world: World) -> None:
-    """A source that does not come back keeps its thread, not the consumer."""
-    release = threading.Event()
-
-    class Hanging(MemorySource):
-        def read(
-            self, topic_partition: TopicPartition, offset: int, max_records: int
-        ) -> Sequence[SourceRecord]:
-            release.wait(TIMEOUT_S)
-            return []
-
-    try:
-        consumer = face.consumer(client=world.client("a"), source=Hanging())
-        consumer.start()
-        consumer.wait_until_assigned(TIMEOUT_S)
-        consumer.close(timeout_s=0.5)
-
-        assert consumer.state is MemberState.CLOSED
-        assert world.owners() == {}
-    finally:
-        release.set()
