@@ -11,9 +11,19 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from zkgroup.model.requests import Multi, SetData
+from zkgroup.testing.conformance import Caller
+
 PING, CLOSE_SESSION, AUTH = 11, -11, 100
 STAT = struct.pack("!qqqqiiiqiiq", *range(1, 12))
 PASSWORD = b"password-of-16-b"
+WRITE = Multi((SetData("/n", b"data", 0),))
+"""For tests to which the kind of write does not matter."""
+
+
+def told(caller: Caller) -> list[str]:
+    """What the listener of a client was told, by name."""
+    return [type(event).__name__ for event in caller.events]
 
 
 class Hello(NamedTuple):
