@@ -18,6 +18,17 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
 GROUP = "g"
 TOPIC = "t"
 
+SERVER = {"S1", "S2", "S3", "S4", "S22"}
+RECORDS = {"S1", "S2", "S3", "S4", "S7", "S8", "S9", "S10"}
+"""Invariants of safety that each side decides."""
+AT_REST = {"L1", "L2", "L3", "L4"}
+"""Those of liveness."""
+
+
+def broken(report: Report) -> set[str]:
+    """The invariants that a report says are violated."""
+    return {violation.invariant for violation in report.violations}
+
 
 def tp(number: int) -> TopicPartition:
     return TopicPartition(TOPIC, number)

@@ -1,0 +1,143 @@
+"""What looks wrong and is allowed: no invariant is violated by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.history_world import TOPIC, broken, good_world, tp
+from zkgroup.history import Change
+from zkgroup.znodes.consumers import Owner
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_an_application_may_seek_back(server: bool) -> None:
+    """A commit that was asked for as a rewind is no violation."""
+    world = good_world()
+    world.commit("b", 2, 0, rewind=True)
+
+    assert world.check(server=server).violations == ()
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_an_operators_reset_is_obeyed(server: bool) -> None:
+    """With the marker beside it the offset may go back, and the owner goes on from there."""
+    world = good_world()
+    world.stranger_sets(2, 0, marker=True)
+    world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
+    world.deliver("b", 2, 0)
+    world.commit("b", 2, 1)
+
+    report = world.check(server=server)
+
+    assert report.violations == ()
+    assert (report.figures.resets_obeyed, report.figures.foreign_writes) == (1, 1)
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_foreign_write_may_be_overwritten_with_the_own_position(server: bool) -> None:
+    """Reasserting is counted, not held against the member; so is the foreign write."""
+    world = good_world()
+    world.stranger_sets(2, 70)
+    world.note("b", "foreign_write", topic=TOPIC, partition=2, offset=70, version=0, policy="reassert")
+    world.commit("b", 2, 2)
+
+    report = world.check(server=server)
+
+    assert report.violations == ()
+    assert report.figures.foreign_writes == 1
+    assert report.figures.reasserted == (1 if server else 0)
+
+
+def test_a_jvm_member_is_counted_not_judged() -> None:
+    """Its claims do not bump, its commits are not fenced; its writes have a figure of their own."""
+    world = good_world()
+    world.register("j", 5, is_jvm=True)
+    world.release("b", 3)
+    owner = Owner("g_j-0").encode()
+    world.write(5, Change("create", Owner.path("g", tp(3)), owner, 0, 5))
+    world.write(5, world._offset(3, 0))
+    world.write(5, world._offset(2, 0))
+
+    report = world.check()
+
+    assert report.violations == ()
+    assert report.figures.foreign_member_writes == 2
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
+    """The token read back is the zxid of the claim; commits with it are in order."""
+    world = good_world()
+    world.release("b", 2)
+    zxid = world.claim("b", 2, told=False)
+    world.note("b", "claim.info", id=zxid, reason="lost")
+    world.note(
+        "b", "own.begin", topic=TOPIC, partition=2, token=zxid, offset=2, version=world.versions[tp(2)]
+    )
+    world.commit("b", 2, 3)
+
+    assert world.check(server=server).violations == ()
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> None:
+    """Delete, create and bump in one multi: the release and the new claim share their zxid."""
+    world = good_world()
+    old, path = world.tokens[tp(2)], Owner.path("g", tp(2))
+    changes = [
+        Change("delete", path),
+        Change("create", path, b"g_b-1", 0, 2),
+        Change("set", path, b"g_b-1", 1),
+    ]
+    zxid = world.write(2, world.guard("b"), *changes, world._offset(2, 2))
+    row = {"topic": TOPIC, "partition": 2, "version": world.versions[tp(2)], "offset": 2}
+    world.note("b", "own.end", topic=TOPIC, partition=2, token=old, reason="move")
+    world.note("b", "release.ok", id=1, zxid=zxid, partitions=[{**row, "token": old}])
+    world.note("b", "own.begin", **row, token=zxid)
+    world.tokens[tp(2)] = zxid
+    world.commit("b", 2, 3)
+
+    assert world.check(server=server).violations == ()
+
+
+def test_a_killed_writers_last_commit_is_unexplained_not_wrong() -> None:
+    """From records alone a version that nobody acknowledges is counted as a foreign write."""
+    world = good_world()
+    world.commit("b", 2, 5)
+    world.records.pop()
+    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.register("c", 3)
+    world.claim("c", 2)
+
+    report = world.check(server=False)
+
+    assert report.violations == ()
+    assert report.figures.foreign_writes == 1
+
+
+def test_records_in_flight_may_overlap_and_are_counted() -> None:
+    """A record begun before the successor's first may end after it: bounded, not forbidden."""
+    world = good_world()
+    stale = world.tokens[tp(2)]
+    world.deliver("b", 2, 2, ended=False)
+    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.register("c", 3)
+    world.claim("c", 2)
+    world.deliver("c", 2, 2)
+    world.note("b", "deliver.end", topic=TOPIC, partition=2, offset=2, token=stale)
+
+    report = world.check()
+
+    assert report.violations == ()
+    assert report.figures.in_flight_overlaps == 1
+
+
+def test_gaps_are_allowed_where_the_caller_says_so() -> None:
+    """Compacted topics start above the position, never below it."""
+    world = good_world()
+    world.release("b", 2)
+    world.claim("b", 2)
+    world.deliver("b", 2, 9)
+
+    assert broken(world.check()) == {"S9"}
+    assert world.check(gaps_allowed=True).violations == ()

@@ -1,0 +1,74 @@
+"""Once the group had time to settle: what is still wrong then."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.history_world import AT_REST, World, broken, good_world, tp
+from zkgroup.history import Change
+from zkgroup.history.report import Report
+from zkgroup.znodes.consumers import Owner
+
+
+def at_rest(world: World, *, server: bool = True) -> Report:
+    return world.check(server=server, quiet_from_ms=world.ms, recovery_ms=50, ended_members=["g_a"])
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_partition_without_owner_is_found(server: bool) -> None:
+    """L1: everything that somebody wants is owned in time."""
+    world = good_world()
+    world.release("b", 2)
+
+    assert broken(at_rest(world, server=server)) == {"L1"}
+
+
+def test_an_owner_that_is_no_member_is_found() -> None:
+    """L2: also for partitions that nobody wants or that do not exist."""
+    world = good_world()
+    world.write(0, Change("create", Owner.path("g", tp(9)), b"g_b-0", 0, 2))
+    world.write(0, Change("delete", Owner.path("g", tp(3))))
+    world.write(0, Change("create", Owner.path("g", tp(3)), b"g_x-0", 0, 50))
+
+    report = at_rest(world)
+
+    assert [(v.invariant, v.topic_partition) for v in report.violations] == [("L2", tp(3)), ("L2", tp(9))]
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_wrong_share_is_found(server: bool) -> None:
+    """L3: a member that joined gets nothing, and the others are content."""
+    world = good_world()
+    world.register("c", 3)
+    world.rebalance("c", ["b", "c"], mine=[])
+
+    report = at_rest(world, server=server)
+
+    assert broken(report) == {"L3"}
+    assert {violation.topic_partition for violation in report.violations} == {tp(2), tp(3)}
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_group_that_does_not_come_to_rest_is_found(server: bool) -> None:
+    """L4: a plan, or a change of owner, after the time to settle."""
+    world = good_world()
+    quiet_from_ms = world.ms
+    world.ms += 1_000
+    world.rebalance("b", ["b"])
+    world.release("b", 2)
+    world.claim("b", 2)
+
+    report = world.check(server=server, quiet_from_ms=quiet_from_ms, recovery_ms=50, ended_members=["g_a"])
+
+    assert broken(report) == {"L4"}
+
+
+def test_liveness_stays_open_unless_the_caller_says_when_it_was_quiet() -> None:
+    """Nobody can say from a history alone that nothing was meant to change any more."""
+    world = good_world()
+    world.release("b", 2)
+
+    report = world.check()
+
+    assert report.violations == ()
+    assert not AT_REST & report.decided
