@@ -9,7 +9,7 @@ from zkgroup.admin.guards import living_group_error
 from zkgroup.admin.offset_plans import OffsetPlan
 from zkgroup.admin.offsets import apply_plan
 from zkgroup.admin.undo import UndoRecord
-from zkgroup.admin.undoing import plan_undo, restore_znodes
+from zkgroup.admin.undoing import plan_restoration, plan_undo, restore_znodes
 from zkgroup.errors import PartlyDoneError, ZkGroupError
 
 from . import documents, offset_tables
@@ -62,12 +62,33 @@ def undo_record(
         say(f"the last act on {where}: {record.undo_id}, `{record.command}`")
     if record.zookeeper != where:
         say(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
-    if record.znodes and is_wanted(execute, yes, f"Create {counted(len(record.znodes), 'znode')} again?"):
-        restored = restore_znodes(ensemble, record)
-        say(f"created again: {counted(restored, 'znode')}")
-    if record.group is not None:
+    if record.group is None:
+        _restore(ensemble, out, record, execute=execute, yes=yes)
+    else:
         plan = plan_undo(ensemble, record, force=force)
         carry_out(ensemble, out, [plan], force=force, execute=execute, yes=yes)
+
+
+def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bool, yes: bool) -> None:
+    """Creates the znodes of a record again where they are gone, with consent."""
+    plan = plan_restoration(ensemble, record)
+    count = counted(len(plan.missing), "znode")
+    wanted = bool(plan.missing) and is_wanted(execute, yes, f"Create {count} again?")
+    if wanted:
+        restore_znodes(ensemble, plan)
+    paths = [path for path, _ in plan.missing]
+    document = documents.document(
+        "restoration", plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths
+    )
+    if out.document(document):
+        return
+    if not paths:
+        out.line("every znode is there already: nothing to create")
+    else:
+        out.line(
+            f"{'created' if wanted else 'would create'} again {count}: {', '.join(paths[:3])}"
+            + (" ..." if len(paths) > 3 else "")
+        )
 
 
 def _write_all(ensemble: Ensemble, plans: Sequence[OffsetPlan], *, force: bool) -> list[str | None]:

@@ -92,8 +92,24 @@ def test_delete_removes_znodes_and_undo_brings_them_back(shell: Shell) -> None:
     assert (done["executed"], done["controller"], shell.json("topic", "list")["topics"]) == (True, None, [])
     undone = shell.run("offsets", "undo", done["undo"], "--execute")
 
-    assert undone.code == 0
+    assert (undone.code, undone.lines[0][:24]) == (0, "created again 2 znodes: ")
     assert shell.json("topic", "list")["topics"][0]["partitions"] == 2
+
+
+def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
+    """Shown, executed, and with nothing left to create: the znodes by their paths each time."""
+    shell.run("topic", "create", "orders", "--partitions", "2")
+    undo_id = shell.json("topic", "delete", "orders", "--execute")["undo"]
+    paths = ["/brokers/topics/orders", "/config/topics/orders"]
+
+    shown = shell.json("offsets", "undo", undo_id)
+    done = shell.json("offsets", "undo", undo_id, "--execute")
+    again = shell.json("offsets", "undo", undo_id, "--execute")
+
+    assert {one["undone"] for one in (shown, done, again)} == {undo_id}
+    assert (shown["executed"], shown["znodes"]) == (False, paths)
+    assert (done["executed"], done["znodes"]) == (True, paths)
+    assert (again["executed"], again["znodes"]) == (False, [])
 
 
 def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:

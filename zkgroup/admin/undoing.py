@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from zkgroup.admin.ensemble import Ensemble
+from dataclasses import dataclass
+
+from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.offset_plans import NONE, OffsetPlan, plan_values
 from zkgroup.admin.reading import picture_or_nothing
 from zkgroup.admin.undo import UndoRecord
-from zkgroup.errors import ConflictError, OperationRefusedError
+from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError
 from zkgroup.model.requests import Create
 
 ZNODES_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """Znodes that would be created again. Nothing has been."""
+
+    as_of: AsOf
+    missing: tuple[tuple[str, bytes | None], ...]
+    """Path and data, parents first."""
 
 
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
@@ -36,8 +47,8 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
     return plan
 
 
-def restore_znodes(ensemble: Ensemble, record: UndoRecord) -> int:
-    """Creates the record's znodes that are gone; the result is their number.
+def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
+    """Which of the record's znodes are gone and would be created again.
 
     Raises ConflictError where one exists with other data: it is somebody's by now.
     """
@@ -51,12 +62,23 @@ def restore_znodes(ensemble: Ensemble, record: UndoRecord) -> int:
             raise ConflictError(
                 f"{path}: expected it gone or as it was, found other data; nothing was changed"
             )
-    for start in range(0, len(missing), ZNODES_AT_ONCE):
-        batch = missing[start : start + ZNODES_AT_ONCE]
+    return Restoration(ensemble.as_of(), tuple(missing))
+
+
+def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
+    """Creates the znodes of the plan.
+
+    Raises ConflictError where one has come up since, PartlyDoneError when that happens after the first
+    of several transactions.
+    """
+    for start in range(0, len(plan.missing), ZNODES_AT_ONCE):
+        batch = plan.missing[start : start + ZNODES_AT_ONCE]
         try:
             ensemble.zk.multi(*(Create(path, data) for path, data in batch))
         except OperationRefusedError as error:
-            raise ConflictError(
-                f"{error.path}: changed since it was read ({error.code}); run again"
-            ) from error
-    return len(missing)
+            told = f"{error.path}: changed since it was read ({error.code}); run again"
+            if start:
+                raise PartlyDoneError(
+                    f"{start} of {len(plan.missing)} znodes are created, then: {told}"
+                ) from error
+            raise ConflictError(told) from error

@@ -12,8 +12,8 @@ from zkgroup.admin.group_deletion import delete_group, plan_deletion
 from zkgroup.admin.offsets import Act, apply_plan
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
-from zkgroup.admin.undoing import plan_undo, restore_znodes
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.admin.undoing import ZNODES_AT_ONCE, plan_restoration, plan_undo, restore_znodes
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError
 from zkgroup.model import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -134,11 +134,29 @@ def test_a_deleted_topic_comes_back_as_it_was(world: World) -> None:
     record = _record(znodes=tuple((znode.path, znode.data) for znode in plan.znodes))
     delete_topic(world.ensemble, plan)
 
-    restored = restore_znodes(world.ensemble, record)
+    restoration = plan_restoration(world.ensemble, record)
+    restore_znodes(world.ensemble, restoration)
 
     assert {path: znode.data for path, znode in world.server.tree().items()} == before
-    assert restored == len(record.znodes)
-    assert restore_znodes(world.ensemble, record) == 0
+    assert restoration.missing == record.znodes
+    assert plan_restoration(world.ensemble, record).missing == ()
+
+
+def test_what_comes_up_between_plan_and_act_is_a_conflict(world: World) -> None:
+    """The transaction fails as a whole; after the first of several it is partly done."""
+    world.topic("orders", 1)
+    plan = plan_restoration(
+        world.ensemble,
+        _record(
+            znodes=(*((f"/brokers/{number:04}", b"") for number in range(ZNODES_AT_ONCE)), ("/late", b""))
+        ),
+    )
+    world.server.put("/late", b"somebody's")
+
+    with pytest.raises(PartlyDoneError, match=f"{ZNODES_AT_ONCE} of {ZNODES_AT_ONCE + 1} .*/late"):
+        restore_znodes(world.ensemble, plan)
+    with pytest.raises(ConflictError, match="/brokers/0000"):
+        restore_znodes(world.ensemble, plan)
 
 
 def test_a_topic_made_anew_meanwhile_is_left_alone(world: World) -> None:
@@ -149,4 +167,4 @@ def test_a_topic_made_anew_meanwhile_is_left_alone(world: World) -> None:
     world.topic("orders", 5)
 
     with pytest.raises(ConflictError, match="/brokers/topics/orders"):
-        restore_znodes(world.ensemble, record)
+        plan_restoration(world.ensemble, record)
