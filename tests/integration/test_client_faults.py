@@ -1,53 +1,38 @@
-"""The client on real servers when sessions, servers and the network fail it."""
+"""The client on a real server when sessions and the network fail it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.clients import MINE, gone, opener, told
 from zkgroup.errors import ConfigError
-from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
     Check,
-    Code,
     Connected,
-    Create,
     Exists,
     ExistsDone,
     Lost,
     Multi,
     MultiDone,
-    MultiRefused,
     NotSent,
     Outcome,
     Read,
     ReadDone,
-    ReadMany,
-    ReadManyDone,
     SetData,
     Suspended,
     Sync,
-    SyncDone,
     Unanswered,
 )
 from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.testing.plugin import Tree
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper import ZooKeeperClient
 
 pytestmark = pytest.mark.integration
-
-MINE = Multi((Create("/mine", b"", ephemeral=True),))
-
-
-def opener(address: str, **settings: int) -> Callable[[int], Store]:
-    def open_store(session_timeout_ms: int) -> Store:
-        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms, **settings))
-
-    return open_store
 
 
 @pytest.fixture
@@ -68,21 +53,6 @@ def witness(chaos: ChaosZooKeeper) -> Iterator[Caller]:
     """A client past it."""
     with Target(opener(chaos.direct_address)) as target:
         yield target.connect(20_000)
-
-
-def told(caller: Caller) -> list[tuple[str, int]]:
-    return [
-        (
-            type(event).__name__,
-            event.session.incarnation if isinstance(event, Connected) else event.incarnation,
-        )
-        for event in caller.events
-    ]
-
-
-def gone(witness: Caller, path: str) -> bool:
-    witness.catch_up()
-    return witness.ask(Exists(path), ExistsDone).stat is None
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -263,7 +233,7 @@ def test_every_request_has_one_outcome_through_a_storm(
     assert {type(outcome) for outcome in outcomes} <= {MultiDone, Unanswered, NotSent}
 
 
-# --- links and servers ----------------------------------------------------------------------------
+# --- links ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["both", "to_server", "to_client"])
@@ -286,127 +256,3 @@ def test_a_dead_link_is_noticed_under_load(chaos: ChaosZooKeeper, target: Target
     finally:
         stop.set()
         worker.join(10)
-
-
-def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F16: SIGSTOP; connections stay open. The session goes on at another server."""
-    with Target(opener(zk_chaos.address)) as target:
-        caller = target.connect(6000)
-        caller.ask(MINE, MultiDone)
-        before = caller.session()
-        stopped = _server_of(zk_chaos, before.session_id)
-        zk_chaos.zookeeper.server(stopped).pause()
-        try:
-            caller.await_event(Suspended)
-            wait_until(lambda: told(caller)[-1][0] == "Connected", 20)
-            assert _server_of(zk_chaos, before.session_id) != stopped
-        finally:
-            zk_chaos.zookeeper.server(stopped).resume()
-        assert told(caller) == [("Connected", 1), ("Suspended", 1), ("Connected", 1)]
-        caller.catch_up()
-        assert caller.stat("/mine").ephemeral_owner == before.session_id
-
-
-def test_the_session_survives_the_death_of_its_server(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F12: SIGKILL of the member of the ensemble that we are connected to."""
-    with Target(opener(zk_chaos.address)) as target:
-        caller = target.connect(20_000)
-        caller.ask(MINE, MultiDone)
-        before = caller.session()
-        zk_chaos.zookeeper.server(_server_of(zk_chaos, before.session_id)).kill()
-        caller.await_event(Suspended)
-        wait_until(lambda: told(caller)[-1] == ("Connected", 1), 20)
-        caller.ask(Sync("/"), SyncDone)
-        assert caller.stat("/mine").ephemeral_owner == before.session_id
-
-
-def test_without_a_quorum_nothing_is_answered_and_nothing_hangs(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F15: each request has an outcome; with the quorum back everything goes on."""
-    with Target(opener(zk_chaos.address)) as target:
-        caller = target.connect(30_000)
-        caller.make("/n")
-        zk_chaos.lose_quorum()
-        caller.await_event(Suspended)
-        caller.ask(Multi((SetData("/n", b"", 0),)), NotSent)
-        zk_chaos.heal_servers()
-        wait_until(lambda: told(caller)[-1] == ("Connected", 1), 30)
-        caller.ask(Multi((SetData("/n", b"", 0),)), MultiDone)
-
-
-def _server_of(chaos: ChaosZooKeeper, session_id: int) -> int:
-    """Number of the server at which the session is connected."""
-    for number, server in enumerate(chaos.zookeeper.servers):
-        try:
-            connections = server.ask("cons")
-        except OSError:
-            continue
-        if f"sid=0x{session_id:x}," in connections:
-            return number
-    raise AssertionError(f"session 0x{session_id:x} is nowhere")
-
-
-# --- sizes ----------------------------------------------------------------------------------------
-
-
-def test_requests_up_to_the_bound_pass_a_real_server(zk_ensemble: Tree) -> None:
-    """Through the leader to every follower: the bound leaves room for what they add."""
-    with Target(opener(zk_ensemble.address)) as target:
-        caller = target.connect(20_000)
-        limit = ClientSettings().max_request_bytes
-        caller.make("/n")
-        overhead = 8 + 9 + 4 + len(zk_ensemble.chroot) + 2 + 4 + 4 + 9
-        caller.write(SetData("/n", bytes(limit - overhead), 0))
-        caller.ask(Multi((SetData("/n", bytes(limit - overhead + 1), 1),)), NotSent)
-        assert caller.stat("/n").data_length == limit - overhead
-
-
-def test_beyond_the_servers_bound_the_connection_would_break(zk_server: Tree) -> None:
-    """reliability finding 14 [V]: what our bound is for; the write is not sent a second time."""
-    with Target(opener(zk_server.address, max_request_bytes=3_000_000)) as target:
-        caller = target.connect(20_000)
-        caller.make("/n")
-        write = caller.submit(Multi((SetData("/n", bytes(2_000_000), 0),)))
-        assert isinstance(write.outcome(), Unanswered)
-        caller.await_event(Suspended)
-        wait_until(lambda: told(caller)[-1] == ("Connected", 1))
-        assert caller.stat("/n").version == 0
-        assert told(caller) == [("Connected", 1), ("Suspended", 1), ("Connected", 1)]
-
-
-def test_bulk_reads_of_any_size_are_cut_into_packets(zk_server: Tree) -> None:
-    """5 MB in 300 znodes and 3,000 paths; one answer each, in order."""
-    with Target(opener(zk_server.address)) as target:
-        caller = target.connect(20_000)
-        caller.make("/big")
-        for start in range(0, 300, 20):
-            caller.write(*(Create(f"/big/{n}", bytes([n % 256]) * 17_000) for n in range(start, start + 20)))
-        paths = tuple(f"/big/{n % 400}" for n in range(3000))
-        for _ in range(2):
-            znodes = caller.ask(ReadMany(paths), ReadManyDone).znodes
-            assert [znode is not None for znode in znodes] == [n % 400 < 300 for n in range(3000)]
-            assert all(z is None or (not isinstance(z, Code) and z.data[0] == int(z.path[5:]) % 256)
-                       for z in znodes)  # fmt: skip
-
-
-def test_a_multi_of_a_thousand_fenced_commits_is_one_packet(zk_server: Tree) -> None:
-    """recipes 6: owner checked and offset written for each of 1,000 partitions, answered one by one."""
-    with Target(opener(zk_server.address)) as target:
-        caller = target.connect(20_000)
-        caller.make("/ids", "/own", "/off", "/out")
-        names = [f"{n:04d}" for n in range(1000)]
-        for kind in ("own", "off"):
-            caller.write(*(Create(f"/{kind}/{name}", b"0") for name in names))
-        server = zk_server.server(0)
-        before = _packets(server.ask("mntr"))
-        operations = [Check("/ids", 0)]
-        for name in names:
-            operations += [Check(f"/own/{name}", 0), SetData(f"/off/{name}", b"41", 0)]  # type: ignore[list-item]
-        done = caller.write(*operations)
-        assert _packets(server.ask("mntr")) - before <= 3
-        assert [stat.version for stat in done.stats if stat is not None] == [1] * 1000
-        refused = caller.ask(Multi((*operations[:3], Check("/own/0001", 7))), MultiRefused)
-        assert refused == MultiRefused(2, Code.BAD_VERSION)
-
-
-def _packets(mntr: str) -> int:
-    return int(next(line.split()[1] for line in mntr.splitlines() if line.startswith("zk_packets_received")))

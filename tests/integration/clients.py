@@ -1,0 +1,47 @@
+"""Clients for tests on real servers, and what they were told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Connected, Create, Exists, ExistsDone, Multi
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.conformance import Caller
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+
+MINE = Multi((Create("/mine", b"", ephemeral=True),))
+
+
+def opener(address: str, **settings: int) -> Callable[[int], Store]:
+    def open_store(session_timeout_ms: int) -> Store:
+        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms, **settings))
+
+    return open_store
+
+
+def told(caller: Caller) -> list[tuple[str, int]]:
+    return [
+        (
+            type(event).__name__,
+            event.session.incarnation if isinstance(event, Connected) else event.incarnation,
+        )
+        for event in caller.events
+    ]
+
+
+def gone(witness: Caller, path: str) -> bool:
+    witness.catch_up()
+    return witness.ask(Exists(path), ExistsDone).stat is None
+
+
+def server_of(chaos: ChaosZooKeeper, session_id: int) -> int:
+    """Number of the server at which the session is connected."""
+    for number, server in enumerate(chaos.zookeeper.servers):
+        try:
+            connections = server.ask("cons")
+        except OSError:
+            continue
+        if f"sid=0x{session_id:x}," in connections:
+            return number
+    raise AssertionError(f"session 0x{session_id:x} is nowhere")

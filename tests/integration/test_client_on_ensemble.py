@@ -1,0 +1,58 @@
+"""The client when servers of an ensemble stand still, die or lose their quorum."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.clients import MINE, opener, server_of, told
+from zkgroup.model.requests import Multi, MultiDone, NotSent, SetData, Suspended, Sync, SyncDone
+from zkgroup.testing import wait_until
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.conformance import Target
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
+    """reliability F16: SIGSTOP; connections stay open. The session goes on at another server."""
+    with Target(opener(zk_chaos.address)) as target:
+        caller = target.connect(6000)
+        caller.ask(MINE, MultiDone)
+        before = caller.session()
+        stopped = server_of(zk_chaos, before.session_id)
+        zk_chaos.zookeeper.server(stopped).pause()
+        try:
+            caller.await_event(Suspended)
+            wait_until(lambda: told(caller)[-1][0] == "Connected", 20)
+            assert server_of(zk_chaos, before.session_id) != stopped
+        finally:
+            zk_chaos.zookeeper.server(stopped).resume()
+        assert told(caller) == [("Connected", 1), ("Suspended", 1), ("Connected", 1)]
+        caller.catch_up()
+        assert caller.stat("/mine").ephemeral_owner == before.session_id
+
+
+def test_the_session_survives_the_death_of_its_server(zk_chaos: ChaosZooKeeper) -> None:
+    """reliability F12: SIGKILL of the member of the ensemble that we are connected to."""
+    with Target(opener(zk_chaos.address)) as target:
+        caller = target.connect(20_000)
+        caller.ask(MINE, MultiDone)
+        before = caller.session()
+        zk_chaos.zookeeper.server(server_of(zk_chaos, before.session_id)).kill()
+        caller.await_event(Suspended)
+        wait_until(lambda: told(caller)[-1] == ("Connected", 1), 20)
+        caller.ask(Sync("/"), SyncDone)
+        assert caller.stat("/mine").ephemeral_owner == before.session_id
+
+
+def test_without_a_quorum_nothing_is_answered_and_nothing_hangs(zk_chaos: ChaosZooKeeper) -> None:
+    """reliability F15: each request has an outcome; with the quorum back everything goes on."""
+    with Target(opener(zk_chaos.address)) as target:
+        caller = target.connect(30_000)
+        caller.make("/n")
+        zk_chaos.lose_quorum()
+        caller.await_event(Suspended)
+        caller.ask(Multi((SetData("/n", b"", 0),)), NotSent)
+        zk_chaos.heal_servers()
+        wait_until(lambda: told(caller)[-1] == ("Connected", 1), 30)
+        caller.ask(Multi((SetData("/n", b"", 0),)), MultiDone)
