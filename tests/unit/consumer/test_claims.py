@@ -10,6 +10,7 @@ from tests.unit.consumer.stage import (
     claims,
     is_stable,
     owned,
+    reads,
     told,
     tp,
     writes_to,
@@ -97,10 +98,18 @@ def test_own_session_with_another_members_text_is_a_conflict() -> None:
 
 
 def test_no_limit_of_attempts_by_default() -> None:
-    """Item 44: a minute of refusals changes nothing."""
-    _, member = blocked_stage(rebalance_backoff_ms=500)
+    """Item 44: after a minute of looks at the blocker the member still tries, and gets it in the end."""
+    stage, member = blocked_stage(rebalance_backoff_ms=500)
+    member.asked.clear()
+    stage.run(60_000)
+    looks = [request for request in member.asked if reads("/owners/t/1")(request)]
+
+    assert len(looks) > 50
     assert member.finished is None
     assert member.state is MemberState.JOINING
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.run(1000)
+    assert owned(member) == [0, 1, 2, 3]
 
 
 def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -> None:
@@ -128,6 +137,33 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
 
     assert member.machine.held()[tp(0)].offset == 9
     assert len(claims(member)) == 2
+
+
+def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
+    """Item 39, recipes 5: ephemeralOwner and text are mine: adopted as it stands, not claimed again."""
+    stage = Stage(topics={"t": 2})
+    stage.server.put("/consumers/g/offsets/t/1", b"42")
+    stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
+    member = stage.join("a", run_ms=3000)
+    owners, held = [stage.owner(0), stage.owner(1)], member.machine.held()
+
+    assert is_stable(member)
+    assert len(claims(member)) == 1
+    assert [o.stat.czxid if o else None for o in owners] == [held[tp(0)].token, held[tp(1)].token]
+    assert (held[tp(0)].offset, held[tp(1)].offset) == (None, 42)
+    stage.commit(member, {tp(0): 1, tp(1): 43})
+    assert [stage.offset(number).data for number in (0, 1)] == [b"1", b"43"]
+
+
+def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
+    """Item 39, recipes 10: nothing of mine stands there, so it is claimed again with what was read back."""
+    stage = Stage(topics={"t": 2})
+    stage.when("client-a", writes_to("/owners/", Create), fault="lost_request")
+    member = stage.join("a", run_ms=3000)
+
+    assert is_stable(member)
+    assert len(claims(member)) == 2
+    assert owned(member) == [0, 1]
 
 
 def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:

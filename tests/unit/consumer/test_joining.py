@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from tests.unit.consumer.stage import GROUP, Stage, is_stable, multis, packets, told, tp
+from tests.unit.consumer.stage import GROUP, Stage, claims, is_stable, multis, packets, told, tp
 from zkgroup.consumer.effects import Assign, ChangeState, ExtendLease, Finish, MemberState
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.errors import MemberIdInUseError, UnsupportedRegexError
 from zkgroup.model import Whitelist
-from zkgroup.model.requests import Create, ListChildren, Multi, Read, ReadMany, SetData, Sync
+from zkgroup.model.requests import Create, Delete, ListChildren, Multi, Read, ReadMany, SetData, Sync
 from zkgroup.znodes.consumers import Registration
 
 
@@ -74,7 +74,7 @@ def test_znodes_are_ephemeral_or_persistent_as_kafka_has_them() -> None:
 
 
 def test_lost_reply_of_the_registration_is_recognised() -> None:
-    """Item 39, recipes 10: NodeExists with my session and my text is my own create."""
+    """Recipes 10: NodeExists with my session and my text is my own create."""
     stage = Stage()
     member = stage.join("a", run_ms=None)
     while not any(isinstance(r, Multi) for r in member.asked):
@@ -137,13 +137,14 @@ def test_short_obstacle_of_another_session_is_waited_out() -> None:
 
 
 def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
-    """Item 51: nothing is committed or deleted for the old ownership; one new registration."""
+    """Item 51: nothing is committed or deleted for the old ownership; one new registration, one rebalance."""
     stage = Stage()
     member = stage.join("a")
     before = stage.registration("a")
+    rebalances = len(stage.notes("rebalance.begin"))
     member.asked.clear()
     stage.server.expire("client-a")
-    stage.run(2000)
+    stage.run(5000)
     after = stage.registration("a")
 
     assert before is not None
@@ -151,9 +152,14 @@ def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
     assert is_stable(member)
     stamps = [Registration.decode("", z.data).timestamp_ms for z in (before, after)]
     assert stamps[0] != stamps[1]
-    register = next(i for i, r in enumerate(member.asked) if "'g_a'" in str(r) or "ids/g_a', data" in str(r))
-    written = [o for ops in multis(member.asked[:register]) for o in ops if isinstance(o, SetData)]
-    assert written == []
+    written = [operation for operations in multis(member.asked) for operation in operations]
+    registered = [o for o in written if isinstance(o, Create) and "/ids/" in o.path]
+    assert [o.path for o in registered] == [before.path]
+    assert [o for o in written if isinstance(o, Delete)] == []
+    earlier = written[: written.index(registered[0])]
+    assert [o for o in earlier if isinstance(o, SetData)] == []
+    assert len(stage.notes("rebalance.begin")) == rebalances + 1
+    assert len(claims(member)) == 1
 
 
 def test_session_is_that_of_the_registration_read_back() -> None:

@@ -115,13 +115,16 @@ def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> N
 
 
 def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
-    """Item 27: nobody claims by a plan that cannot be made; it is told."""
+    """Item 27: nobody claims or releases by a plan that cannot be made; it is told."""
     stage = Stage({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
     first = stage.join("a", {"t": 1})
-    stage.join("b", {"u": 1})
+    tokens = {held: grant.token for held, grant in first.machine.held().items()}
+    second = stage.join("b", {"u": 1}, run_ms=5000)
 
+    assert {held: grant.token for held, grant in first.machine.held().items()} == tokens
     assert owned(first) == [0, 1, 2, 3]
-    assert stage.notes("assignment_refused")
+    assert (owned(second), claims(second), stage.owners("u")) == ([], [], {})
+    assert {note.member for note in stage.notes("assignment_refused")} == {"g_a", "g_b"}
 
 
 # --- sticky ---------------------------------------------------------------------------------------

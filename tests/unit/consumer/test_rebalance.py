@@ -10,6 +10,7 @@ from tests.unit.consumer.stage import (
     is_stable,
     multis,
     owned,
+    reads,
     told,
     tp,
 )
@@ -22,7 +23,7 @@ from zkgroup.consumer.effects import (
     Revoke,
 )
 from zkgroup.model import Blacklist, StaticSubscription, Whitelist
-from zkgroup.model.requests import Check, Create, Delete, ReadMany, SetData
+from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
@@ -63,17 +64,22 @@ def test_creation_of_a_missing_topic_rebalances() -> None:
 
 
 def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
-    """Item 33: registrations are read once; nobody of ours ever sets one."""
+    """Item 33: a data change of an `ids` child is not watched for, so it is not heard of; nor is it read."""
     stage = Stage()
-    member = stage.join("a")
-    stage.join("b")
+    stage.server.put("/consumers/g/ids")
+    foreign = Registration.path(GROUP, "g_j")
+    stage.server.put(foreign, b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}')
+    member = stage.join("a", run_ms=2000)
     before = len(stage.notes("rebalance.begin", "a"))
     member.asked.clear()
-    stage.stranger(SetData(Registration.path(GROUP, "g_b"), b"{}", -1))
-    stage.run(30)
+    stage.stranger(
+        SetData(foreign, b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"2"}', -1)
+    )
+    stage.run(20_000)
 
     assert len(stage.notes("rebalance.begin", "a")) == before
-    assert [r for r in member.asked if isinstance(r, ReadMany)] == []
+    assert [request for request in member.asked if reads(foreign)(request)] == []
+    assert owned(member) == [0, 1, 2, 3]
 
 
 def test_deletion_of_a_topic_releases_its_partitions_only() -> None:
