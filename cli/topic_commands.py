@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from zkgroup.admin import topics as admin
-from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.errors import PartlyDoneError
 
@@ -145,7 +145,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool)
 def delete(topic: str, execute: bool, yes: bool) -> None:
     """Delete TOPIC: through the controller where one lives, else by removing its znodes.
 
-    Refused while a group has members on it.
+    Refused while a group has members on it. Also removes what a deletion in part has left.
     """
     out = output()
     with connected() as ensemble:
@@ -177,14 +177,16 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
         znodes=len(plan.znodes),
     )
     if not out.document(document):
-        out.line(_told(topic, plan.controller, len(plan.znodes), executed=act is not None))
+        out.line(_told(plan, executed=act is not None))
     if act and plan.controller is None:
         say_way_back(act.undo_id)
     elif act:
         say(f"there is no way back: brokers drop the records; the znodes are in {act.undo_id}.json")
 
 
-def _told(topic: str, controller: int | None, znodes: int, *, executed: bool) -> str:
-    if controller is not None:
-        return f"{'asked' if executed else 'would ask'} controller {controller} to delete topic {topic}"
-    return f"{'deleted' if executed else 'would delete'} topic {topic}: {counted(znodes, 'znode')}"
+def _told(plan: TopicDeletionPlan, *, executed: bool) -> str:
+    if plan.controller is not None:
+        verb = "asked" if executed else "would ask"
+        return f"{verb} controller {plan.controller} to delete topic {plan.topic}"
+    what = f"what is left of topic {plan.topic}" if plan.leftover else f"topic {plan.topic}"
+    return f"{'deleted' if executed else 'would delete'} {what}: {counted(len(plan.znodes), 'znode')}"

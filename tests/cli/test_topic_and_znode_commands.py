@@ -112,6 +112,24 @@ def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
     assert (again["executed"], again["znodes"]) == (False, [])
 
 
+def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, groups: Groups) -> None:
+    """Exit 6 with path, expected, found and the next command, which works, also beside a controller."""
+    shell.run("topic", "create", "orders", "--partitions", "2")
+    groups.zk.multi(Delete("/brokers/topics/orders", 0))
+    groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
+
+    refused = shell.run("topic", "create", "orders", "--partitions", "2")
+    assert refused.code == 6
+    assert "/config/topics/orders: expected none, found" in refused.err
+    assert "`zkgroup topic delete orders --execute`" in refused.err
+    shown = shell.run("topic", "delete", "orders")
+    assert (shown.code, shown.out) == (0, "would delete what is left of topic orders: 1 znode\n")
+    assert shell.run("topic", "delete", "orders", "--execute").code == 0
+
+    assert shell.run("topic", "create", "orders", "--partitions", "2").code == 0
+    assert shell.run("topic", "delete", "nothing").code == 5
+
+
 def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
     """The request znode is made; that there is no way back is said."""
     shell.run("topic", "create", "orders", "--partitions", "1")

@@ -41,15 +41,20 @@ class TopicDeletionPlan:
     """Groups without members that keep owners or offsets of it; they must stay without."""
     znodes: tuple[Znode, ...]
     """What would be removed without a controller, parents first; also what the undo file keeps."""
+    leftover: bool = False
+    """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
 
 
 def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
-    """Reads who uses the topic and what there is of it. Raises NotFoundError."""
+    """Reads who uses the topic and what there is of it, or what is left of it.
+
+    Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest.
+    """
     validate_topic(topic)
     ensemble.zk.sync("/")
-    if ensemble.zk.exists(Topic.path(topic)) is None:
-        raise NotFoundError(f"{Topic.path(topic)}: there is no topic {topic!r}")
     controller = ensemble.zk.find(Controller.path())
+    if ensemble.zk.exists(Topic.path(topic)) is None:
+        return _plan_leftover(ensemble, topic, has_controller=controller is not None)
     pictures = [picture for picture in read_pictures(ensemble, group_names(ensemble)).values() if picture]
     users = tuple(
         (picture.group, member.member)
@@ -69,6 +74,28 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
         users=users,
         idle_groups=idle,
         znodes=_tree(ensemble, topic),
+    )
+
+
+def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> TopicDeletionPlan:
+    """Kafka's controller ignores a request for a topic that is gone, so its configuration would stay."""
+    znodes = _tree(ensemble, topic)
+    if not znodes:
+        raise NotFoundError(
+            f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
+        )
+    if has_controller and any(znode.path == TopicDeletion.path(topic) for znode in znodes):
+        raise ConflictError(
+            f"{TopicDeletion.path(topic)}: the controller is deleting the rest; wait until this is gone"
+        )
+    return TopicDeletionPlan(
+        topic=topic,
+        as_of=ensemble.as_of(),
+        controller=None,
+        users=(),
+        idle_groups=(),
+        znodes=znodes,
+        leftover=True,
     )
 
 
@@ -104,7 +131,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
         last = batches.pop() + last
     done = 0
     for batch in [*batches, last]:
-        if ensemble.zk.exists(Controller.path()) is not None:
+        if not plan.leftover and ensemble.zk.exists(Controller.path()) is not None:
             error: Exception = ConflictError(
                 f"{Controller.path()}: a controller has come up; run the command again"
             )

@@ -371,7 +371,8 @@ def check_new(ensemble: Ensemble, topic: str) -> None:
     listed = ensemble.zk.list_many([topics_path(), delete_topics_path()])
     if topic in (listed[delete_topics_path()] or ()):
         raise ConflictError(
-            f"{TopicDeletion.path(topic)}: topic {topic!r} is being deleted; wait until it is gone"
+            f"{TopicDeletion.path(topic)}: topic {topic!r} is being deleted; wait until it is gone, or, "
+            f"where no controller lives, run `zkgroup topic delete {topic} --execute`"
         )
     if topic in (listed[topics_path()] or ()):
         raise ConflictError(
@@ -379,7 +380,8 @@ def check_new(ensemble: Ensemble, topic: str) -> None:
         )
     if ensemble.zk.exists(TopicConfig.path(topic)) is not None:
         raise ConflictError(
-            f"{TopicConfig.path(topic)}: left over from a topic that was deleted in part; remove it first"
+            f"{TopicConfig.path(topic)}: expected none, found the configuration of a topic that was deleted "
+            f"in part; `zkgroup topic delete {topic} --execute` removes it"
         )
     for other in listed[topics_path()] or ():
         if other.replace(".", "_") == topic.replace(".", "_"):

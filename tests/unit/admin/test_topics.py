@@ -11,7 +11,7 @@ from tests.unit.admin.world import Meddled, RecordedStore, World
 from zkgroup.admin import topics
 from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
-from zkgroup.model.requests import Create, Multi
+from zkgroup.model.requests import Create, Delete, Multi
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
@@ -202,6 +202,26 @@ def test_with_a_controller_the_request_is_left_to_it(world: World) -> None:
     assert world.server.find(Topic.path("orders")) is not None
     with pytest.raises(ConflictError, match="already"):
         delete_topic(world.ensemble, plan_topic_deletion(world.ensemble, "orders"))
+
+
+def test_the_rest_of_a_topic_is_the_controllers_while_it_is_at_it(world: World) -> None:
+    """Topic gone, request still there: with a controller wait, without one everything left goes."""
+    _controller(world)
+    for path in ("/config/topics/orders", "/admin/delete_topics/orders"):
+        world.server.put(path, b"{}")
+
+    with pytest.raises(ConflictError, match="/admin/delete_topics/orders"):
+        plan_topic_deletion(world.ensemble, "orders")
+    world.write(Delete(Controller.path(), 0))
+    plan = plan_topic_deletion(world.ensemble, "orders")
+    delete_topic(world.ensemble, plan)
+
+    assert (plan.leftover, [znode.path for znode in plan.znodes]) == (
+        True,
+        ["/config/topics/orders", "/admin/delete_topics/orders"],
+    )
+    with pytest.raises(NotFoundError, match="zkgroup topic list"):
+        plan_topic_deletion(world.ensemble, "orders")
 
 
 def test_a_topic_with_members_on_it_is_refused(world: World) -> None:
