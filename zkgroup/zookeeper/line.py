@@ -38,6 +38,8 @@ _log = logging.getLogger("zkgroup.zookeeper")
 
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
 """kazoo's pauses between rounds over the servers: 50 ms, doubling up to half a second, each ± 40 %."""
+_HELLO_MIN_S = 1.0
+"""A server under load may take so long to make a session; each attempt costs it a write."""
 
 
 class LineOwner(Protocol):
@@ -191,6 +193,9 @@ class Line:
         give_up_at = self._give_up_at()
         if give_up_at is not None:
             ends.append(give_up_at)
+        hello_due = self._hello_due()
+        if hello_due is not None:
+            ends.append(hello_due)
         if self._up and not self.exchange.pinging:
             ends.append(self._ping_at())
         return min(ends) - time.monotonic() if ends else None
@@ -202,6 +207,9 @@ class Line:
         give_up_at = self._give_up_at()
         if give_up_at is not None and now >= give_up_at:
             return f"no answer for {now - (self.exchange.oldest or now):.1f} s"
+        hello_due = self._hello_due()
+        if hello_due is not None and now >= hello_due:
+            return f"no session granted within {self._hello_s():.1f} s"
         if self._up and not self.exchange.pinging and now >= self._ping_at():
             self.exchange.ping()
         return None
@@ -215,6 +223,26 @@ class Line:
     def _check(self) -> None:
         if self.retired():
             raise Retired("this session is over for us")
+
+    def _hello_s(self) -> float:
+        """How long a server may take to grant a session before the next one, or it again, is asked.
+
+        kazoo would wait as long as whoever waits for the connection. A starting server can accept a
+        connection and forget it.
+        """
+        settings = self._settings
+        whole_ms = min(
+            settings.session_timeout_ms, settings.connection_timeout_ms or settings.session_timeout_ms
+        )
+        share_s = whole_ms / 1000 / max(3, len(self._address.hosts))
+        return max(share_s, min(_HELLO_MIN_S, whole_ms / 2000))
+
+    def _hello_due(self) -> float | None:
+        """When the server that was asked for a session should have answered; None where none was."""
+        sock = self.handler.socket
+        if self._up or sock is None or sock.hello is not None:
+            return None
+        return sock.last_heard + self._hello_s()
 
     def _give_up_at(self) -> float | None:
         """The oldest request or ping waits too long, or nothing at all comes while it waits.

@@ -49,6 +49,31 @@ def test_the_granted_timeout_is_told_not_the_one_asked_for() -> None:
         assert (hellos[0].timeout_ms, hellos[0].session_id, hellos[0].last_zxid) == (8351, 0, 0)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ClientSettings(session_timeout_ms=3000),
+        ClientSettings(session_timeout_ms=30_000, connection_timeout_ms=3000),
+    ],
+)
+def test_a_server_that_forgets_a_handshake_is_asked_again_in_time(settings: ClientSettings) -> None:
+    """A starting server can accept a connection and never answer: it must not take the whole wait."""
+    answered = threading.Event()
+
+    def script(peer: Peer, number: int) -> None:
+        if number == 1:
+            peer.hear_hello()
+            answered.wait(20)  # silent until another connection has been answered
+            return
+        peer.greet()
+        answered.set()
+        peer.serve()
+
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
+        assert client.wait_connected().session_id == 7
+    assert answered.is_set()
+
+
 def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> None:
     """Otherwise an older server would be taken, and the past be read again."""
     hellos: list[Hello] = []
