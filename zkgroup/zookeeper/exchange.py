@@ -99,7 +99,6 @@ class Exchange:
         if self._sock is not sock:
             self._sock = sock
             self._xid = FIRST_XID
-            self._pinged_at = None
 
     def accept(self) -> None:
         """From now on `offer` takes calls, unless `refuse_more` was faster."""
@@ -122,6 +121,7 @@ class Exchange:
                     break
         self._held = False
         self._sock = None
+        self._pinged_at = None  # else the next handshake is judged by the silence of this connection
 
     def refuse_outbox(self, reason: str) -> None:
         """What has not been begun is not sent any more."""

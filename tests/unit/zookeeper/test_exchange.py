@@ -133,6 +133,17 @@ def test_after_a_break_nothing_is_taken(world: World) -> None:
     assert world.outcomes == []
 
 
+def test_a_ping_without_answer_is_forgotten_with_its_connection(world: World) -> None:
+    """Past bug: its age ended each handshake that followed, until one happened to be fast enough."""
+    world.exchange.ping()
+    assert world.exchange.oldest is not None
+
+    world.exchange.detach()
+
+    assert world.exchange.oldest is None
+    assert not world.exchange.pinging
+
+
 def test_what_was_given_up_takes_nothing_more_on_any_connection(world: World) -> None:
     """Also where the connection comes up at the same moment; what waits is not begun."""
     assert world.exchange.offer(world.sync())
