@@ -105,12 +105,19 @@ def shared_options() -> list[click.Option]:
     ]
 
 
+HELP_NAMES = ["-h", "--help"]
+"""Of every command whatever the context says: click keeps the help option made for the first context."""
+
+
 class Command(click.Command):
     """A command that takes the shared options and lists them apart in its help."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(shared_options())
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        return HELP_NAMES
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_options(self, ctx, formatter)
@@ -126,6 +133,9 @@ class Group(click.Group):
         self.params.extend(shared_options())
         self._lazy = dict(lazy or {})
         """Name to (module and attribute, short help): the help of the group imports nothing."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        return HELP_NAMES
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self._lazy, *(name for name in self.commands if name not in self._lazy)]

@@ -12,7 +12,7 @@ import click
 
 from zkgroup.errors import ZkGroupError
 
-from .frame import COMMAND_LINE, Group, shared, show_logs
+from .frame import COMMAND_LINE, HELP_NAMES, Group, shared, show_logs
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
@@ -107,7 +107,7 @@ root = Root(
     "zkgroup",
     lazy=_COMMANDS,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": HELP_NAMES, "max_content_width": 110},
     params=[
         click.Option(
             ["--version"],

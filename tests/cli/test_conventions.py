@@ -81,6 +81,15 @@ def test_the_commands_are_those_of_the_contract() -> None:
     }
 
 
+def test_the_short_help_option_does_not_depend_on_who_looks_first() -> None:
+    """Past bug: click keeps the help option of the first context, and the docs' one did not know -h."""
+    for _path, command in ALL:
+        command.get_params(click.Context(command))
+        option = command.get_help_option(click.Context(command))
+        assert option is not None
+        assert option.opts == ["-h", "--help"]
+
+
 def test_the_short_help_of_the_root_is_that_of_the_commands() -> None:
     """The root's help imports no command; what it says of them must be true."""
     assert isinstance(root, Group)
