@@ -1,7 +1,7 @@
-"""What was under way when the session ended: each request has one outcome, in time, and nothing is sent later.
+"""What was under way when the session ended: one outcome each, in time, and nothing is sent later.
 
-kazoo can drop a request at expiry without ever completing it, and sends what was asked while suspended in the
-next session (recipes 10).
+kazoo as it is can drop a request at expiry without ever completing it, and sends what was asked while
+suspended later (recipes 10).
 """
 
 from __future__ import annotations
