@@ -14,7 +14,7 @@ import click
 
 from zkgroup.errors import ConfigError
 
-from .frame import Shared, nearest, shared
+from .frame import Shared, nearest, quiet_connecting, shared
 from .output import say
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Tar
         tls_cert=_file(options.zk_tls_cert or profile.get("tls_cert"), "--zk-tls-cert"),
         tls_key=_file(options.zk_tls_key or profile.get("tls_key"), "--zk-tls-key"),
         sasl_file=_file(options.zk_sasl_file or profile.get("sasl_file"), "--zk-sasl-file"),
-        timeout_s=(options.connect_timeout or 10_000) / 1000,
+        timeout_s=(10_000 if options.connect_timeout is None else options.connect_timeout) / 1000,
     )
 
 
@@ -165,7 +165,8 @@ def connected() -> Iterator[Ensemble]:
         client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
     )
     try:
-        client.wait_connected(where.timeout_s)
+        with quiet_connecting():
+            client.wait_connected(where.timeout_s)
         blocking = Blocking(client, timeout_s=where.timeout_s)
         yield Ensemble(zk=blocking, clock=SystemClock())
     finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import click
 from zkgroup.errors import ConfigError
 
 from .connection import client_settings, target
-from .frame import command, output, shared
+from .frame import command, output, quiet_connecting, shared
 from .options import complete_topics, group_argument
 from .output import say
 from .parameters import DURATION, Assignment, NameAndCount
@@ -126,7 +127,7 @@ def _member(address: str, records: RecordSource | None, options: dict[str, Any])
 def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None) -> None:
     from zkgroup.consumer.consumer import Consumer
 
-    with StopSignals(on_stop=member.stop) as stop, member:
+    with StopSignals(on_stop=member.stop) as stop, _joined(member):
         if not isinstance(member, Consumer):
             while not stop.wait(LOOK_S):
                 member.leases()  # raises what made the member fail
@@ -136,6 +137,14 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
             member.ack(record)
             if stop.received or number == max_messages:
                 break
+
+
+@contextmanager
+def _joined(member: Consumer | GroupMember) -> Iterator[None]:
+    with quiet_connecting():
+        member.start()
+    with member:
+        yield
 
 
 def _wanted(topics: Sequence[tuple[str, int]], whitelist: str | None, blacklist: str | None) -> Topics:

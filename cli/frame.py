@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from .output import FORMATS, Output
-from .parameters import DURATION
+from .parameters import SOME_TIME
 
 _META = "zkgroup.shared"
 COMMAND_LINE = "zkgroup.command_line"
@@ -71,8 +72,42 @@ def show_logs(verbose: int) -> None:
     """Logs on stderr: our warnings always, our news with -v, everything (kazoo's too) with -vv."""
     levels = {0: (logging.WARNING, logging.CRITICAL), 1: (logging.INFO, logging.WARNING)}
     ours, theirs = levels.get(verbose, (logging.DEBUG, logging.INFO))
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=theirs, force=True)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LogLine(tracebacks=verbose >= 2))
+    if not verbose:
+        handler.addFilter(lambda record: not getattr(record, "raised", False))
+    logging.basicConfig(handlers=[handler], level=theirs, force=True)
     logging.getLogger("zkgroup").setLevel(ours)
+
+
+@contextmanager
+def quiet_connecting() -> Iterator[None]:
+    """While a command waits for its first connection: the error at the end says why there is none.
+
+    With -v every attempt is told.
+    """
+    log = logging.getLogger("zkgroup.zookeeper")
+    if not shared().verbose:
+        log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
+
+
+class _LogLine(logging.Formatter):
+    """One line a record; the error of one that carries it in words, its traceback only where wanted."""
+
+    def __init__(self, *, tracebacks: bool) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+        self._tracebacks = tracebacks
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._tracebacks or not record.exc_info:
+            return super().format(record)
+        bare = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
+        error = record.exc_info[1]
+        return f"{super().format(bare)} ({type(error).__name__}: {error})"
 
 
 class SharedOption(click.Option):
@@ -96,7 +131,7 @@ def shared_options() -> list[click.Option]:
         _option("--zk-sasl-file", metavar="FILE", help="TOML file with the SASL options."),
         _option(
             "--connect-timeout",
-            type=DURATION,
+            type=SOME_TIME,
             metavar="DURATION",
             help="Longest wait for a connection and for each answer.  [default: 10s]",
         ),

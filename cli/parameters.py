@@ -14,13 +14,21 @@ class Duration(click.ParamType[int]):
 
     name = "duration"
 
+    def __init__(self, least_ms: int = 0) -> None:
+        self._least_ms = least_ms
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         try:
-            return parse_duration_ms(value)
+            found = parse_duration_ms(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if found < self._least_ms:
+            self.fail(
+                f"{value!r} leaves no time: expected at least {self._least_ms}ms, for example 10s", param, ctx
+            )
+        return found
 
 
 class NameAndCount(click.ParamType[tuple[str, int]]):
@@ -95,3 +103,5 @@ class TopicPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
 
 
 DURATION = Duration()
+SOME_TIME = Duration(least_ms=1)
+"""A duration that cannot be nothing."""

@@ -25,6 +25,7 @@ from zkgroup.consumer.facing import (
     PICTURE_TIMEOUT_S,
     answer_timeout_s,
     not_assigned,
+    not_connected,
     told,
 )
 from zkgroup.consumer.lease import Lease
@@ -96,9 +97,7 @@ class AsyncFace(ABC):
             raise
         except TimeoutError:
             await self.close(timeout_s=1.0)
-            where = self._options.address or "the client given"
-            message = f"{where}: no connection to ZooKeeper within {timeout_ms} ms"
-            raise StoreUnavailableError(message) from None
+            raise not_connected(engine, timeout_ms) from None
         return self
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:

@@ -310,7 +310,8 @@ class MemberEngine:
             return
         if self.failure is None:
             self.failure = error
-            log.error("%s: the application's code raised", self.member, exc_info=error)
+            # whoever calls next gets it raised: `raised` lets a program show it once
+            log.error("%s fails and leaves", self.member, exc_info=error, extra={"raised": True})
         if not self.closing:
             self.loop.step(ApplicationFailed(error))
 

@@ -29,6 +29,7 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
+from zkgroup.zookeeper import ZooKeeperClient
 
 T = TypeVar("T")
 
@@ -92,10 +93,7 @@ class BlockingFace(ABC):
             raise
         except FutureTimeoutError:
             self.close(timeout_s=1.0)
-            where = self._options.address or "the client given"
-            raise StoreUnavailableError(
-                f"{where}: no connection to ZooKeeper within {timeout_ms} ms"
-            ) from None
+            raise not_connected(engine, timeout_ms) from None
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Leaves: revokes, commits what the listener commits, releases, ends the session.
@@ -240,6 +238,13 @@ def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
     except FutureTimeoutError:
         engine.forget(future)
         raise
+
+
+def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
+    """The error of a start that ran out: a real client knows whom it asked, and what came of it."""
+    if isinstance(engine.store, ZooKeeperClient):
+        return engine.store.unconnected(timeout_ms / 1000)
+    return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
 
 
 def not_assigned(engine: MemberEngine, picture: MemberDescription | None) -> StableTimeoutError:

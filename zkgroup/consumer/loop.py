@@ -195,7 +195,7 @@ class MemberLoop:
                 if not self._stopped:
                     self._wait()
         except BaseException as error:  # the top of the thread: the member ends and says so
-            log.exception("%s: stopped by an error of its own", self._name)
+            log.exception("%s: stopped by an error of its own", self._name, extra={"raised": True})
             self.stop()
             self._on_crash(error)
         finally:

@@ -130,12 +130,18 @@ class ZooKeeperClient:
                     raise StoreUnavailableError(f"the client of {self._address} is closed")
                 left = end - time.monotonic()
                 if left <= 0:
-                    why = self._line.last_error if self._line is not None else ""
-                    raise StoreUnavailableError(
-                        f"no connection to ZooKeeper at {self._address} within {timeout_s:g} s ({why})"
-                    )
+                    raise self.unconnected(timeout_s)
                 self._changed.wait(left)
             return self._session
+
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+        """The error of a wait for the first connection that ran out: whom we asked, and what came of it."""
+        line = self._line
+        found = line.last_error if line is not None else ""
+        return StoreUnavailableError(
+            f"no connection to ZooKeeper: expected {self._address} to answer within {timeout_s:g} s, found "
+            f"{found or 'no answer'}; check the address, or start a server with `zkgroup zookeeper start`"
+        )
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Ends the session: what was submitted is still answered, its ephemerals go at once.
@@ -270,7 +276,7 @@ class ZooKeeperClient:
             self._zxid = max(self._zxid, line.exchange.zxid)
             self._fatal = self._fatal or fatal
             if fatal is not None:
-                _log.error("%s: %s", self._address, fatal)
+                _log.error("%s: %s", self._address, fatal, extra={"raised": True})
             self._tell(Lost(line.incarnation, reason, fatal))
             if not self._closed and self._fatal is None:
                 self._announcer.post(lambda: self._reopen(line))

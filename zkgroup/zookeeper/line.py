@@ -154,7 +154,7 @@ class Line:
                 address, host, timeout_s=share_s, tls=self._tls, bell=self.handler.bell, check=self._check
             )
         except OSError as error:
-            self.last_error = f"{address[0]}:{address[1]}: {error}"
+            self.last_error = f"{address[0]}:{address[1]}: {error.strerror or error}"
             raise
         self.last_error = f"{address[0]}:{address[1]}: connected, but the server granted no session"
         self._server, self._host = address, host
@@ -398,6 +398,6 @@ class _ChrootLook:
 
     def error(self) -> ConfigError:
         return ConfigError(
-            f"ZooKeeper address {self._address}: the chroot {self._address.chroot} does not exist; "
-            "create it first, or leave it out"
+            f"{self._address.chroot}: expected the chroot of ZooKeeper address {self._address}, found no "
+            f"such znode; `zkgroup znode ls / -z {self._address.servers}` shows what there is"
         )
