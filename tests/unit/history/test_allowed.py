@@ -141,3 +141,43 @@ def test_gaps_are_allowed_where_the_caller_says_so() -> None:
 
     assert broken(world.check()) == {"S9"}
     assert world.check(gaps_allowed=True).violations == ()
+
+    below = good_world()
+    below.release("b", 2)
+    below.claim("b", 2)
+    below.deliver("b", 2, 1)
+
+    assert broken(below.check(gaps_allowed=True)) == {"S9"}
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+@pytest.mark.parametrize("kind", ["reset.obeyed", "foreign_write", "seek"])
+def test_a_claim_may_begin_elsewhere_once_its_member_was_moved(kind: str, server: bool) -> None:
+    """Between the claim and its first record the member says why it starts at another position."""
+    world = good_world()
+    world.release("b", 2)
+    world.claim("b", 2)
+    world.note("b", kind, topic=TOPIC, partition=2, offset=0)
+    world.deliver("b", 2, 0)
+
+    assert world.check(server=server).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("member", "partition", "before_the_claim"), [("c", 2, False), ("b", 3, False), ("b", 2, True)]
+)
+def test_what_moved_something_else_explains_nothing(
+    member: str, partition: int, before_the_claim: bool
+) -> None:
+    """Another member's reset, another partition's, and one that the claim's position holds already."""
+    world = good_world()
+    world.release("b", 2)
+    if before_the_claim:
+        world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
+        world.ms += 1
+    world.claim("b", 2)
+    if not before_the_claim:
+        world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
+    world.deliver("b", 2, 0)
+
+    assert broken(world.check()) == {"S9"}

@@ -25,8 +25,11 @@ def test_a_good_history_holds(server: bool) -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_the_figures_say_what_happened(server: bool) -> None:
     """Deliveries, commits, claims, changes of owner and refusals are counted alike from either side."""
-    figures = good_world().check(server=server).figures
+    world = good_world()
 
+    figures = world.check(server=server).figures
+
+    assert (figures.records, figures.operations) == (len(world.records), 14)
     assert (figures.deliveries, figures.rebalances) == (6, 4)
     assert (figures.commits, figures.claims, figures.ownership_changes) == (12, 8, 4)
     assert (figures.refused_commits, figures.refused_stale_commits) == (1, 1)
@@ -44,6 +47,17 @@ def test_a_run_in_which_too_little_happened_does_not_count() -> None:
 def test_nothing_is_decided_from_nothing() -> None:
     """An empty history holds vacuously, and says that it decided nothing."""
     assert check_history([]).decided == frozenset()
+
+
+def test_a_servers_log_alone_decides_what_it_can() -> None:
+    """Of deliveries, and of what members held by their own account, it says nothing."""
+    world = good_world()
+    options = CheckOptions(quiet_from_ms=world.ms, recovery_ms=50)
+
+    report = check_history([], world.transactions, options)
+
+    assert report.violations == ()
+    assert report.decided == {"S1", "S2", "S3", "S4"} | AT_REST
 
 
 def test_too_many_unknown_outcomes_are_inconclusive() -> None:

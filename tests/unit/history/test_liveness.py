@@ -72,3 +72,16 @@ def test_liveness_stays_open_unless_the_caller_says_when_it_was_quiet() -> None:
 
     assert report.violations == ()
     assert not AT_REST & report.decided
+
+
+def test_a_killed_member_that_is_back_holds_what_it_claims_anew() -> None:
+    """L1 from records alone: what was held in the former session is nobody's, although no end is recorded."""
+    world = good_world()
+    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.register("b", 9)
+    world.rebalance("b", ["b"])
+    world.claim("b", 0, 1, 3)
+
+    report = at_rest(world, server=False)
+
+    assert [(v.invariant, v.topic_partition) for v in report.violations] == [("L1", tp(2))]
