@@ -1,8 +1,9 @@
 """The same state with only what can still matter, so that states with equal futures are equal.
 
-Nobody remembers an owner or a marker, so their transactions are 1, and a remembered one is 1 when it is
-the present one, else 0. Offset versions count from the present one. Generations keep their order. Where
-servers lag, older trees are visible and everything is kept as it is.
+Nobody remembers an owner or a marker, so their transactions are 1, and a remembered one is that of the
+present one, else 0. Where offsets can be deleted, owners keep their place among the lives of offsets.
+Offset versions count from the present one. Generations keep their order. Where servers lag, older trees
+are visible and everything is kept as it is.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ def canonical(s: State, cfg: Configuration) -> State:
     partitions = [_Partition(s, cfg, p) for p in cfg.parts]
     lives = _lives(s, cfg)
     members = tuple(_member(s, cfg, me, partitions, lives, generations) for me in s.members)
-    nodes, first, marks = list(tree.nodes), cfg.at("offset"), cfg.at("marker")
+    nodes, owners, first, marks = list(tree.nodes), cfg.at("owner"), cfg.at("offset"), cfg.at("marker")
     for i, node in enumerate(nodes[:-1]):
         if node is not None and first <= i < marks:
             nodes[i] = partitions[i - first].offset(node, lives)
+        elif node is not None and owners <= i < first:
+            nodes[i] = Node(node.data, node.version, lives.get(node.czxid, 1), 1, node.session)
         elif node is not None:
             nodes[i] = Node(node.data, node.version, 1, 1, node.session)
     if plan:
@@ -47,14 +50,16 @@ def _generations(s: State, plan: Node | None) -> set[int]:
 
 
 def _lives(s: State, cfg: Configuration) -> Mapping[int, int]:
-    """Creations of offset znodes: in order where an offset can be deleted, else all equal."""
+    """Creations of offset znodes: with those of owners in order where an offset can be deleted, else all
+    equal."""
     offsets = s.tree.nodes[cfg.at("offset") : cfg.at("marker")]
     present = {node.czxid for node in offsets if node}
     if not cfg.is_absolute:
         return dict.fromkeys(present, 1)
     held = {h.life for me in s.members for h in me.held if h and h.life}
     read = {node.czxid for me in s.members for node in me.reads if node and node.czxid}
-    return _ranks(present | held | read)
+    owners = {node.czxid for node in s.tree.nodes[cfg.at("owner") : cfg.at("offset")] if node}
+    return _ranks(present | held | read | owners)
 
 
 class _Partition:
@@ -83,7 +88,8 @@ class _Partition:
             return None
         fence = h.fence and max(h.fence - self._shift, 0)
         life = lives.get(h.life, 0)
-        return Held(h.value, fence, int(h.token == self._token), life, self._against_marker(h.last))
+        token = lives.get(h.token, 1) if h.token == self._token else 0
+        return Held(h.value, fence, token, life, self._against_marker(h.last))
 
 
 def _member(

@@ -220,4 +220,7 @@ def registered(policy: str = "adopt", **cfg: object) -> Pair:
     pair = Pair(worlds)
     pair.believe(pc=Pc.IDLE, gen=worlds.s.tree.pzxid)
     pair.parts.membership.is_registered = True
+    registration = worlds.server.find(worlds.paths["ids", ME])
+    assert registration is not None
+    pair.parts.core.registered_zxid = registration.stat.czxid
     return pair

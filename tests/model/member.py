@@ -273,10 +273,15 @@ def _claim_reads_offsets(v: View) -> Iterator[Step]:
 
 
 def _claim_reads_owners(v: View) -> Iterator[Step]:
+    yield _settled(v, f"reads back {list(v.me.todo)}: owners")
+
+
+def _settled(v: View, label: str) -> Step:
+    """Adopted, blocked or wanted; what is mine and cannot be adopted is released, and then claimed anew."""
     held, blocked, unfenced = recipes.settle_claim(v.cfg, v.m, v.me, v.nodes)
     pc = Pc.RELEASE_READS_FIRST if unfenced else Pc.IDLE
     t = put(v.s, v.m, pc=pc, held=held, blocked=blocked, todo=unfenced[:1], reads=v.cfg.blank)
-    yield Step(f"reads back {list(v.me.todo)}: owners", False, t)
+    return Step(label, False, t)
 
 
 def _blocked_reads_offsets(v: View) -> Iterator[Step]:
@@ -286,15 +291,7 @@ def _blocked_reads_offsets(v: View) -> Iterator[Step]:
 
 
 def _blocked_reads_owners(v: View) -> Iterator[Step]:
-    """Mine without a doubt of mine: an earlier claim that nobody holds. It is released and made anew."""
-    s, cfg, m, p = v.s, v.cfg, v.m, v.me.todo[0]
-    owner = v.node("owner", p)
-    if is_mine(cfg, m, v.me, owner):
-        t = put(s, m, pc=Pc.RELEASE_READS_FIRST, reads=cfg.blank)
-    else:
-        blocked = v.me.blocked if owner is None else tuple(sorted({*v.me.blocked, p}))
-        t = put(s, m, pc=Pc.IDLE, blocked=blocked, todo=(), reads=cfg.blank)
-    yield Step(f"looks at the owner of p{p}", False, t)
+    yield _settled(v, f"looks at the owner of p{v.me.todo[0]}")
 
 
 def _claim_reads_offsets_last(v: View) -> Iterator[Step]:

@@ -178,8 +178,13 @@ def settle_commit(
 
 
 def adopted(cfg: Configuration, owner: Node, offset: Node | None) -> Held | None:
-    """Recipes 5: a claim of mine without a reply, with the offset that was read *before* its owner."""
+    """Recipes 5: a claim of mine without a reply, with the offset that was read *before* its owner.
+
+    None where that offset is younger than the claim: the version that fenced the claim is gone.
+    """
     if offset is not None:
+        if offset.czxid > owner.czxid and "life check" not in cfg.without:
+            return None
         return Held(offset.data, offset.version, owner.czxid, offset.czxid, owner.czxid)
     return Held(NO_OFFSET, None, owner.czxid, None, owner.czxid) if "create offset" in cfg.without else None
 
@@ -189,7 +194,7 @@ def settle_claim(
 ) -> tuple[tuple[Held | None, ...], tuple[int, ...], tuple[int, ...]]:
     """Recipes 5, a claim without a reply: mine is adopted, somebody's blocks, nobody's is claimed again.
 
-    Returns held, blocked, and what is mine but has no offset to fence it with.
+    Returns held, blocked, and what is mine but has no offset (any more) that fences it.
     """
     held, blocked, unfenced = list(me.held), set(me.blocked), []
     for p in me.todo:

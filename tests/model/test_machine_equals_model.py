@@ -202,12 +202,12 @@ def claim(pair: Pair) -> None:
     pair.wish = "reads offsets of"
     pair.follow(pair.parts.claims.claim(), pair.parts.claims.resolve_doubts())
     owned = pair.parts.core.owned
-    # A claim of mine that I do not know of: the model is on its way to release it.
+    # A claim of mine that has no fence: the model is on its way to release it.
     assert (pair.me.pc == Pc.RELEASE_READS_FIRST) == (tp(P) in owned.leaked)
     assert pair.me.pc in (Pc.IDLE, Pc.UNREGISTERED, Pc.RELEASE_READS_FIRST)
     pair.assert_same_beliefs()
     assert [tp(p) for p in pair.me.blocked] == list(owned.blocked)
-    assert pair.parts.claims.doubtful == {}
+    assert not pair.parts.claims.doubtful
 
 
 @pytest.mark.timeout(1800)

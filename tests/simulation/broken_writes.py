@@ -135,11 +135,8 @@ def session_is_enough(patch: Patch) -> None:
     patch.setattr(Claims, "_adopted", _adopt_anything)
 
 
-def _adopt_anything(
-    self: Claims, tp: TopicPartition, thread: int, seen: Seen, is_own_doubt: bool
-) -> list[Held]:
-    del is_own_doubt
-    held = readback.adopted(tp, self._core.owned.target.get(tp, thread), seen)
+def _adopt_anything(self: Claims, tp: TopicPartition, thread: int, seen: Seen) -> list[Held]:
+    held = readback.adopted(tp, self._core.owned.target.get(tp, thread), seen, 0)
     return [held] if held is not None else []
 
 
@@ -157,7 +154,13 @@ def leaked_claims_are_forgotten(patch: Patch) -> None:
         self._parts.core.owned.leaked.clear()
 
     patch.setattr(Endings, "registration_over", registration_over)
-    patch.setattr(Claims, "_adopted", lambda self, tp, thread, seen, is_own_doubt: [])
+    patch.setattr(Claims, "_adopted", lambda self, tp, thread, seen: [])
+
+
+def claims_of_an_earlier_registration_are_adopted(patch: Patch) -> None:
+    """Mine is mine, whichever registration claimed it: the application gets a token for the second time."""
+    leaked_claims_are_forgotten(patch)
+    patch.setattr(Claims, "_adopted", _adopt_anything)
 
 
 def owner_read_before_offset(patch: Patch) -> None:

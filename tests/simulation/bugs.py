@@ -87,6 +87,12 @@ BUGS: tuple[Bug, ...] = (
         "not converged|S22|for ever",
     ),
     Bug(
+        "claims of an earlier registration adopted",
+        broken_writes.claims_of_an_earlier_registration_are_adopted,
+        SETUPS["unregister"],
+        "was given before",
+    ),
+    Bug(
         "owner read before offset",
         broken_writes.owner_read_before_offset,
         scenarios.adopted_claim_takes_the_fence_of_its_own_read,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zkgroup.consumer.effects import Ask, Assign, EndLease, ExtendLease, Lose, Revoke
@@ -61,6 +63,17 @@ def test_a_claim_waits_for_the_releases_of_its_rebalance() -> None:
         rules.effect(claim(TWO))
     rules.effect(EndLease((ONE,)))
     rules.effect(claim(TWO))
+
+
+def test_a_token_is_given_once() -> None:
+    """What was lost is assigned again under a greater token only: stores of applications compare them."""
+    rules = owner_of_one()
+    rules.effect(Lose((ONE,), "not_registered"))
+    rules.effect(claim(ONE))
+    with pytest.raises(OrderError, match="given before"):
+        rules.effect(Assign((GRANT,)))
+    rules.effect(claim(ONE))
+    rules.effect(Assign((replace(GRANT, token=8),)))
 
 
 def test_what_is_lost_is_not_committed() -> None:

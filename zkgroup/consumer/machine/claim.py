@@ -62,8 +62,8 @@ class Claims:
         self._paths = paths
         self._snapshot = snapshot
         self._planning = planning
-        self.doubtful: dict[TopicPartition, int] = {}
-        """Claims without an answer, with the id of the claim."""
+        self.doubtful: set[TopicPartition] = set()
+        """Claimed without an answer: read back before anything else is done."""
         self.failures = 0
         """Claims in a row that met a blocked partition."""
         self.recheck_is_due = False
@@ -192,8 +192,7 @@ class Claims:
             for c in packet
         ]
         self._core.note("claim.invoke", id=claim_id, partitions=rows)
-        for claim in packet:
-            self.doubtful[claim.topic_partition] = claim_id
+        self.doubtful.update(claim.topic_partition for claim in packet)
         return claim_id
 
     # --- outcomes ---------------------------------------------------------------------------------
@@ -224,7 +223,7 @@ class Claims:
                 life=offset.czxid if offset is not None else owner.czxid,
                 last=owner.czxid,
             )
-            self.doubtful.pop(tp, None)
+            self.doubtful.discard(tp)
             claimed.append(held)
         self._core.note("claim.ok", id=claim_id, zxid=done.zxid, grants=[_grant(h) for h in claimed])
         self._core.own(claimed)
@@ -254,8 +253,7 @@ class Claims:
 
     def _fail(self, packet: Sequence[writes.Claim], claim_id: int, reason: str) -> None:
         self._core.note("claim.fail", id=claim_id, reason=reason)
-        for claim in packet:
-            self.doubtful.pop(claim.topic_partition, None)
+        self.doubtful.difference_update(claim.topic_partition for claim in packet)
 
     def _unanswered(
         self, packet: Sequence[writes.Claim], claim_id: int, answer: Unanswered | NotSent
@@ -310,12 +308,12 @@ class Claims:
         blocked: dict[TopicPartition, str] = {}
         free: list[TopicPartition] = []
         for tp, znodes in seen.items():
-            is_own_doubt = self.doubtful.pop(tp, None) is not None
+            self.doubtful.discard(tp)
             thread = mine.thread_of(znodes.owner)
             if tp in self._core.owned.held:
                 continue
             if thread is not None:
-                found += self._adopted(tp, thread, znodes, is_own_doubt)
+                found += self._adopted(tp, thread, znodes)
             elif znodes.owner is not None:
                 blocked[tp] = (znodes.owner.data or b"").decode("utf-8", "replace")
             else:
@@ -326,12 +324,12 @@ class Claims:
         self._core.owned.unblock(free)
         self._block(blocked)
 
-    def _adopted(self, tp: TopicPartition, thread: int, seen: Seen, is_own_doubt: bool) -> list[Held]:
-        """A claim of ours whose reply was lost. Any other (an earlier registration's, one that the plan
-        does not name) is released and made anew: the application gets a token once."""
-        owned = self._core.owned
-        is_planned = is_own_doubt and owned.target.get(tp) == thread
-        held = adopted(tp, thread, seen) if is_planned else None
+    def _adopted(self, tp: TopicPartition, thread: int, seen: Seen) -> list[Held]:
+        """A claim of ours whose reply was lost. What cannot be adopted, or is not planned, is released;
+        where the plan names it, it is claimed anew."""
+        core, owned = self._core, self._core.owned
+        is_planned = owned.target.get(tp) == thread
+        held = adopted(tp, thread, seen, core.registered_zxid) if is_planned else None
         if held is None:
             owned.leaked.add(tp)
         return [held] if held is not None else []

@@ -52,6 +52,8 @@ class Core:
         self.caught_up = False
         """A quorum write was answered on this connection since it was made and since the last doubt."""
         self.former_sessions: set[int] = set()
+        self.registered_zxid: int | None = None
+        """czxid of the present registration; None where there is none, or its reply did not tell."""
         self.finished = False
         self.request_bytes_max = config.request_bytes_max
         self.on_write_acknowledged: Callable[[int], None] = lambda sent_ms: None

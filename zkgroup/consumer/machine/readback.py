@@ -92,17 +92,19 @@ def judge(held: Held, intended: int | None, seen: Seen, mine: Identity) -> Verdi
     return Verdict.FOREIGN
 
 
-def adopted(tp: TopicPartition, thread: int, seen: Seen) -> Held | None:
+def adopted(tp: TopicPartition, thread: int, seen: Seen, registered_zxid: int | None) -> Held | None:
     """A claim of ours as read back: the fence is *that* offset's, read before "the owner is mine" [M].
 
-    None where there is no offset that can be read: such a claim cannot be fenced.
+    None for a claim that must not be taken over as it stands (docs/adr/0014):
+    one that an earlier registration made, whose token the application may have had already; and one whose
+    offset znode is gone, unreadable, or younger than the claim, which is then not fenced by its version.
     """
     if seen.owner is None or seen.offset is None:
         return None
-    value, stat = offset_value(seen.offset), seen.offset.stat
-    if value is None:
+    token, value, stat = seen.owner.stat.czxid, offset_value(seen.offset), seen.offset.stat
+    is_of_this_registration = registered_zxid is not None and token > registered_zxid
+    if value is None or not is_of_this_registration or stat.czxid > token:
         return None
-    token = seen.owner.stat.czxid
     return Held(tp, thread, token, value, fence=stat.version, life=stat.czxid, last=token)
 
 

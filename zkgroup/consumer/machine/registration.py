@@ -102,6 +102,7 @@ class Membership:
         self.is_registered, self.is_waiting, self.is_doubtful = True, False, False
         self._waiting_since = self._ghost = None
         self.may_have_leaked = not core.config.owns_client
+        core.registered_zxid = czxid
         core.cancel_timer(WAIT_TIMER)
         core.note("registered", session=core.session.session_id, czxid=czxid)
 
@@ -152,7 +153,7 @@ class Membership:
         """Not registered any more, for whatever reason; the next registration has a new timestamp."""
         self.is_registered = self.is_waiting = self.must_replace = self.is_doubtful = False
         self.data = None
-        self._waiting_since = self._ghost = None
+        self._waiting_since = self._ghost = self._core.registered_zxid = None
         self._core.cancel_timer(WAIT_TIMER)
 
     def _encode(self) -> bytes:

@@ -270,7 +270,8 @@ class Releases:
         planned, thread = self._moving.pop(tp, None), mine.thread_of(seen.owner)
         if thread is None:
             return
-        held = adopted(tp, thread, seen) if thread == planned else None
+        registered_zxid = self._core.registered_zxid
+        held = adopted(tp, thread, seen, registered_zxid) if thread == planned else None
         if held is not None:
             self._core.own([held])
         else:

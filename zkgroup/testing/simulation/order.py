@@ -26,6 +26,8 @@ class OrderRules:
         self._claimed: set[TopicPartition] = set()
         """Claims asked for and not told to the application yet."""
         self._held: set[TopicPartition] = set()
+        self._tokens: dict[TopicPartition, int] = {}
+        """The last one that the application was given."""
         self._writes: set[int] = set()
         """Transactions under way."""
         self._is_acknowledged = False
@@ -49,6 +51,10 @@ class OrderRules:
                 gained = {grant.topic_partition for grant in grants}
                 self._demand(gained <= self._claimed, f"assigned without a claim: {gained - self._claimed}")
                 self._claimed -= gained
+                for grant in grants:
+                    last = self._tokens.get(grant.topic_partition, 0)
+                    self._demand(last < grant.token, f"{grant}: token {last} was given before")
+                    self._tokens[grant.topic_partition] = grant.token
                 self._held |= gained
                 self._delivering |= gained
             case ef.Revoke(call_id, partitions, _, reason):

@@ -164,6 +164,13 @@ class Simulation:
         for record in self.world.recording.records:
             if record.kind.endswith((".ok", ".fail", ".info")) or record.kind in _COUNTED:
                 figures[record.kind] += 1
+        figures["claims adopted"] += self._adopted()
+
+    def _adopted(self) -> int:
+        """Claims, and moves between threads, that a member owns without an answer that told it so."""
+        records = self.world.recording.records
+        told = {record.fields["zxid"] for record in records if record.kind in ("claim.ok", "release.ok")}
+        return sum(record.kind == "own.begin" and record.fields["token"] not in told for record in records)
 
     def _describe(self, what: str) -> str:
         lines = [
