@@ -64,6 +64,7 @@ class Stage:
         client: str | None = None,
         run_ms: int | None = 1000,
         settings: GroupSettings | None = None,
+        jitter: Callable[[], float] = lambda: 0.5,
     ) -> Actor:
         """Starts member `g_<name>`, by default on a client of its own, and lets time pass."""
         if not isinstance(wanted, Subscription):
@@ -74,6 +75,7 @@ class Stage:
             subscription=wanted,
             settings=settings or self.settings,
             version="1.2.3",
+            jitter=jitter,
             owns_client=client is None,
         )
         store = self.client(client or f"client-{name}")

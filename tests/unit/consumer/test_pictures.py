@@ -179,14 +179,14 @@ def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None
 
 
 def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
-    """Recipes 9: a check-only write every T/6, nothing else, whatever the number of partitions."""
+    """Recipes 9: a check-only write every T/6 or a little later, whatever the number of partitions."""
     stage = Stage(topics={"t": 500})
     member = stage.join("a", run_ms=20_000)
     member.asked.clear()
     stage.run(60_000)
     heartbeats = [ops for ops in multis(member.asked) if len(ops) == 1 and isinstance(ops[0], Check)]
 
-    assert 50 <= len(heartbeats) <= 75
+    assert 50 <= len(heartbeats) <= 60
     assert packets(member.asked) - len(heartbeats) <= 4
 
 

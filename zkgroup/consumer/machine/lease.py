@@ -8,9 +8,16 @@ earlier. Only transactions count (claims, commits, releases, the check-only hear
 the session may be over by the server's clock: it is given up before anybody asks for another one.
 
 A lease that has ended comes back only after the held partitions were read back and found unchanged.
+
+The heartbeat follows the last write by T/6, and by up to a fifth of that more, so that the members of a
+group do not beat together. Never by less: an idle session makes at most six quorum writes in T, and one
+whose writes are never T/6 apart makes no heartbeat at all. Nor by more: the lease (with the default
+fraction at least 5/12 of T) spans two of the longest periods, so an unanswered one leaves time for another.
 """
 
 from __future__ import annotations
+
+import math
 
 from zkgroup.consumer.effects import ExtendLease
 from zkgroup.consumer.machine.core import Core
@@ -22,6 +29,7 @@ LEASE_TIMER = "lease"
 EXPIRY_TIMER = "expiry"
 HEARTBEATS_PER_TIMEOUT = 6
 HEARTBEAT_SPREAD = 0.2
+"""The longest period is so much longer than the shortest (recipes.md 9: T/6 plus or minus 20 %)."""
 
 
 class Lease:
@@ -39,7 +47,11 @@ class Lease:
         """A heartbeat was refused at the own registration."""
         self._is_running = False
         self._last_sent_ms: int | None = None
+        """When the newest acknowledged write was issued."""
+        self._last_beat_ms = 0
+        """When the newest heartbeat was due; sent or not, the next one is a period later."""
         self._period_ms = 0
+        """From the last write to the next heartbeat; drawn anew for each heartbeat."""
         self._heartbeat_under_way = False
 
     @property
@@ -49,6 +61,7 @@ class Lease:
     def start(self) -> None:
         """Before the registration is created: its create is the first write that counts."""
         self._is_running = True
+        self._period_ms = self._draw_period_ms()
 
     def stop(self) -> None:
         """Not registered any more: nothing to hold and nothing to renew."""
@@ -120,15 +133,23 @@ class Lease:
         if not core.has_timer(EXPIRY_TIMER):
             core.set_timer(EXPIRY_TIMER, sent_ms + self._timeout_ms())
         if not core.has_timer(HEARTBEAT_TIMER):
-            self._period_ms = core.jittered(self._timeout_ms() / HEARTBEATS_PER_TIMEOUT, HEARTBEAT_SPREAD)
-            due_ms = sent_ms + self._period_ms
-            core.set_timer(HEARTBEAT_TIMER, due_ms if due_ms > core.now.ms else core.now.ms + self._period_ms)
+            core.set_timer(HEARTBEAT_TIMER, max(self._heartbeat_due_ms(), core.now.ms + 1))
+
+    def _heartbeat_due_ms(self) -> int:
+        assert self._last_sent_ms is not None
+        return max(self._last_sent_ms, self._last_beat_ms) + self._period_ms
+
+    def _draw_period_ms(self) -> int:
+        """At least T/6, whatever is drawn."""
+        longer = 1 + HEARTBEAT_SPREAD * self._core.config.jitter()
+        return math.ceil(self._timeout_ms() / HEARTBEATS_PER_TIMEOUT * longer)
 
     def timer_fired(self, name: str) -> None:
         """Sends a heartbeat if no other write was acknowledged for a period; arms what is still ahead."""
         if self._last_sent_ms is None or self._core.session is None:
             return
-        if name == HEARTBEAT_TIMER and self._core.now.ms >= self._last_sent_ms + self._period_ms:
+        if name == HEARTBEAT_TIMER and self._core.now.ms >= self._heartbeat_due_ms():
+            self._last_beat_ms, self._period_ms = self._core.now.ms, self._draw_period_ms()
             self._send_heartbeat()
         self._arm()
 
