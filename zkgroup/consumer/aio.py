@@ -11,14 +11,14 @@ from typing import Self
 
 from zkgroup.consumer.aio_facing import AsyncFace
 from zkgroup.consumer.aio_runner import AsyncRunner
-from zkgroup.consumer.arguments import check_count, check_offset
+from zkgroup.consumer.arguments import check_count, check_offset, checked_timeout
 from zkgroup.consumer.consuming import ConsumingMember, grouped
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.facing import CLOSE_TIMEOUT_S
 from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.opening import MemberOptions, Topics, open_engine, subscription_of
 from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.consumer.sources.port import RecordSource, checked_source
 from zkgroup.errors import CommitResult, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
@@ -62,7 +62,7 @@ class AsyncGroupMember(AsyncFace):
                 client=client,
                 group=group,
                 subscription=subscription_of(topics),
-                settings=settings or GroupSettings(),
+                settings=GroupSettings() if settings is None else settings,
                 listener=listener,
                 history=history,
                 metrics=metrics,
@@ -118,7 +118,7 @@ class AsyncConsumer(AsyncFace):
                 client=client,
                 group=group,
                 subscription=subscription_of(topics),
-                settings=settings or GroupSettings(),
+                settings=GroupSettings() if settings is None else settings,
                 listener=listener,
                 history=history,
                 metrics=metrics,
@@ -126,7 +126,7 @@ class AsyncConsumer(AsyncFace):
                 connection=connection,
             )
         )
-        self._source = source
+        self._source = checked_source(source)
         self._consuming: ConsumingMember | None = None
         self._stopped = False
         self._ready = asyncio.Event()
@@ -188,7 +188,7 @@ class AsyncConsumer(AsyncFace):
         self, timeout_s: float = 1.0, max_records: int = 500
     ) -> dict[TopicPartition, list[Record]]:
         """See `Consumer.poll`. A cancelled poll has taken no record."""
-        return grouped(await self._take(max_records, timeout_s))
+        return grouped(await self._take(max_records, checked_timeout(timeout_s)))
 
     async def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
         member = self._member
@@ -230,7 +230,7 @@ class AsyncConsumer(AsyncFace):
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """See `Consumer.position`; from any thread."""
-        return self._member.delivery.position(topic_partition)
+        return self._member.position(topic_partition)
 
     async def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """See `Consumer.seek`."""
@@ -240,11 +240,11 @@ class AsyncConsumer(AsyncFace):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """See `Consumer.pause`; from any thread."""
-        self._member.delivery.pause(partitions)
+        self._member.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """See `Consumer.resume`; from any thread."""
-        self._member.delivery.resume(partitions)
+        self._member.resume(partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:

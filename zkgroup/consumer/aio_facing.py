@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from zkgroup.admin.values import GroupDescription, Verification
 from zkgroup.consumer.aio_runner import AsyncRunner
-from zkgroup.consumer.arguments import checked_partitions
+from zkgroup.consumer.arguments import checked_partition, checked_partitions, checked_timeout
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.facing import (
@@ -29,6 +29,7 @@ from zkgroup.consumer.facing import (
     told,
 )
 from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.opening import MemberOptions
 from zkgroup.consumer.reads import group_reads, not_stable, offsets_of, offsets_request, pauses
@@ -57,6 +58,7 @@ class AsyncFace(ABC):
     """
 
     def __init__(self, options: MemberOptions) -> None:
+        options.check_listener(AsyncRebalanceListener)
         self._options = options
         self._settings = options.settings
         self._engine_made: MemberEngine | None = None
@@ -102,6 +104,7 @@ class AsyncFace(ABC):
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Leaves, as `GroupMember.close` does. Inside a callback it schedules the end and returns."""
+        timeout_s = checked_timeout(timeout_s)
         self._closed.set()
         engine, runner = self._engine_made, self._runner
         if engine is None or runner is None or engine.forked:
@@ -148,7 +151,7 @@ class AsyncFace(ABC):
 
     async def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
         """See `GroupMember.wait_until_assigned`."""
-        engine = self._engine
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
             await _result(engine, engine.when(lambda: engine.state is MemberState.STABLE), timeout_s)
         except TimeoutError:
@@ -157,7 +160,7 @@ class AsyncFace(ABC):
 
     async def wait_until_stable(self, timeout_s: float = 30.0) -> None:
         """See `GroupMember.wait_until_stable`. The reads run on the event loop's executor, one at a time."""
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + checked_timeout(timeout_s)
         await self.wait_until_assigned(timeout_s)
         engine = self._engine
         for pause_s in pauses():
@@ -190,14 +193,14 @@ class AsyncFace(ABC):
     def lease(self, topic_partition: TopicPartition) -> Lease | None:
         """The lease of one partition, None where this member does not own it."""
         board = self._engine.board
-        grant = board.current.grants.get(topic_partition)
+        grant = board.current.grants.get(checked_partition(topic_partition))
         return Lease(grant, board) if grant is not None else None
 
     async def hand_back(
         self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S
     ) -> None:
         """See `GroupMember.hand_back`."""
-        engine = self._engine
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
             await _result(engine, engine.hand_back(partitions), timeout_s)
         except TimeoutError:

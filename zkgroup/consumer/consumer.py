@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Self
 
-from zkgroup.consumer.arguments import check_count, check_offset
+from zkgroup.consumer.arguments import check_count, check_offset, checked_timeout
 from zkgroup.consumer.consuming import ConsumingMember, grouped
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.facing import BlockingFace, answer_timeout_s, result_of
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.opening import MemberOptions, Topics, subscription_of
 from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource
+from zkgroup.consumer.sources.port import RecordSource, checked_source
 from zkgroup.consumer.worker import CallbackWorker
 from zkgroup.errors import CommitResult, MemberClosedError, OutcomeUnknownError
 from zkgroup.model import TopicPartition
@@ -69,7 +69,7 @@ class Consumer(BlockingFace):
                 client=client,
                 group=group,
                 subscription=subscription_of(topics),
-                settings=settings or GroupSettings(),
+                settings=GroupSettings() if settings is None else settings,
                 listener=listener,
                 history=history,
                 metrics=metrics,
@@ -77,7 +77,7 @@ class Consumer(BlockingFace):
                 connection=connection,
             )
         )
-        self._source = source
+        self._source = checked_source(source)
         self._consuming: ConsumingMember | None = None
         self._stopped = False
         self._ready = threading.Condition()
@@ -142,7 +142,7 @@ class Consumer(BlockingFace):
 
         Raises `MemberClosedError`, or what made the consumer fail.
         """
-        return grouped(self._take(max_records, timeout_s))
+        return grouped(self._take(max_records, checked_timeout(timeout_s)))
 
     def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
         member = self._member
@@ -196,7 +196,7 @@ class Consumer(BlockingFace):
 
         Raises `NotOwnerError`.
         """
-        return self._member.delivery.position(topic_partition)
+        return self._member.position(topic_partition)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Goes on from this offset; the only way by which a later commit may go back.
@@ -209,11 +209,11 @@ class Consumer(BlockingFace):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
-        self._member.delivery.pause(partitions)
+        self._member.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Delivers these again."""
-        self._member.delivery.resume(partitions)
+        self._member.resume(partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:

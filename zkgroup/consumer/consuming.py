@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
-from zkgroup.consumer.arguments import checked_offsets
+from zkgroup.consumer.arguments import check_record, checked_offsets, checked_partition, checked_partitions
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.events import Polled, PollOverdue
@@ -52,7 +52,11 @@ class ConsumingMember:
             wake_fetcher=self._wake_fetcher,
             wake_application=wake_application,
         )
-        self.engine: MemberEngine = open_engine(options, runner, self.delivery)
+        try:
+            self.engine: MemberEngine = open_engine(options, runner, self.delivery)
+        except ZkGroupError:
+            source.close()  # it will not be opened: another consumer may have it
+            raise
         self.delivery.attach(self.engine)
         self._cluster = ZooKeeperCluster(self.engine.store)
         self.fetcher = Fetcher(
@@ -153,7 +157,17 @@ class ConsumingMember:
             return nothing
         return self.engine.commit(processed)
 
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        return self.delivery.position(checked_partition(topic_partition))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self.delivery.pause(checked_partitions(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.delivery.resume(checked_partitions(partitions))
+
     def ack(self, record: Record) -> bool:
+        check_record(record)
         acked = self.delivery.ack(record)
         if not acked:
             self.engine.telemetry.ack_ignored()

@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from zkgroup.admin.values import GroupDescription
-from zkgroup.consumer.arguments import checked_partitions
+from zkgroup.consumer.arguments import checked_partition, checked_partitions, checked_timeout
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.opening import MemberOptions
 from zkgroup.consumer.reads import GroupReads, group_reads, offsets_of, offsets_request
@@ -46,6 +47,7 @@ class BlockingFace(ABC):
     """
 
     def __init__(self, options: MemberOptions) -> None:
+        options.check_listener(RebalanceListener)
         self._options = options
         self._settings = options.settings
         self._engine_made: MemberEngine | None = None
@@ -102,6 +104,7 @@ class BlockingFace(ABC):
         callbacks do. Inside a callback it schedules the end and returns. Raises what made the member
         fail, each time.
         """
+        timeout_s = checked_timeout(timeout_s)
         self._closed.set()
         engine = self._engine_made
         if engine is None or engine.forked:
@@ -149,7 +152,7 @@ class BlockingFace(ABC):
 
         Raises `StableTimeoutError` naming what it waits for.
         """
-        engine = self._engine
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
             result_of(engine, engine.when(lambda: engine.state is MemberState.STABLE), timeout_s)
         except FutureTimeoutError:
@@ -161,7 +164,7 @@ class BlockingFace(ABC):
 
         Reads the group now and then. Raises `StableTimeoutError`, whose `blockers` name the partitions.
         """
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + checked_timeout(timeout_s)
         self.wait_until_assigned(timeout_s)
         engine = self._engine
         with self._reads() as reads:
@@ -188,7 +191,7 @@ class BlockingFace(ABC):
     def lease(self, topic_partition: TopicPartition) -> Lease | None:
         """The lease of one partition, None where this member does not own it."""
         board = self._engine.board
-        grant = board.current.grants.get(topic_partition)
+        grant = board.current.grants.get(checked_partition(topic_partition))
         return Lease(grant, board) if grant is not None else None
 
     def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
@@ -196,7 +199,7 @@ class BlockingFace(ABC):
 
         Raises `StableTimeoutError` when they are not released in time; they will be.
         """
-        engine = self._engine
+        engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
             result_of(engine, engine.hand_back(partitions), timeout_s)
         except FutureTimeoutError:

@@ -66,7 +66,7 @@ class GroupMember(BlockingFace):
             client=client,
             group=group,
             subscription=subscription_of(topics),
-            settings=settings or GroupSettings(),
+            settings=GroupSettings() if settings is None else settings,
             listener=listener,
             history=history,
             metrics=metrics,

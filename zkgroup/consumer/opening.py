@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from zkgroup.consumer.arguments import check_kind, check_port
 from zkgroup.consumer.callbacks import Callbacks
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
@@ -24,6 +25,7 @@ from zkgroup.settings import GroupSettings
 from zkgroup.version import VERSION
 from zkgroup.znodes.ids import make_member_id, validate_consumer_id, validate_group, validate_topic
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.address import Address
 from zkgroup.zookeeper.clock import SystemClock
 
 Topics = Iterable[str] | Mapping[str, int] | Whitelist | Blacklist
@@ -50,9 +52,30 @@ class MemberOptions:
             raise ConfigError("a member needs exactly one of an address and a client")
         if self.client is not None and self.connection is not None:
             raise ConfigError("connection: settings of a client belong to the client that is given")
+        self._check_types()
+        if self.address is not None:
+            Address.parse(self.address)
         validate_group(self.group)
         if self.settings.consumer_id is not None:
             validate_consumer_id(self.settings.consumer_id)
+
+    def _check_types(self) -> None:
+        """A wrong thing is named here; else the member's thread would stumble over it much later."""
+        check_kind("address", self.address, str, "a text")
+        if not isinstance(self.group, str):
+            raise ConfigError(f"group: expected a name, found {self.group!r}")
+        check_kind("settings", self.settings, GroupSettings)
+        check_kind("connection", self.connection, ClientSettings)
+        check_port("client", self.client, ("submit", "listen", "abandon", "close"), "a ZooKeeperClient")
+        check_port("history", self.history, ("record",), "a HistorySink such as HistoryFile")
+        check_port(
+            "metrics", self.metrics, ("count", "gauge", "observe"), "a MetricsSink such as PrometheusMetrics"
+        )
+        check_port("clock", self.clock, ("now_ms", "wall_ms"), "a Clock such as SystemClock")
+
+    def check_listener(self, kind: type[RebalanceListener | AsyncRebalanceListener]) -> None:
+        """Raises `ConfigError` where the listener is none of this face."""
+        check_kind("listener", self.listener, kind)
 
     def client_settings(self) -> ClientSettings:
         """Settings of the member's own client."""
@@ -68,8 +91,10 @@ def subscription_of(topics: Topics) -> Subscription:
     """Reads the argument `topics`. Raises `ConfigError` where it names nothing or something impossible."""
     match topics:
         case Whitelist() | Blacklist():
-            if topics.threads < 1:
-                raise ConfigError(f"threads: expected at least 1, found {topics.threads}")
+            if not isinstance(topics.expression, str):
+                raise ConfigError(f"topics: expected a Java expression, found {topics.expression!r}")
+            if not _is_count(topics.threads):
+                raise ConfigError(f"threads: expected a whole number above 0, found {topics.threads!r}")
             check_subscription(topics)
             return topics
         case str():
@@ -77,7 +102,7 @@ def subscription_of(topics: Topics) -> Subscription:
         case Mapping():
             wanted = dict(topics)
         case Iterable():
-            names = list(topics)
+            names = [_topic_name(name) for name in topics]
             wanted = dict.fromkeys(names, 1)
             if len(wanted) != len(names):
                 raise ConfigError(f"topics: expected each name once, found {names}")
@@ -86,12 +111,16 @@ def subscription_of(topics: Topics) -> Subscription:
     if not wanted:
         raise ConfigError("topics: expected at least one name")
     for topic, threads in wanted.items():
-        if not isinstance(topic, str):
-            raise ConfigError(f"topics: expected names, found {topic!r}")
-        validate_topic(topic)
+        validate_topic(_topic_name(topic))
         if not _is_count(threads):
             raise ConfigError(f"threads of topic {topic}: expected a whole number above 0, found {threads!r}")
     return StaticSubscription(wanted)
+
+
+def _topic_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ConfigError(f"topics: expected names, found {name!r}")
+    return name
 
 
 def _is_count(value: object) -> bool:

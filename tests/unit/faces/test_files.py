@@ -168,3 +168,37 @@ def test_reading_on_follows_growth(tmp_path: Path) -> None:
         seen += index.read(len(seen), 10)
 
     assert seen == [b"%d" % i for i in range(50)]
+
+
+class Interrupted(list[int]):
+    """An index's entries; while the first one is added, another reader has its turn."""
+
+    def __init__(self, entries: list[int]) -> None:
+        super().__init__(entries)
+        self.adding, self.other_is_done = threading.Event(), threading.Event()
+
+    def append(self, entry: int) -> None:
+        if not self.adding.is_set():
+            self.adding.set()
+            self.other_is_done.wait(0.3)  # in vain where the other has to wait for us
+        super().append(entry)
+
+
+def test_consumers_that_share_a_source_may_read_one_partition_at_once(tmp_path: Path) -> None:
+    """While a partition moves both do: the index of its lines must not be torn between them."""
+    count = 4 * INDEX_EVERY
+    index = LineIndex(write(tmp_path, "0.log", b"".join(b"%d\n" % number for number in range(count))))
+    index._entries = entries = Interrupted(index._entries)
+
+    def read_after() -> None:
+        assert entries.adding.wait(20)
+        index.end()
+        entries.other_is_done.set()
+
+    other = threading.Thread(target=read_after)
+    other.start()
+    index.read(0, count)
+    other.join()
+
+    lines = [INDEX_EVERY * number + 7 for number in range(4)]
+    assert [index.read(line, 1) for line in lines] == [[b"%d" % line] for line in lines]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 from kafka import errors
 
+from zkgroup.consumer.consumer import Consumer
+from zkgroup.consumer.member import GroupMember
 from zkgroup.consumer.sources import kafka as module
-from zkgroup.consumer.sources.kafka import address_of, protocol_of
-from zkgroup.errors import SourceUnavailableError
+from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
+from zkgroup.errors import ConfigError, SourceUnavailableError
+from zkgroup.settings import GroupSettings
+from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
 
 
@@ -62,3 +66,31 @@ def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception
 
     with pytest.raises(told):
         module._asked(asking)
+
+
+def test_a_source_serves_one_consumer_at_a_time(memory_zookeeper: MemoryZooKeeper) -> None:
+    """It holds positions; a second start is refused by name, also of the same group, until it is closed."""
+    source = KafkaSource("127.0.0.1:1")
+    settings = GroupSettings(session_timeout_ms=6000)
+    source.configure(settings, "billing")
+
+    with pytest.raises(ConfigError, match="used by a consumer of group billing already"):
+        Consumer(client=memory_zookeeper.client(), group="g", topics=["orders"], source=source).start()
+    source.close()
+
+    source.configure(settings, "g")
+    source.close()
+
+
+def test_a_consumer_that_cannot_be_put_together_gives_its_source_back(
+    memory_zookeeper: MemoryZooKeeper,
+) -> None:
+    """Two of one name on a client: the second is refused, and its source is free for another."""
+    source, client = KafkaSource("127.0.0.1:1"), memory_zookeeper.client()
+    named = GroupSettings(consumer_id="a")
+    with GroupMember(client=client, group="g", topics=["orders"], settings=named):
+        with pytest.raises(ConfigError, match="g_a is a member on this client already"):
+            Consumer(client=client, group="g", topics=["orders"], settings=named, source=source).start()
+
+        source.configure(named, "other")
+    source.close()

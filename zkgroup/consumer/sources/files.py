@@ -29,11 +29,13 @@ LOOK_AGAIN_MAX_S = 0.25
 class LineIndex:
     """Where the lines of one append-only file begin: every 1024th line, as far as it has been read.
 
-    Holds no open file: a consumer may own thousands of partitions.
+    Holds no open file: a consumer may own thousands of partitions. `end` and `read` may be called from
+    any thread: while a partition moves, two consumers that share a source may read it at once.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = threading.Lock()
         self._entries: list[int] = [0]
         """Byte position of line `i * INDEX_EVERY`."""
         self._known = (0, 0)
@@ -42,18 +44,19 @@ class LineIndex:
         """Where the last read ended: the next one usually starts there."""
         self._size = 0
 
-    def grown(self) -> bool:
-        """Whether the file has bytes after the last line start known."""
-        return self._stat_size() > self._known[1]
-
     def end(self) -> int:
         """Number of complete lines now."""
-        if self.grown():
-            self._scan(None)
-        return self._known[0]
+        with self._lock:
+            if self._stat_size() > self._known[1]:
+                self._scan(None)
+            return self._known[0]
 
     def read(self, line: int, max_lines: int) -> list[bytes]:
         """Up to `max_lines` complete lines from this one on, without their newlines."""
+        with self._lock:
+            return self._read(line, max_lines)
+
+    def _read(self, line: int, max_lines: int) -> list[bytes]:
         size = self._stat_size()
         start = self._start_of(line) if size else None
         if start is None or start >= size:
@@ -127,11 +130,11 @@ class FileSource(RecordSource):
 
     Raises `ConfigError` when the folder does not exist, `SourceError` when a partition has files of
     both endings or a file has shrunk. A partition without a file is empty. A position beyond the end
-    of a file waits for the file to grow: over a network the lines may not have arrived yet.
+    of a file waits for the file to grow: over a network the lines may not have arrived yet. Several
+    consumers may share one instance.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        super().__init__()
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ConfigError(f"{self.folder}: expected a folder with <topic>/<partition>.jsonl, found none")

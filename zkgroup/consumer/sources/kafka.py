@@ -8,6 +8,7 @@ hangs up on `ApiVersions`, so the protocol version is taken from the brokers' re
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -33,9 +34,10 @@ KEEP_S = 10.0
 
 
 class KafkaSource(RecordSource):
-    """`RecordSource` over Kafka brokers.
+    """`RecordSource` over Kafka brokers, for one consumer at a time: it holds that consumer's positions.
 
-    Brokers that cannot be reached are tried again for ever, with a warning. `options` are passed on to
+    A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers that
+    cannot be reached are tried again for ever, with a warning. `options` are passed on to
     `kafka.KafkaConsumer` (security, sizes); those that would make it a group member are refused.
     """
 
@@ -59,7 +61,6 @@ class KafkaSource(RecordSource):
         Raises:
             ConfigError: kafka-python is not installed, or an option is not allowed here.
         """
-        super().__init__()
         _kafka()
         self._bootstrap = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
         self._api_version = api_version
@@ -70,6 +71,9 @@ class KafkaSource(RecordSource):
                 f"KafkaSource options: {', '.join(forbidden)} cannot be set: zkgroup keeps the group"
             )
         self._cluster: Cluster | None = None
+        self._lock = threading.Lock()
+        self._group: str | None = None
+        """Of the consumer that uses the source now."""
         self._configured: dict[str, object] = {}
         self._made: Any = None
         self._next: dict[TopicPartition, int] = {}
@@ -77,6 +81,13 @@ class KafkaSource(RecordSource):
         self._asked_s: dict[TopicPartition, float] = {}
 
     def configure(self, settings: GroupSettings, group: str) -> None:
+        with self._lock:
+            if self._group is not None:
+                raise ConfigError(
+                    f"source: this KafkaSource is used by a consumer of group {self._group} already: "
+                    "give each consumer one of its own"
+                )
+            self._group = group
         self._configured = {
             "client_id": settings.client_id or group,
             "fetch_min_bytes": settings.fetch_min_bytes,
@@ -95,6 +106,10 @@ class KafkaSource(RecordSource):
         if self._made is not None:
             self._made.close(autocommit=False, timeout_ms=1000)
             self._made = None
+        self._next.clear()
+        self._asked_s.clear()
+        with self._lock:
+            self._group = None
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ class MemorySource(RecordSource):
     poll_interval_s = 3600.0  # `append` and `wake` end the wait
 
     def __init__(self) -> None:
-        super().__init__()
         self._lock = threading.Lock()
         self._logs: dict[TopicPartition, list[SourceRecord]] = {}
         self._earliest: dict[TopicPartition, int] = {}

@@ -26,7 +26,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.errors import ConfigError, SourceError
@@ -103,8 +103,13 @@ class RecordSource(ABC):
     poll_interval_s: ClassVar[float] = 0.2
     """How often the default `poll` looks again while there is nothing new."""
 
-    def __init__(self) -> None:
-        self._bells = Bells()
+    _bells: Bells
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self:
+        """Made here, so that a subclass need not remember to call our `__init__`."""
+        source = super().__new__(cls)
+        source._bells = Bells()
+        return source
 
     @abstractmethod
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
@@ -115,7 +120,10 @@ class RecordSource(ABC):
         """Records from this offset on, in order; empty where there is none yet. Returns at once."""
 
     def configure(self, settings: GroupSettings, group: str) -> None:  # noqa: B027 - a hook
-        """Called before `open` by a consumer, with its settings and the name of its group."""
+        """Called before `open` by each consumer that starts, with its settings and the name of its group.
+
+        A source that one consumer alone can use raises `ConfigError` here for a second one, until `close`.
+        """
 
     def open(self, cluster: Cluster) -> None:  # noqa: B027 - a hook
         """Called once before anything else; keep `cluster` if you need to know the brokers."""
@@ -159,3 +167,12 @@ class RecordSource(ABC):
     def close(self) -> None:
         """Give up files and connections; called once by each consumer's fetcher."""
         self._bells.forget()
+
+
+def checked_source(source: object) -> RecordSource:
+    """Raises `ConfigError` for what is no source."""
+    if not isinstance(source, RecordSource):
+        raise ConfigError(
+            f"source: expected an instance of RecordSource such as FileSource, found {source!r}"
+        )
+    return source
