@@ -38,3 +38,37 @@ def trees(folder: str) -> Iterator[Recorded]:
         name = f"{folder}/{file.name}"
         for record in lines(name):
             yield Recorded(name, record["path"], data_of(record), record["stat"])
+
+
+class Frame(NamedTuple):
+    """One recorded request or response."""
+
+    file: str
+    number: int
+    """Of its record in the file."""
+    direction: str
+    api: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    data: bytes
+    """The whole frame, its size included."""
+
+
+def frames(folder: str) -> Iterator[Frame]:
+    """Every frame recorded in the files of a folder; a response has api and version of its request."""
+    for file in sorted((FOLDER / folder).glob("*.jsonl")):
+        name = f"{folder}/{file.name}"
+        for record in lines(name):
+            direction = record.get("direction") or record["dir"]
+            if direction in ("request", "response"):
+                yield Frame(
+                    file=name,
+                    number=record["seq"],
+                    direction=direction,
+                    api=record["key"],
+                    version=record["version"],
+                    correlation_id=record["correlation"] if "correlation" in record else record["corr"],
+                    client_id=record.get("client_id", record.get("client")),
+                    data=bytes.fromhex(record["hex"]),
+                )

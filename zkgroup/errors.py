@@ -184,6 +184,44 @@ class EmbeddedServerError(ZkGroupError):
     """The embedded ZooKeeper server cannot be started; the message says what is missing."""
 
 
+# --- frames of Kafka's protocol --------------------------------------------------------------------
+
+
+class WireError(ZkGroupError):
+    """What came over a connection of Kafka's protocol cannot be used: the connection is closed."""
+
+
+class CorruptFrameError(WireError):
+    """The bytes of a frame are not what they should be; `offset` counts them from behind its size."""
+
+    def __init__(self, field: str, offset: int, expected: str, found: str) -> None:
+        super().__init__(f"{field}, byte {offset} of the frame: expected {expected}, found {found}")
+        self.field = field
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+
+class UnsupportedRequestError(WireError):
+    """A request of an API, or of a version of it, that is not spoken here."""
+
+    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
+        super().__init__(f"request {correlation_id}: API {api_key} version {version} is not spoken here")
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+
+
+class UnencodableError(ConfigError):
+    """A value does not fit the field of a request or response; nothing was sent."""
+
+    def __init__(self, field: str, expected: str, found: str) -> None:
+        super().__init__(f"{field}: expected {expected}, found {found}")
+        self.field = field
+        self.expected = expected
+        self.found = found
+
+
 # --- a member's life ------------------------------------------------------------------------------
 
 

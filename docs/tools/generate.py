@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.tools import checklist_page, cli_page, errors_page, json_page, settings_page, znodes_page
+from docs.tools import (
+    checklist_page,
+    cli_page,
+    errors_page,
+    json_page,
+    settings_page,
+    wire_page,
+    znodes_page,
+)
 
 DOCS = Path(__file__).resolve().parent.parent
 
@@ -18,6 +26,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/json.md": json_page.page,
     "reference/errors.md": errors_page.page,
     "reference/znodes.md": znodes_page.page,
+    "reference/wire.md": wire_page.page,
     "reference/checklist.md": checklist_page.page,
 }
 

@@ -1,0 +1,169 @@
+"""What a controller tells brokers, and a stopping broker asks its controller.
+
+Version 0 of LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, which Kafka 0.8.2.2 speaks
+(kafka/api/*Request.scala and *Response.scala at that tag).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+from zkgroup.model import TopicPartition
+from zkgroup.wire.fields import Boolean, Int16, Int32, Layout, String
+from zkgroup.wire.messages import Api, Request, Response
+
+NO_LEADER = -1
+"""Leader of a partition that has none."""
+LEADER_DURING_DELETE = -2
+"""Leader, in UpdateMetadata, of a partition that is being deleted: receivers forget it."""
+
+NamedPartition = Annotated[TopicPartition, Layout((("topic", String), ("partition", Int32)))]
+
+
+def controller_client_id(broker: int, host: str, port: int) -> str:
+    """What 0.8.2.2 calls itself in LeaderAndIsr and UpdateMetadata (in StopReplica it is an empty text).
+
+    Host and port are the controller's `host.name` and `port`, not the advertised ones.
+    """
+    return f"id_{broker}-host_{host}-port_{port}"
+
+
+class PartitionStateInfo(NamedTuple):
+    """Leader, ISR and replicas of one partition.
+
+    A tuple rather than a dataclass: a controller that takes over makes a hundred thousand at once.
+    """
+
+    topic: String
+    partition: Int32
+    controller_epoch: Int32
+    """Of the controller that decided, which need not be the sender."""
+    leader: Int32
+    """Broker id; -1 none, -2 being deleted."""
+    leader_epoch: Int32
+    isr: tuple[Int32, ...]
+    zk_version: Int32
+    """Version of the `state` znode that holds this."""
+    replicas: tuple[Int32, ...]
+    """0.8.2.2 does not keep the order of the replica list here."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker can be reached."""
+
+    broker: Int32
+    """Its id."""
+    host: String
+    port: Int32
+
+
+class PartitionError(NamedTuple):
+    """What became of one partition."""
+
+    topic: String
+    partition: Int32
+    error: Int16
+    """See `ErrorCode`."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponse(Response):
+    """What the broker did with each partition; one that it does not replicate is not named."""
+
+    error: Int16
+    """Of the request as a whole: 11 for an older controller epoch than the broker knows."""
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRequest(Request):
+    """Makes the broker leader or follower of each partition named."""
+
+    API: ClassVar[Api] = Api.LEADER_AND_ISR
+    RESPONSE: ClassVar[type[Response]] = LeaderAndIsrResponse
+
+    controller_id: Int32
+    controller_epoch: Int32
+    partitions: tuple[PartitionStateInfo, ...]
+    leaders: tuple[Broker, ...]
+    """Of those partitions. A follower of 0.8.2.2 whose leader is missing does not fetch, and answers 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaResponse(Response):
+    """What the broker did with each partition; 0 also for one that it did not have."""
+
+    error: Int16
+    """Of the request as a whole: 11 for an older controller epoch than the broker knows."""
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaRequest(Request):
+    """Makes the broker stop fetching each partition named, and delete it if told so. May name none."""
+
+    API: ClassVar[Api] = Api.STOP_REPLICA
+    RESPONSE: ClassVar[type[Response]] = StopReplicaResponse
+
+    controller_id: Int32
+    controller_epoch: Int32
+    delete: Boolean
+    partitions: tuple[NamedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponse(Response):
+    """The broker has taken it in."""
+
+    error: Int16
+    """To an older controller epoch we answer 11; 0.8.2.2 answers -1, through a mistake of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataRequest(Request):
+    """What the broker is to tell clients: all live brokers, and the partitions that changed."""
+
+    API: ClassVar[Api] = Api.UPDATE_METADATA
+    RESPONSE: ClassVar[type[Response]] = UpdateMetadataResponse
+
+    controller_id: Int32
+    controller_epoch: Int32
+    partitions: tuple[PartitionStateInfo, ...]
+    brokers: tuple[Broker, ...]
+    """All that are live or shutting down; they replace those known before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownResponse(Response):
+    """What still stands in the way."""
+
+    error: Int16
+    """11 where the answering broker is not the controller, 8 for an unknown broker (0.8.2.2: -1 for both)."""
+    remaining: tuple[NamedPartition, ...] = ()
+    """Partitions with more than one replica that the broker still leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRequest(Request):
+    """A broker asks the controller to take its leaderships away before it stops."""
+
+    API: ClassVar[Api] = Api.CONTROLLED_SHUTDOWN
+    RESPONSE: ClassVar[type[Response]] = ControlledShutdownResponse
+
+    broker: Int32
+    """The one that stops."""
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """Version 0 alone has no client id."""
+        return 0 if version == 0 else 1

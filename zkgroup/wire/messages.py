@@ -1,0 +1,151 @@
+"""Headers, and requests and responses as whole frames (controller.md 7.1; Kafka's protocol guide).
+
+A frame is an int32 size and so many bytes: header, then body.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, ClassVar, TypeVar
+
+from zkgroup.errors import CorruptFrameError, UnencodableError
+from zkgroup.wire.codec import codec_of
+from zkgroup.wire.fields import Int16, Int32, NullableString, Versions
+
+MessageT = TypeVar("MessageT")
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+SIZE = struct.Struct(">i")
+
+
+class Api(IntEnum):
+    """API keys: Kafka's (kafka/api/RequestKeys.scala@0.8.2.2), and two of ours far above them."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    FIND_COORDINATOR = 10
+    """ConsumerMetadata, as 0.8.2.2 calls it."""
+    APPEND_LINES = 32001
+    FETCH_LINES = 32002
+
+
+class Message:
+    """A request or a response. `VERSIONS` are those written and read here."""
+
+    __slots__ = ()
+    VERSIONS: ClassVar[range] = range(1)
+
+
+class Response(Message):
+    """The answer to a request; it does not say to which."""
+
+    __slots__ = ()
+
+
+class Request(Message):
+    """A request of an API."""
+
+    __slots__ = ()
+    API: ClassVar[Api]
+    RESPONSE: ClassVar[type[Response]]
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The version of `RequestHeader` before this version of the request."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """What stands before the body of a request; version 0 only before ControlledShutdown version 0."""
+
+    api_key: Int16
+    version: Int16
+    correlation_id: Int32
+    """Comes back in the response."""
+    client_id: Annotated[NullableString, Versions(1)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHeader:
+    """What stands before the body of a response."""
+
+    correlation_id: Int32
+
+
+def framed(*parts: bytes) -> bytes:
+    """The parts behind their size. Raises UnencodableError beyond 2^31 - 1 bytes."""
+    size = sum(map(len, parts))
+    try:
+        return b"".join((SIZE.pack(size), *parts))
+    except struct.error as error:
+        raise UnencodableError("frame", "at most 2147483647 bytes", str(size)) from error
+
+
+def encode(value: object, version: int) -> bytes:
+    """A body or a header by itself: what goes to many brokers is encoded once.
+
+    Raises UnencodableError where a value does not fit its field.
+    """
+    parts: list[bytes] = []
+    kind: type = type(value)
+    codec_of(kind, version).write(value, parts)
+    return b"".join(parts)
+
+
+def encode_request(
+    request: Request,
+    correlation_id: int,
+    client_id: str | None,
+    *,
+    version: int = 0,
+    body: bytes | None = None,
+) -> bytes:
+    """A request as a frame. Raises UnencodableError.
+
+    `body` is what `encode` made of it, where that is at hand.
+    """
+    assert version in request.VERSIONS
+    header = RequestHeader(request.API, version, correlation_id, client_id)
+    head = encode(header, request.header_version(version))
+    return framed(head, encode(request, version) if body is None else body)
+
+
+def encode_response(response: Response, correlation_id: int, *, version: int = 0) -> bytes:
+    """A response as a frame. Raises UnencodableError."""
+    assert version in response.VERSIONS
+    return framed(encode(ResponseHeader(correlation_id), 0), encode(response, version))
+
+
+def decode_response(kind: type[ResponseT], payload: bytes, *, version: int = 0) -> tuple[int, ResponseT]:
+    """Correlation id and body of a response, from a frame without its size.
+
+    `kind` and `version` are those of the request that it answers. Raises CorruptFrameError.
+    """
+    assert version in kind.VERSIONS
+    header, at = decode_part(ResponseHeader, 0, payload, 0)
+    return header.correlation_id, decode_rest(kind, version, payload, at)
+
+
+def decode_part(kind: type[MessageT], version: int, payload: bytes, at: int) -> tuple[MessageT, int]:
+    """The header or body that starts at an offset, and where it ends. Raises CorruptFrameError."""
+    made: type = kind
+    values: list[MessageT] = []
+    end = codec_of(made, version).read(payload, at, values)
+    return values[0], end
+
+
+def decode_rest(kind: type[MessageT], version: int, payload: bytes, at: int) -> MessageT:
+    """The body that starts at an offset and fills the rest of the frame. Raises CorruptFrameError."""
+    value, end = decode_part(kind, version, payload, at)
+    if end != len(payload):
+        raise CorruptFrameError(kind.__name__, end, "the end", f"{len(payload) - end} bytes more")
+    return value

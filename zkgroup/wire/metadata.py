@@ -1,0 +1,78 @@
+"""What clients ask any broker: where partitions and coordinators are.
+
+Version 0 of Metadata and of FindCoordinator, which is ConsumerMetadata at 0.8.2.2
+(kafka/api/TopicMetadataRequest.scala, ConsumerMetadataRequest.scala and their responses at that tag).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zkgroup.wire.control import Broker
+from zkgroup.wire.fields import Int16, Int32, String
+from zkgroup.wire.messages import Api, Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as clients see it."""
+
+    error: Int16
+    """5: no live leader; 9: some of the replicas or of the ISR are not live and are left out."""
+    partition: Int32
+    leader: Int32
+    """Broker id; -1 for none."""
+    replicas: tuple[Int32, ...]
+    isr: tuple[Int32, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic as clients see it."""
+
+    error: Int16
+    """3: unknown; 5: being created; 17: no legal name."""
+    topic: String
+    partitions: tuple[PartitionMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataResponse(Response):
+    """Live brokers, and the topics asked for."""
+
+    brokers: tuple[Broker, ...]
+    topics: tuple[TopicMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRequest(Request):
+    """Asks for topics."""
+
+    API: ClassVar[Api] = Api.METADATA
+    RESPONSE: ClassVar[type[Response]] = MetadataResponse
+
+    topics: tuple[String, ...]
+    """None named: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse(Response):
+    """The broker that keeps a group's offsets."""
+
+    error: Int16
+    """15: none at present."""
+    broker: Int32
+    """Its id; -1 for none."""
+    host: String
+    port: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest(Request):
+    """Asks for the coordinator of a group."""
+
+    API: ClassVar[Api] = Api.FIND_COORDINATOR
+    RESPONSE: ClassVar[type[Response]] = FindCoordinatorResponse
+
+    group: String

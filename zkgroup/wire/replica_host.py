@@ -1,0 +1,116 @@
+"""The two requests of our own data plane, in Kafka's framing on the broker's port.
+
+Lines of a file take the place of Kafka's records; the API keys are far above Kafka's, so that neither side
+takes one for the other. Epochs and offsets mean what they mean in Kafka (KIP-101, KIP-279, KIP-595).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zkgroup.wire.fields import Bytes, Int16, Int32, Int64, String, Uint32
+from zkgroup.wire.messages import Api, Request, Response
+
+ACKS_LEADER = 1
+"""The leader answers when it has the lines."""
+ACKS_ALL = -1
+"""The leader answers when the high watermark has passed the lines."""
+CONSUMER = -1
+"""Replica id of who is no replica."""
+NO_BROKER_EPOCH = -1
+"""Broker epoch of who is no broker."""
+NO_EPOCH = -1
+"""Leader epoch of who knows none, and last fetched epoch of who has no line."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLinesResponse(Response):
+    """Where the lines are."""
+
+    error: Int16
+    """0, 3, 6, 74 or 75; see `ErrorCode`."""
+    base_offset: Int64
+    """Of the first line; -1 with an error."""
+    high_watermark: Int64
+    """-1 with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLinesRequest(Request):
+    """Appends lines to a partition (`Append`)."""
+
+    API: ClassVar[Api] = Api.APPEND_LINES
+    RESPONSE: ClassVar[type[Response]] = AppendLinesResponse
+
+    topic: String
+    partition: Int32
+    leader_epoch: Int32
+    """Of the leader that the sender means."""
+    acks: Int16
+    """1 (leader) or -1 (all)."""
+    lines: tuple[Bytes, ...]
+    """Each without its newline."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where the records of a leader epoch end."""
+
+    leader_epoch: Int32
+    end_offset: Int64
+    """The first offset behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineBatch:
+    """Lines that were appended together."""
+
+    base_offset: Int64
+    leader_epoch: Int32
+    """Of the leader that took them in."""
+    count: Int32
+    """Of lines."""
+    crc32c: Uint32
+    """Of `lines`."""
+    lines: Bytes
+    """As they lie in the file: each line with its newline."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLinesResponse(Response):
+    """What the leader has from there on."""
+
+    error: Int16
+    """0, 1, 3, 6, 74, 75 or 77; see `ErrorCode`."""
+    high_watermark: Int64
+    """-1 with an error."""
+    log_end_offset: Int64
+    """-1 with an error."""
+    diverging: EpochEnd | None = None
+    """The follower's log is not the leader's from here on: it cuts back and asks again."""
+    batches: tuple[LineBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLinesRequest(Request):
+    """Reads lines of a partition, as a follower or as a consumer (`Fetch`)."""
+
+    API: ClassVar[Api] = Api.FETCH_LINES
+    RESPONSE: ClassVar[type[Response]] = FetchLinesResponse
+
+    replica_id: Int32
+    """The follower; -1 for a consumer."""
+    broker_epoch: Int64
+    """czxid of the follower's registration; -1 for a consumer."""
+    topic: String
+    partition: Int32
+    leader_epoch: Int32
+    """Of the leader that the sender means; -1 where it knows none."""
+    last_fetched_epoch: Int32
+    """Leader epoch of the last line before `offset`; -1 where there is none."""
+    offset: Int64
+    """The first that is wanted."""
+    max_bytes: Int32
+    max_wait_ms: Int32
+    """How long the leader may wait for a line to come."""

@@ -1,0 +1,97 @@
+"""Reads off a class what its fields look like on the wire."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from zkgroup.wire.fields import Data, Integer, Layout, Text, Truth, Versions
+
+Node: TypeAlias = "Integer | Text | Data | Truth | Array | Nullable | Record"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An int32 count and so many items. There is no null array."""
+
+    item: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """An int8: -1 for None, 1 before the record (as Kafka's nullable structs, KIP-893)."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a class."""
+
+    name: str
+    node: Node
+    versions: Versions
+    default: Any = MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The fields of a class one after the other."""
+
+    kind: type
+    fields: tuple[Field, ...]
+
+    def on_the_wire(self, version: int) -> tuple[Field, ...]:
+        """The fields that this version of the message has."""
+        return tuple(field for field in self.fields if version in field.versions)
+
+
+@cache
+def schema_of(kind: type) -> Record:
+    """The schema of a dataclass or named tuple whose fields have the types of `zkgroup.wire.fields`.
+
+    Raises TypeError where one has not: a mistake in the class, found when it is first used.
+    """
+    if is_dataclass(kind):
+        defaults = {field.name: field.default for field in fields(kind)}
+    else:
+        tuple_type: Any = kind
+        defaults = {name: tuple_type._field_defaults.get(name, MISSING) for name in tuple_type._fields}
+    hints = get_type_hints(kind, include_extras=True)
+    return Record(kind, tuple(_field(kind, name, hints[name], defaults[name]) for name in defaults))
+
+
+def _field(kind: type, name: str, hint: Any, default: Any) -> Field:
+    where = f"{kind.__name__}.{name}"
+    versions = next((mark for mark in _marks(hint) if isinstance(mark, Versions)), Versions())
+    if versions != Versions() and default is MISSING:
+        raise TypeError(f"{where} is not in every version and has no default")
+    return Field(name, _node(hint, where), versions, default)
+
+
+def _node(hint: Any, where: str) -> Node:
+    for mark in _marks(hint):
+        if isinstance(mark, Integer | Text | Data | Truth):
+            return mark
+        if isinstance(mark, Layout):
+            return _laid_out(hint, mark)
+    plain = hint.__origin__ if get_origin(hint) is Annotated else hint
+    arguments = get_args(plain)
+    if get_origin(plain) is tuple and len(arguments) == 2 and arguments[1] is ...:
+        return Array(_node(arguments[0], where))
+    if get_origin(plain) in (types.UnionType, Union) and len(arguments) == 2 and arguments[1] is type(None):
+        return Nullable(schema_of(arguments[0]))
+    if isinstance(plain, type) and (is_dataclass(plain) or hasattr(plain, "_fields")):
+        return schema_of(plain)
+    raise TypeError(f"{where}: {hint!r} has no layout")
+
+
+def _laid_out(hint: Any, layout: Layout) -> Record:
+    kind = hint.__origin__
+    return Record(kind, tuple(_field(kind, name, inner, MISSING) for name, inner in layout.fields))
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    return hint.__metadata__ if get_origin(hint) is Annotated else ()
