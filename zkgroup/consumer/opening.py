@@ -20,7 +20,7 @@ from zkgroup.consumer.worker import CallbackRunner
 from zkgroup.errors import ConfigError
 from zkgroup.metrics import NoMetrics
 from zkgroup.model import Blacklist, StaticSubscription, Subscription, Whitelist
-from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, NamedHistorySink, Store
 from zkgroup.settings import GroupSettings
 from zkgroup.version import VERSION
 from zkgroup.znodes.ids import make_member_id, validate_consumer_id, validate_group, validate_topic
@@ -166,6 +166,8 @@ def open_engine(options: MemberOptions, runner: CallbackRunner, share: Share | N
         owns_client=options.client is None,
     )
     machine = MemberMachine(config)
+    if isinstance(options.history, NamedHistorySink):
+        options.history.belongs_to(member, clock)
     store = options.client
     if store is not None:
         _registry.enter(store, member)

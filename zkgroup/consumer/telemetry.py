@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from zkgroup.consumer.effects import ChangeState, FinishCommit, MemberState, Note
+from zkgroup.consumer.guarding import GuardedHistory
 from zkgroup.consumer.lease import LeaseBoard
 from zkgroup.errors import CommitUnknownError
 from zkgroup.metrics import GuardedMetrics
@@ -35,8 +36,8 @@ class Telemetry:
         self._group = group
         self._member = member
         self._board = board
-        self._history = history
         self._metrics = GuardedMetrics(metrics)
+        self._history = GuardedHistory(history, member, self._history_lost) if history is not None else None
         self._rebalance_since_ms: int | None = None
         self._reason = "start"
 
@@ -106,6 +107,9 @@ class Telemetry:
             timeout_ms,
         )
         self._metrics.count("zkgroup_callback_overdue_total", {**self._labels, "callback": callback})
+
+    def _history_lost(self) -> None:
+        self._metrics.count("zkgroup_history_lost_total", self._labels)
 
     def ack_ignored(self) -> None:
         """An acknowledgement came after its partition was lost; thread-safe as far as the metrics sink is."""

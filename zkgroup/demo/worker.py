@@ -24,7 +24,6 @@ from zkgroup.demo.flights import TOPIC, airport_and_delay
 from zkgroup.demo.orders import Orders, decode
 from zkgroup.demo.output import Processed, encode
 from zkgroup.history import HistoryFile
-from zkgroup.zookeeper.clock import SystemClock
 
 PROGRESS_EVERY_S = 0.2
 PAUSE_EVERY = 10
@@ -91,7 +90,7 @@ def consume(consumer: Consumer, output: BinaryIO, records_per_s: int) -> int:
 
 def run(orders: Orders) -> None:
     """Joins the group and works until it is told to stop."""
-    history = HistoryFile(orders.history, f"{orders.group}_{orders.name}", SystemClock())
+    history = HistoryFile(orders.history)
     consumer = Consumer(
         orders.zookeeper,
         group=orders.group,

@@ -1,6 +1,6 @@
 """What happened: recorded by members, checked against the invariants of the group protocol.
 
-    sink = HistoryFile("member-1.jsonl", member_id, clock)     # give it to a GroupMember or Consumer
+    sink = HistoryFile("member-1.jsonl")     # give it to a GroupMember or Consumer
     ...
     report = check_history(read_files(["member-1.jsonl", "member-2.jsonl"]))
     assert report.holds, report.violations

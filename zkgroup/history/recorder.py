@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from zkgroup.errors import ConfigError
 from zkgroup.history.records import Record, Recording, parse
 from zkgroup.model.ports import Clock
 
@@ -23,6 +24,10 @@ class MemoryHistory:
         self.records: list[Record] = [] if records is None else records
         self._stamp = _Stamp(member, clock, pid)
 
+    def belongs_to(self, member: str, clock: Clock) -> None:
+        """Raises ConfigError where the records are another member's."""
+        self._stamp.check(member)
+
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         self.records.append(self._stamp.next(kind, fields))
 
@@ -33,18 +38,33 @@ class HistoryFile:
     So a SIGKILL tears at most the last line, and several processes may share one file. Thread-safe. A
     line that cannot be written (disk full) is counted, and nothing is recorded after it: a history with a
     hole would accuse the innocent, a member must not fail for the sake of its diary.
+
+    The records are those of one member, the one that it is first given to; who records by hand names the
+    member (its whole id, `<group>_<consumer id>`, as the znodes have it) and the clock.
     """
 
-    def __init__(self, path: str | Path, member: str, clock: Clock) -> None:
-        """Opens or creates the file. Raises OSError."""
+    def __init__(self, path: str | Path, member: str | None = None, clock: Clock | None = None) -> None:
+        """Opens or creates the file. Raises OSError, ConfigError for a member without a clock."""
+        if (member is None) != (clock is None):
+            raise ConfigError("HistoryFile: give both a member and its clock, or none of them")
         self._lock = threading.Lock()
-        self._stamp = _Stamp(member, clock, os.getpid())
+        self._stamp = _Stamp(member, clock, os.getpid()) if member is not None and clock is not None else None
         self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.lost = 0
         """Records that could not be written."""
 
-    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+    def belongs_to(self, member: str, clock: Clock) -> None:
+        """Called by the member that starts with this history. Raises ConfigError where it is another's."""
         with self._lock:
+            if self._stamp is None:
+                self._stamp = _Stamp(member, clock, os.getpid())
+            self._stamp.check(member)
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Raises ConfigError where no member is known yet."""
+        with self._lock:
+            if self._stamp is None:
+                raise ConfigError("HistoryFile: no member records here yet: name one, or give it to one")
             if self._file is None:
                 self.lost += 1
                 return
@@ -93,6 +113,14 @@ class _Stamp:
         self._pid = pid
         self._seq = 0
         self._session: int | None = None
+
+    def check(self, member: str) -> None:
+        """Raises ConfigError for another member: the checker would find its commits explained by nobody."""
+        if member != self._member:
+            raise ConfigError(
+                f"history: expected the records of {self._member}, found the member {member}; "
+                "give each member a HistoryFile of its own, which finds the name by itself"
+            )
 
     def next(self, kind: str, fields: Mapping[str, object]) -> Record:
         session = fields.get("session")

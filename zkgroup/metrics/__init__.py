@@ -13,6 +13,7 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_session_state` | gauge, 1 for the present state | `group`, `member`, `state` |
 | `zkgroup_callback_overdue_total` | counter | `group`, `member`, `callback` |
 | `zkgroup_ack_ignored_total` | counter | `group`, `member` |
+| `zkgroup_history_lost_total` | counter | `group`, `member` |
 """
 
 from zkgroup.metrics.sinks import GuardedMetrics, NoMetrics

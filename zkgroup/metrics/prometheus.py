@@ -27,6 +27,7 @@ _HELP = {
     "zkgroup_session_state": "1 for the present state of the member, 0 for the others.",
     "zkgroup_callback_overdue_total": "Callbacks of the application left behind after their deadline.",
     "zkgroup_ack_ignored_total": "Acknowledgements that came after the partition was gone.",
+    "zkgroup_history_lost_total": "Records that are missing in a history that raised.",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from zkgroup.model.requests import Outcome, Request, SessionEvent
 
@@ -72,13 +72,32 @@ class Store(Protocol):
 
 
 class HistorySink(Protocol):
-    """Where a member records what it did, for `zkgroup.history`."""
+    """Where a member records what it did, for `zkgroup.history`.
+
+    Called on the member's own thread, which waits for it, and for deliveries on the application's. What
+    it raises is logged once, and nothing more is recorded.
+    """
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None: ...
 
 
+@runtime_checkable
+class NamedHistorySink(HistorySink, Protocol):
+    """A `HistorySink` whose records carry the name of their member."""
+
+    def belongs_to(self, member: str, clock: Clock) -> None:
+        """The whole id of the member that starts to record here, and its clock.
+
+        Raises `ConfigError` where the records are another member's.
+        """
+        ...
+
+
 class MetricsSink(Protocol):
-    """Where counters and gauges go. Names and labels: interfaces, "Metrics"."""
+    """Where counters and gauges go. Names and labels: interfaces, "Metrics".
+
+    Called on the member's own thread, which waits for it. What it raises is logged once.
+    """
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None: ...
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.history_world import good_world
+from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, MemoryHistory, Record, parse, read_files
 from zkgroup.history.records import parse_line
 from zkgroup.testing import FakeClock
@@ -170,3 +171,23 @@ def test_members_of_one_list_are_told_apart() -> None:
         ("g_b", 1, "x"),
         ("g_a", 2, "y"),
     ]
+
+
+def test_a_history_takes_the_name_of_its_member(tmp_path: Path) -> None:
+    """The whole id, as the znodes have it: by hand it would be got wrong, and the checker accuse somebody."""
+    clock = FakeClock()
+    with HistoryFile(tmp_path / "h.jsonl") as history:
+        with pytest.raises(ConfigError, match="no member records here yet"):
+            history.record("x", {})
+        history.belongs_to("g_a", clock)
+        history.belongs_to("g_a", clock)
+        history.record("x", {})
+        with pytest.raises(ConfigError, match="expected the records of g_a, found the member g_b"):
+            history.belongs_to("g_b", clock)
+
+    assert [record.member for record in read_files([tmp_path / "h.jsonl"]).records] == ["g_a"]
+    with pytest.raises(ConfigError, match="found the member g_a"):
+        MemoryHistory("a", clock).belongs_to("g_a", clock)
+    with pytest.raises(ConfigError, match="both a member and its clock"):
+        HistoryFile(tmp_path / "other.jsonl", "g_a")
+    assert not (tmp_path / "other.jsonl").exists()
