@@ -127,9 +127,11 @@ def _member(address: str, records: RecordSource | None, options: dict[str, Any])
 def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None) -> None:
     from zkgroup.consumer.consumer import Consumer
 
+    printer.when_gone = member.stop
     with StopSignals(on_stop=member.stop) as stop, _joined(member):
         if not isinstance(member, Consumer):
             while not stop.wait(LOOK_S):
+                printer.check()
                 member.leases()  # raises what made the member fail
             return
         for number, record in enumerate(member, 1):
@@ -137,6 +139,7 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
             member.ack(record)
             if stop.received or number == max_messages:
                 break
+        printer.check()
 
 
 @contextmanager

@@ -45,8 +45,6 @@ class Root(Group):
         except click.ClickException as error:
             error.show()
             code = error.exit_code
-        except BrokenPipeError:
-            code = _after_broken_pipe()
         sys.exit(code if isinstance(code, int) else 0)
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
@@ -61,8 +59,10 @@ class Root(Group):
             return super().invoke(ctx)
         except ZkGroupError as error:
             return self._report(ctx, error, error.exit_code, str(error))
-        except (click.ClickException, click.exceptions.Abort, click.exceptions.Exit, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Abort, click.exceptions.Exit):
             raise
+        except BrokenPipeError:  # here, since click's own `main` would make it exit code 1
+            return _after_broken_pipe()
         except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must not print a traceback
             kind = type(error).__name__
             hint = "" if shared(ctx).verbose >= 2 else "; -vv shows where"

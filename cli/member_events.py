@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from zkgroup.consumer.effects import MemberState
@@ -32,6 +32,14 @@ class EventPrinter(RebalanceListener):
         self._member = member
         self._lock = threading.Lock()
         self._asked: dict[object, list[dict[str, Any]]] = {}
+        self._gone: BrokenPipeError | None = None
+        self.when_gone: Callable[[], None] = lambda: None
+        """Called when nobody reads the events any more; must not wait."""
+
+    def check(self) -> None:
+        """Raises BrokenPipeError where nobody reads the events any more."""
+        if self._gone is not None:
+            raise self._gone
 
     # --- RebalanceListener -------------------------------------------------------------------------
 
@@ -83,7 +91,7 @@ class EventPrinter(RebalanceListener):
     # --- records -----------------------------------------------------------------------------------
 
     def delivered(self, record: Record) -> None:
-        """One record; its line is written when this returns."""
+        """One record; its line is written when this returns. Raises BrokenPipeError."""
         fields: dict[str, Any] = {
             "topic": record.topic,
             "partition": record.partition,
@@ -94,17 +102,27 @@ class EventPrinter(RebalanceListener):
         }
         told = (record.value or b"").decode("utf-8", "backslashreplace")
         self._print("record", fields, f"{record.topic}-{record.partition}@{record.offset}  {told}")
+        self.check()
 
     def _print(self, event: str, fields: Mapping[str, Any], told: str) -> None:
         now = iso_time(time.time_ns() // 1_000_000)
+        assert now is not None
         with self._lock:
-            if not self._out.is_table:
-                self._out.event({"event": event, "time": now, **fields})
+            if self._gone is not None:
                 return
-            assert now is not None
-            label = f"{event:<9}"
-            label = self._out.paint(label, _STYLES[event]) if event in _STYLES else label
-            self._out.line(f"{self._out.paint(now[11:23], 'dim')}  {label} {told}")
+            try:
+                self._write(event, now, fields, told)
+            except BrokenPipeError as error:  # `| head`: the member leaves, and nothing failed
+                self._gone = error
+                self.when_gone()
+
+    def _write(self, event: str, now: str, fields: Mapping[str, Any], told: str) -> None:
+        if not self._out.is_table:
+            self._out.event({"event": event, "time": now, **fields})
+            return
+        label = f"{event:<9}"
+        label = self._out.paint(label, _STYLES[event]) if event in _STYLES else label
+        self._out.line(f"{self._out.paint(now[11:23], 'dim')}  {label} {told}")
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, Any]:

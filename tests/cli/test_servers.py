@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +114,50 @@ def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: Groups, re
     printed = [event for event in member.events if event["event"] == "record"]
     committed = sum(groups.offset_of("g", "orders", number) or 0 for number in (0, 1))
     assert (len(printed), committed) == (4, 4)
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_a_reader_that_goes_is_no_failure(
+    shell: Shell, groups: Groups, records: Path, delivers: bool
+) -> None:
+    """`| head -1`: the member leaves, exit code 0 and not a word."""
+    groups.topic("orders", 2)
+    source = f"files:{records}" if delivers else "none"
+    words = ("consume", "g", "--topic", "orders", "--source", source, "--commit-interval", "100ms", *QUICK)
+    code = "from zkgroup_cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(shell),
+    ) as member:
+        assert member.stdout is not None
+        assert member.stderr is not None
+        first = json.loads(member.stdout.readline())
+        member.stdout.close()
+        told = member.stderr.read()
+
+    assert (member.returncode, told, first["event"]) == (0, "", "state")
+    assert shell.json("group", "list")["groups"][0]["members"] == 0
+
+
+def test_a_reader_that_goes_ends_any_command_quietly(shell: Shell, groups: Groups) -> None:
+    """Click alone would make it exit code 1."""
+    groups.topic("orders", 1)
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = "from zkgroup_cli.main import main; main()"
+    with os.fdopen(writing, "wb") as gone:
+        ran = subprocess.run(
+            [sys.executable, "-c", code, "topic", "list"],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            env=_environment(shell),
+            check=False,
+        )
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_two_members_share(shell: Shell, groups: Groups) -> None:
