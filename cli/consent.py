@@ -8,7 +8,8 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,8 +17,8 @@ import click
 from zkgroup.admin.offsets import Act
 from zkgroup.admin.undo import UndoFolder, new_undo_id
 
-from .frame import COMMAND_LINE
-from .output import say
+from .frame import COMMAND_LINE, output, shared
+from .output import Output, say
 
 
 def undo_folder() -> UndoFolder:
@@ -26,16 +27,19 @@ def undo_folder() -> UndoFolder:
     return UndoFolder(Path(home) / "zkgroup" / "undo")
 
 
-def is_wanted(execute: bool, yes: bool, question: str) -> bool:
+def is_wanted(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
     """Whether to go ahead: `--execute`, and on a terminal a yes. Says on stderr why not.
 
+    `show` prints what would be done: on stderr before the question, so that a yes is to something seen.
     Raises Declined where the answer is no.
     """
     if not execute:
         say("nothing was changed: this is what --execute would do")
         return False
-    if not yes and sys.stdin.isatty() and sys.stdout.isatty() and not click.confirm(question, err=True):
-        raise Declined
+    if not yes and sys.stdin.isatty() and sys.stdout.isatty():
+        show(replace(output(), format="table", aside=True))
+        if not click.confirm(question, err=True):
+            raise Declined
     return True
 
 
@@ -56,8 +60,9 @@ def new_act() -> Act:
 
 
 def say_way_back(undo_id: str, *, force: bool = False) -> None:
-    """The one command that goes back; what took force to do takes force to undo."""
-    say(f"to go back: zkgroup offsets undo {undo_id} --execute{' --force' if force else ''}")
+    """The one command that goes back: to the same ensemble; what took force takes force to undo."""
+    words = ["zkgroup", *shared().connection_words(), "offsets", "undo", undo_id, "--execute"]
+    say(f"to go back: {shlex.join([*words, '--force'] if force else words)}")
 
 
 def _user() -> str:

@@ -23,6 +23,16 @@ _META = "zkgroup.shared"
 COMMAND_LINE = "zkgroup.command_line"
 """Key of `Context.meta` for the arguments as typed."""
 
+_CONNECTION_OPTIONS = (
+    "zookeeper",
+    "profile",
+    "zk_digest_file",
+    "zk_tls_ca",
+    "zk_tls_cert",
+    "zk_tls_key",
+    "zk_sasl_file",
+)
+
 
 @dataclass(slots=True)
 class Shared:
@@ -41,6 +51,15 @@ class Shared:
 
     def output(self) -> Output:
         return Output.of_this_process(self.format or "table")
+
+    def connection_words(self) -> list[str]:
+        """The options that say where and how to connect, as given: for commands to be typed next."""
+        words = []
+        for name in _CONNECTION_OPTIONS:
+            value = getattr(self, name)
+            if value is not None:
+                words += ["-z" if name == "zookeeper" else f"--{name.replace('_', '-')}", value]
+        return words
 
 
 def shared(ctx: click.Context | None = None) -> Shared:

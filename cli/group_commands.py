@@ -22,7 +22,7 @@ from .options import consent_options, group_argument, source_option, wait_option
 from .output import say
 from .parameters import NameAndCount
 from .sources import log_ends
-from .units import counted
+from .units import counted, is_whole
 
 EXIT_CHECK_FAILED = 3
 
@@ -128,15 +128,18 @@ def nudge(group: str, execute: bool, yes: bool) -> None:
     out = output()
     with connected() as ensemble:
         plan = plan_nudge(ensemble, group)
-        wanted = is_wanted(execute, yes, f"Nudge {counted(len(plan.members), 'member')} of {group}?")
+        count = counted(len(plan.members), "member")
+        named = f"{count}: {', '.join(plan.members)}"
+        wanted = is_wanted(
+            execute, yes, f"Nudge {count} of {group}?", lambda aside: aside.line(f"would nudge {named}")
+        )
         if wanted:
             nudge_group(ensemble, plan)
     document = documents.document(
         "nudge", plan.as_of, group=group, executed=wanted, members=list(plan.members)
     )
     if not out.document(document):
-        verb = "nudged" if wanted else "would nudge"
-        out.line(f"{verb} {counted(len(plan.members), 'member')}: {', '.join(plan.members)}")
+        out.line(f"{'nudged' if wanted else 'would nudge'} {named}")
 
 
 @group.command()
@@ -150,7 +153,13 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         count = len(plan.znodes) + 2
         offsets = counted(len(plan.offsets), "committed offset")
         members = counted(len(plan.members), "member")
-        wanted = not plan.members and is_wanted(execute, yes, f"Delete group {group} with {offsets}?")
+        named = f"group {group}: {counted(count, 'znode')}, {offsets}, {members}"
+        wanted = not plan.members and is_wanted(
+            execute,
+            yes,
+            f"Delete group {group} with {offsets}?",
+            lambda aside: aside.line(f"would delete {named}"),
+        )
         act = new_act() if wanted else None
         removed = 0
         if act is not None or plan.members:
@@ -168,8 +177,7 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         znodes=removed if act else count,
     )
     if not out.document(document):
-        verb = "deleted" if act else "would delete"
-        out.line(f"{verb} group {group}: {counted(count, 'znode')}, {offsets}, {members}")
+        out.line(f"{'deleted' if act else 'would delete'} {named}")
     if act:
         say_way_back(act.undo_id)
 
@@ -198,6 +206,6 @@ def _added(text: str) -> tuple[str, dict[str, int] | None]:
 
 def _grown(text: str) -> tuple[str, int]:
     topic, equals, count = text.partition("=")
-    if not equals or not topic or not count.isdigit():
+    if not equals or not topic or not is_whole(count):
         raise click.UsageError(f"--add-partitions {text!r}: expected TOPIC=COUNT, for example orders=4")
     return topic, int(count)

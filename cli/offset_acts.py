@@ -41,7 +41,12 @@ def carry_out(
             say(f"note: {note}")
     count = sum(len(plan.effective) for plan in plans)
     groups = ", ".join(plan.group for plan in plans)
-    wanted = bool(count) and is_wanted(execute, yes, f"Change {counted(count, 'offset')} of {groups}?")
+    wanted = bool(count) and is_wanted(
+        execute,
+        yes,
+        f"Change {counted(count, 'offset')} of {groups}?",
+        lambda aside: offset_tables.plan(aside, plans, executed=False),
+    )
     undo_ids = _write_all(ensemble, plans, force=force) if wanted else [None] * len(plans)
     _report(out, plans, undo_ids, executed=wanted)
 
@@ -72,11 +77,14 @@ def undo_record(
 def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bool, yes: bool) -> None:
     """Creates the znodes of a record again where they are gone, with consent."""
     plan = plan_restoration(ensemble, record)
-    count = counted(len(plan.missing), "znode")
-    wanted = bool(plan.missing) and is_wanted(execute, yes, f"Create {count} again?")
+    paths = [path for path, _ in plan.missing]
+    count = counted(len(paths), "znode")
+    named = f"again {count}: {', '.join(paths[:3])}" + (" ..." if len(paths) > 3 else "")
+    wanted = bool(paths) and is_wanted(
+        execute, yes, f"Create {count} again?", lambda aside: aside.line(f"would create {named}")
+    )
     if wanted:
         restore_znodes(ensemble, plan)
-    paths = [path for path, _ in plan.missing]
     document = documents.document(
         "restoration", plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths
     )
@@ -85,10 +93,7 @@ def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bo
     if not paths:
         out.line("every znode is there already: nothing to create")
     else:
-        out.line(
-            f"{'created' if wanted else 'would create'} again {count}: {', '.join(paths[:3])}"
-            + (" ..." if len(paths) > 3 else "")
-        )
+        out.line(f"{'created' if wanted else 'would create'} {named}")
 
 
 def _write_all(ensemble: Ensemble, plans: Sequence[OffsetPlan], *, force: bool) -> list[str | None]:

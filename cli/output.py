@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from .tables import Column, Row, plain, render
+from .units import is_whole
 
 FORMATS = ("table", "json", "csv", "ndjson")
 
@@ -39,6 +40,8 @@ class Output:
     color: bool
     width: int | None
     """Columns of the terminal; None: do not shorten anything (a pipe or a file)."""
+    aside: bool = False
+    """To stderr instead: what a person should see before the data."""
 
     @classmethod
     def of_this_process(cls, output_format: str) -> Output:
@@ -49,7 +52,7 @@ class Output:
         if terminal:
             width: int | None = shutil.get_terminal_size().columns
         else:
-            width = int(columns) if columns.isdigit() and int(columns) > 0 else None
+            width = int(columns) if is_whole(columns) and int(columns) > 0 else None
         return cls(output_format, color, width)
 
     @property
@@ -61,7 +64,7 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """A line of data for a person."""
-        click.echo(text, color=self.color)
+        click.echo(text, err=self.aside, color=self.color)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
         for text in render(columns, rows, width=self.width, paint=self.paint):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .units import parse_duration_ms
+from .units import is_whole, parse_duration_ms
 
 
 class Duration(click.ParamType[int]):
@@ -44,7 +44,7 @@ class NameAndCount(click.ParamType[tuple[str, int]]):
         if isinstance(value, tuple):
             return value
         name, colon, count = value.partition(":")
-        if not name or (colon and not (count.isdigit() and int(count) >= 1)):
+        if not name or (colon and not (is_whole(count) and int(count) >= 1)):
             self.fail(f"{value!r}: expected {self.name}, the count at least 1", param, ctx)
         return name, int(count) if colon else self._default
 
@@ -78,7 +78,7 @@ class PartitionValue(click.ParamType[tuple[str, int, int]]):
             return value
         where, equals, offset = value.partition("=")
         topic, colon, partition = where.rpartition(":")
-        if not (equals and colon and topic and partition.isdigit() and offset.isdigit()):
+        if not (equals and colon and topic and is_whole(partition) and is_whole(offset)):
             self.fail(f"{value!r}: expected TOPIC:PARTITION=OFFSET, for example orders:3=42", param, ctx)
         return topic, int(partition), int(offset)
 
@@ -95,7 +95,7 @@ class TopicPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
             return value
         topic, colon, numbers = value.partition(":")
         parts = numbers.split(",") if colon else []
-        if not topic or not all(part.isdigit() for part in parts):
+        if not topic or not all(is_whole(part) for part in parts):
             self.fail(
                 f"{value!r}: expected TOPIC or TOPIC:PARTITION,PARTITION, for example orders:0,3", param, ctx
             )

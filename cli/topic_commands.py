@@ -19,7 +19,7 @@ from .frame import output, shared
 from .options import consent_options, topic_argument
 from .output import say
 from .parameters import Assignment
-from .units import counted
+from .units import counted, is_whole
 
 topic = make_group("topic", help="Create, look at and delete topics.")
 
@@ -33,7 +33,7 @@ class ReplicaLists(click.ParamType[list[list[int]]]):
         self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[list[int]]:
         lists = [part.split(":") for part in value.split(",")]
-        if not all(broker.isdigit() for replicas in lists for broker in replicas):
+        if not all(is_whole(broker) for replicas in lists for broker in replicas):
             self.fail(f"{value!r}: expected broker ids such as 0:1,1:2 (two partitions)", param, ctx)
         return [[int(broker) for broker in replicas] for replicas in lists]
 
@@ -156,7 +156,9 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
             kept = f"offsets of {topic}, where a new topic of that name would resume"
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")
         act = None
-        if is_wanted(execute, yes, f"Delete topic {topic}?"):
+        if is_wanted(
+            execute, yes, f"Delete topic {topic}?", lambda aside: aside.line(_told(plan, executed=False))
+        ):
             act = new_act()
             record = UndoRecord(
                 undo_id=act.undo_id,

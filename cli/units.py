@@ -12,6 +12,11 @@ _ISO_DURATION = re.compile(
 )
 
 
+def is_whole(text: str) -> bool:
+    """Whether this is a whole number from 0 up, in the digits 0 to 9: `str.isdigit` also takes `²`."""
+    return text.isascii() and text.isdigit()
+
+
 def parse_duration_ms(text: str) -> int:
     """`500ms`, `30s`, `1m30s`, `2h`, `1d` in milliseconds.
 
