@@ -8,8 +8,9 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import offset_files, offset_plans
-from zkgroup.admin.describe import describe_offsets
+from zkgroup.admin.describe import describe_offsets, unreadable_offsets
 from zkgroup.admin.reading import picture_or_nothing, read_picture
+from zkgroup.errors import ConfigError, PartlyDoneError
 from zkgroup.model import TopicPartition
 
 from . import documents, offset_tables
@@ -42,6 +43,8 @@ def show(group: str, source: str | None) -> None:
         offset_tables.offsets(out, rows, picture.as_of.time_ms)
         if not rows:
             say(f"group {group} has committed nothing")
+    for error in unreadable_offsets(picture):
+        say(f"note: {error}")
 
 
 @offsets.command()
@@ -49,7 +52,7 @@ def show(group: str, source: str | None) -> None:
 def export(groups: tuple[str, ...]) -> None:
     """Write the offsets of GROUP to stdout, in the line format of Kafka 0.8.2 unless --format says else.
 
-    Partitions without a committed offset are left out.
+    Partitions without a committed offset are left out; one whose offset cannot be read is an error.
     """
     out = output()
     with connected() as ensemble:
@@ -74,6 +77,9 @@ def export(groups: tuple[str, ...]) -> None:
     if not out.document(document, "offsets", offset_files.CSV_COLUMNS):
         for line in offset_files.to_lines(saved):
             click.echo(line)
+    unreadable = [error for picture in pictures for error in unreadable_offsets(picture)]
+    if unreadable:
+        raise PartlyDoneError(f"not exported: {'; '.join(map(str, unreadable))}")
 
 
 @offsets.command("import")
@@ -83,7 +89,7 @@ def export(groups: tuple[str, ...]) -> None:
 @consent_options
 def import_(file: IO[str], group: str | None, force: bool, **consent: bool) -> None:
     """Write the offsets in FILE (`-` for stdin), in any format that `export` writes."""
-    saved = offset_files.parse(file.read(), group=group)
+    saved = offset_files.parse(_text(file), group=group)
     with connected() as ensemble:
         plans = []
         for name in sorted({one.group for one in saved}):
@@ -150,7 +156,7 @@ def reset(
         picture = read_picture(ensemble, group)
         if "from_file" in chosen:
             plan = offset_plans.plan_values(
-                picture, offset_files.parse_topic_rows(chosen["from_file"].read())
+                picture, offset_files.parse_topic_rows(_text(chosen["from_file"]))
             )
         else:
             target = _target(chosen, ensemble.clock.wall_ms())
@@ -172,6 +178,13 @@ def undo(undo_id: str | None, force: bool, **consent: bool) -> None:
     """
     with connected() as ensemble:
         undo_record(ensemble, output(), undo_id, force=force, **consent)
+
+
+def _text(file: IO[str]) -> str:
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file.name}: expected text in UTF-8, found {error.reason}") from error
 
 
 def _topics(values: Iterable[TopicPartition]) -> list[str]:

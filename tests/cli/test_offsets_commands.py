@@ -10,8 +10,9 @@ import pytest
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import SetData
 from zkgroup.znodes.audit import AuditRecord
-from zkgroup.znodes.consumers import Reset
+from zkgroup.znodes.consumers import Offset, Reset
 
 
 @pytest.fixture
@@ -108,6 +109,43 @@ def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: Groups
 
     assert ran.code == 2
     assert "line 2" in ran.err
+
+
+@pytest.mark.parametrize("words", [["import"], ["reset", "billing", "--from-file"]])
+def test_a_file_that_is_no_text_is_a_usage_error(
+    shell: Shell, idle: Groups, tmp_path: Path, words: list[str]
+) -> None:
+    """Named, with what was expected; no bug of ours."""
+    file = tmp_path / "offsets.bin"
+    file.write_bytes(b"\xff\xfe")
+
+    ran = shell.run("offsets", *words, str(file))
+
+    assert ran.code == 2
+    assert f"{file}: expected text in UTF-8" in ran.err
+
+
+@pytest.mark.parametrize("value", ["orders:0=9223372036854775808", "orders:2147483648=1", "orders:0=²"])
+def test_values_that_no_jvm_can_read_are_refused(shell: Shell, idle: Groups, value: str) -> None:
+    """An offset is a Long, a partition an Int, both in plain digits."""
+    ran = shell.run("offsets", "set", "billing", value, "--execute")
+
+    assert (ran.code, "expected" in ran.err) == (2, True)
+    assert idle.offset_of("billing", "orders", 0) == 0
+
+
+def test_an_unreadable_offset_is_not_left_out_in_silence(shell: Shell, idle: Groups) -> None:
+    """`show` says why it is unknown; an export without it is partly done (exit 4)."""
+    path = Offset.path("billing", TopicPartition("orders", 1))
+    idle.zk.multi(SetData(path, b"x", 0))
+
+    shown = shell.run("offsets", "show", "billing")
+    exported = shell.run("offsets", "export", "billing")
+
+    assert (shown.code, exported.code) == (0, 4)
+    assert f"note: {path}: expected an offset" in shown.err
+    assert f"not exported: {path}: expected an offset" in exported.err
+    assert exported.lines == [f"/consumers/billing/offsets/orders/{n}:{10 * n}" for n in (0, 2)]
 
 
 def test_set_shows_first_and_acts_only_on_execute(shell: Shell, idle: Groups) -> None:

@@ -16,6 +16,7 @@ from zkgroup.admin.values import (
     ProblemKind,
 )
 from zkgroup.admin.verify import agreement, find_problems
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import kind
 from zkgroup.znodes.ids import member_host
@@ -85,6 +86,11 @@ def describe_offsets(picture: GroupPicture, log_ends: LogEnds | None = None) -> 
             )
         )
     return tuple(rows)
+
+
+def unreadable_offsets(picture: GroupPicture) -> tuple[CorruptZnodeError, ...]:
+    """What is wrong with each offset znode that cannot be read; in order."""
+    return tuple(entry.error for _, entry in sorted(picture.offsets.items()) if entry.error)
 
 
 def known_partitions(picture: GroupPicture, expected: Expectation) -> list[TopicPartition]:

@@ -160,7 +160,7 @@ def _committed(group: str, znodes: Sequence[Znode]) -> Iterator[tuple[TopicParti
     prefix = f"{offsets_path(group)}/"
     for znode in znodes:
         topic, slash, number = znode.path.removeprefix(prefix).partition("/")
-        if znode.path.startswith(prefix) and slash and number.isdigit():
+        if znode.path.startswith(prefix) and slash and number.isascii() and number.isdigit():
             offset = held(znode, Offset.decode).value
             if offset is not None and offset.position is not None:
                 yield TopicPartition(topic, int(number)), offset.position

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from zkgroup.admin.offset_plans import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Offset, consumers_path
@@ -25,8 +26,6 @@ _LINE = re.compile(
 )
 
 _TOPIC_ROW = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+),(?P<partition>\d+),(?P<offset>\d+)")
-
-OFFSET_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,9 @@ def _saved(where: str, row: object) -> SavedOffset:
         raise ConfigError(
             f"{where}: partition and offset must be whole numbers, found {dict(row)!r}"
         ) from None
-    if partition < 0 or not 0 <= offset <= OFFSET_MAX:
+    if not 0 <= partition <= PARTITION_MAX or not 0 <= offset <= OFFSET_MAX:
         raise ConfigError(
-            f"{where}: expected a partition and an offset from 0 up, found {partition} and {offset}"
+            f"{where}: expected a partition from 0 to {PARTITION_MAX} and an offset from 0 to {OFFSET_MAX}, "
+            f"found {partition} and {offset}"
         )
     return SavedOffset(group, TopicPartition(topic, partition), offset)

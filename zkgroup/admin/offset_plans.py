@@ -18,6 +18,11 @@ NONE = -1
 """What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
 
 
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+"""Long and Int, as Kafka reads both; a JVM member fails at an offset that is larger."""
+
+
 class LogPositions(Protocol):
     """What a record source knows about its partitions; unknown partitions are absent from the answers."""
 
@@ -99,7 +104,16 @@ class OffsetPlan:
 
 
 def plan_values(picture: GroupPicture, values: Mapping[TopicPartition, int]) -> OffsetPlan:
-    """A plan that gives these partitions these offsets (`NONE`: as if never committed)."""
+    """A plan that gives these partitions these offsets (`NONE`: as if never committed).
+
+    Raises ConfigError for a partition or an offset that no JVM could hold.
+    """
+    for tp, value in values.items():
+        if tp.partition > PARTITION_MAX or value > OFFSET_MAX:
+            raise ConfigError(
+                f"{tp}: expected a partition up to {PARTITION_MAX} and an offset up to {OFFSET_MAX}, "
+                f"found offset {value}"
+            )
     notes = []
     for topic in sorted({tp.topic for tp in values}):
         numbers = picture.partitions(topic)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.offset_plans import NONE, OffsetPlan, plan_values
 from zkgroup.admin.reading import picture_or_nothing
 from zkgroup.admin.undo import UndoRecord
-from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError
+from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller
 
 ZNODES_AT_ONCE = 500
 
@@ -50,7 +53,10 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
 def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
     """Which of the record's znodes are gone and would be created again.
 
-    Raises ConflictError where one exists with other data: it is somebody's by now.
+    Raises ConflictError where one exists with other data: it is somebody's by now. Raises RefusedError
+    beside a living controller for a topic whose partitions had leaders: Kafka's controller (0.8.2.2,
+    `PartitionStateMachine.initializeLeaderAndIsrForPartition`) fails at partition states that it has not
+    made, and the topic would never be led.
     """
     found = ensemble.zk.read_many([path for path, _ in record.znodes])
     missing = []
@@ -62,7 +68,25 @@ def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
             raise ConflictError(
                 f"{path}: expected it gone or as it was, found other data; nothing was changed"
             )
+    _refuse_beside_a_controller(ensemble, missing)
     return Restoration(ensemble.as_of(), tuple(missing))
+
+
+def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str, bytes | None]]) -> None:
+    led = {path.split("/")[3] for path, _ in missing if path.endswith("/state")}
+    if not led or ensemble.zk.exists(Controller.path()) is None:
+        return
+    told = []
+    for path, data in missing:
+        topic = path.rpartition("/")[2]
+        if topic in led and path == Topic.path(topic):
+            replicas = Topic.decode(path, data).partitions
+            lists = ",".join(":".join(map(str, replicas[number])) for number in sorted(replicas))
+            told.append(f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty")
+    raise RefusedError(
+        f"{Controller.path()}: expected no controller, found one, which would fail at partitions of "
+        f"{', '.join(sorted(led))} that it has not made itself{''.join(told)}"
+    )
 
 
 def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:

@@ -165,7 +165,7 @@ def _owner_problem(
     topic = picture.topics.get(tp.topic)
     readable = topic is None or topic.value is not None
     if readable and tp.partition not in picture.partitions(tp.topic):
-        missing = "no such topic" if topic is None else f"{tp.topic} has no partition {tp.partition}"
+        missing = "no such topic" if topic is None else f"no partition {tp.partition} of {tp.topic}"
         return ProblemKind.OWNER_OF_UNKNOWN_PARTITION, f"held by {thread}, but there is {missing}"
     if expected.owners is not None and tp.topic not in expected.topics:
         return (

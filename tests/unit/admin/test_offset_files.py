@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.admin.offset_files import OFFSET_MAX, SavedOffset, parse, parse_topic_rows, to_lines
+from zkgroup.admin.offset_files import SavedOffset, parse, parse_topic_rows, to_lines
+from zkgroup.admin.offset_plans import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 
@@ -71,8 +72,9 @@ def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> Non
         ("", "no offset"),
         ("/consumers/g/offsets/t/x:1", "line 1"),
         ("/consumers/g/offsets/t/0:1\nnonsense", "line 2"),
-        ("/consumers/g/offsets/t/0:-1", "from 0 up"),
-        (f"/consumers/g/offsets/t/0:{OFFSET_MAX + 1}", "from 0 up"),
+        ("/consumers/g/offsets/t/0:-1", "from 0 to"),
+        (f"/consumers/g/offsets/t/0:{OFFSET_MAX + 1}", "from 0 to"),
+        (f"/consumers/g/offsets/t/{PARTITION_MAX + 1}:1", "from 0 to"),
         ("group,topic,partition,offset\ng,t,zero,1", "whole numbers"),
         ("group,topic,partition\ng,t,0", "expected group, topic, partition, offset"),
         ('{"groups":[]}', 'a list "offsets"'),

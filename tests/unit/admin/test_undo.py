@@ -13,8 +13,10 @@ from zkgroup.admin.offsets import Act, apply_plan
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
 from zkgroup.admin.undoing import ZNODES_AT_ONCE, plan_restoration, plan_undo, restore_znodes
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller
 
 TP = TopicPartition("orders", 0)
 
@@ -168,3 +170,24 @@ def test_a_topic_made_anew_meanwhile_is_left_alone(world: World) -> None:
 
     with pytest.raises(ConflictError, match="/brokers/topics/orders"):
         plan_restoration(world.ensemble, record)
+
+
+def test_a_topic_that_was_led_does_not_come_back_beside_a_controller(world: World) -> None:
+    """Kafka's controller fails at partition states it has not made; the next command is named.
+
+    Without a controller, or for a topic that never had a leader, the znodes come back.
+    """
+    led = (
+        ("/brokers/topics/orders", Topic({0: (1, 2), 1: (2, 1)}).encode()),
+        ("/brokers/topics/orders/partitions", None),
+        ("/brokers/topics/orders/partitions/0", None),
+        ("/brokers/topics/orders/partitions/0/state", b"{}"),
+    )
+    world.server.put(Controller.path(), Controller(7, 1).encode())
+
+    with pytest.raises(RefusedError, match="topic create orders --replica-assignment 1:2,2:1`"):
+        plan_restoration(world.ensemble, _record(znodes=led))
+
+    assert len(plan_restoration(world.ensemble, _record(znodes=led[:1])).missing) == 1
+    world.server.remove(Controller.path())
+    assert len(plan_restoration(world.ensemble, _record(znodes=led)).missing) == 4

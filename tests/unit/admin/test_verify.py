@@ -111,8 +111,11 @@ def test_owners_of_what_nobody_shares_are_reported(world: World) -> None:
     world.own("g", "gone", 0, "g_a-0")
     world.own("g", "clicks", 0, "g_a-0")
 
-    found = [(problem.kind, problem.topic, problem.partition) for problem in _problems(world)]
+    problems = _problems(world)
+    found = [(problem.kind, problem.topic, problem.partition) for problem in problems]
 
+    assert problems[0].detail.endswith("held by g_a-0, but there is no such topic")
+    assert problems[1].detail.endswith("held by g_a-0, but there is no partition 9 of orders")
     assert found == [
         (ProblemKind.OWNER_OF_UNKNOWN_PARTITION, "gone", 0),
         (ProblemKind.OWNER_OF_UNKNOWN_PARTITION, "orders", 9),
