@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
@@ -11,6 +12,9 @@ from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path, brokers_path
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.controller import Controller
+from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.settings import CREATOR_ACL
 
 
 def _broker(groups: Groups, number: int, **extensions: object) -> None:
@@ -287,3 +291,21 @@ def test_doctor_names_a_wrong_group_that_moves_as_news(shell: Shell, groups: Gro
     document = shell.json("doctor")
 
     assert ("info", "group billing") in {(one["severity"], one["subject"]) for one in document["findings"]}
+
+
+def test_a_znode_of_somebody_else_says_how_to_connect(shell: Shell, tmp_path: Path) -> None:
+    """Exit 1 with the path and the options; with the right file it is shown."""
+    file = tmp_path / "digest"
+    file.write_text("me:canary\n")
+    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    address = shell.environment["ZKGROUP_ZOOKEEPER"]
+    assert address
+    with ZooKeeperClient(address, settings) as client, Blocking(client) as owner:
+        owner.multi(Create("/private", b"data"))
+
+    refused = shell.run("znode", "get", "/private")
+    shown = shell.json("znode", "get", "/private", "--zk-digest-file", str(file))
+
+    assert (refused.code, refused.err[:16]) == (1, "error: /private:")
+    assert "--zk-digest-file" in refused.err
+    assert shown["data"] == "data"

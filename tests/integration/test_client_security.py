@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import Create
 from zkgroup.testing.plugin import Tree
@@ -123,6 +124,22 @@ def test_sasl_with_a_wrong_password_ends_the_client(
     ):
         client.wait_connected(20)
     assert "canary" not in caplog.text + str(caught.value)
+
+
+def test_the_command_line_reads_sasl_from_a_file(sasl_server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """The right password works; a wrong one is exit 7, and neither is printed."""
+    shell = Shell(tmp_path, sasl_server.address)
+    for name, password in (("right", "canary-of-alice"), ("wrong", "canary-that-is-wrong")):
+        (tmp_path / name).write_text(f'username = "alice"\npassword = "{password}"\n')
+
+    right = shell.run(
+        "topic", "create", "orders", "--partitions", "1", "--zk-sasl-file", str(tmp_path / "right")
+    )
+    wrong = shell.run("topic", "list", "-vv", "--zk-sasl-file", str(tmp_path / "wrong"))
+
+    assert (right.code, wrong.code) == (0, 7)
+    assert "refused our credentials" in wrong.err
+    assert "canary" not in right.err + wrong.err
 
 
 # --- TLS ------------------------------------------------------------------------------------------
@@ -254,3 +271,22 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """Before anything is connected to."""
     with pytest.raises(ConfigError, match=r"nothing\.pem"):
         ZooKeeperClient("localhost", ClientSettings(tls=Tls(ca_file=str(tmp_path / "nothing.pem"))))
+
+
+def test_the_command_line_speaks_tls(
+    secure: EmbeddedZooKeeper, certificates: Certificates, tmp_path: Path
+) -> None:
+    """With our authority and our certificate; an authority that we do not trust is exit 7 with the reason."""
+    shell = Shell(tmp_path, secure.address)
+    ours = ("--zk-tls-cert", certificates.path("server.crt"), "--zk-tls-key", certificates.path("server.key"))
+
+    made = shell.run(
+        "topic", "create", "t", "--partitions", "1", "--zk-tls-ca", certificates.path("ca.pem"), *ours
+    )
+    refused = shell.run(
+        "topic", "list", "--connect-timeout", "3s", "--zk-tls-ca", certificates.path("stranger.pem")
+    )
+    half = shell.run("topic", "list", "--zk-tls-ca", certificates.path("ca.pem"), *ours[:2])
+
+    assert (made.code, refused.code, half.code) == (0, 7, 2)
+    assert "CERTIFICATE_VERIFY_FAILED" in refused.err

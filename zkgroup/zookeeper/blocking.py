@@ -230,7 +230,11 @@ def _expect(outcome: Outcome, done: type[Done], path: str) -> Done:
 
 def _refused(code: Code, path: str) -> NoReturn:
     if code is Code.NO_AUTH:
-        raise AccessDeniedError(f"{path}: the ACL does not let us")
+        raise AccessDeniedError(
+            f"{path}: expected the right to do this, found an access list that gives it to others only; "
+            "connect as a user who has it, with --zk-digest-file, --zk-sasl-file or --zk-tls-cert "
+            "(in a program: `ClientSettings(auth=..., tls=...)`)"
+        )
     raise OperationRefusedError(code.value, path)
 
 
