@@ -84,9 +84,10 @@ class CreateMissing:
 
 @dataclass(frozen=True, slots=True)
 class ReadMany:
-    """Unwatched bulk read of data and Stat: one multiRead, or pipelined reads on a 3.4 server.
+    """Unwatched bulk read of data and Stat: multiReads, or pipelined reads on a 3.4 server.
 
-    Not atomic as a whole on 3.4; reads are answered in this order on every server.
+    Not one moment's picture: very many paths are several packets, and on 3.4 each path is one. The reads
+    are done in this order on every server.
     """
 
     paths: tuple[str, ...]

@@ -10,7 +10,8 @@ again. Any thread may use it.
 makes one of them happen. A request is first *executed* and its reply delivered in another step; watches,
 replies and session news of a client are three queues, each in order, as with a real client whose
 callbacks run on several threads. Each client's server lags behind by any amount until it is caught up
-(a step of its own), asked to `Sync`, or answers a write. For one thread.
+(a step of its own), asked to `Sync`, or answers a write. With `bulk_paths` a bulk read of more paths
+takes several steps, as packet by packet, or path by path from a 3.4 server. For one thread.
 
 What is not modelled: ACLs, containers, TTLs, quotas, several servers to choose from on reconnect.
 """
@@ -28,7 +29,7 @@ from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Lost, MultiDone, MultiRefused, Operation, Outcome, Unanswered
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper_client import FiredWatch, InFlight, Link, MemoryClient, Reply
-from zkgroup.testing.memory_zookeeper_execute import execute
+from zkgroup.testing.memory_zookeeper_execute import execute, read_part
 from zkgroup.testing.memory_zookeeper_leader import Leader, Transaction
 from zkgroup.testing.memory_zookeeper_steps import Fault as Fault
 from zkgroup.testing.memory_zookeeper_steps import Step as Step
@@ -38,6 +39,9 @@ from zkgroup.testing.memory_zookeeper_tree import Change, Checked, DataSet, Dele
 
 class MemoryZooKeeper:
     """The server. `log` and `tree()` are the truth that clients see late."""
+
+    bulk_paths: int | None = None
+    """So many paths of a bulk read are read at one moment, in stepped mode; all of them when None."""
 
     def __init__(self, clock: Clock | None = None, *, stepped: bool = False, epoch: int = 0) -> None:
         """`epoch`: upper half of the zxids, as the election of a real leader sets it."""
@@ -151,9 +155,11 @@ class MemoryZooKeeper:
         if not client.requests[0].session.alive:
             self.disconnect(client, "the server knows no such session")
             return
-        flight = client.requests.popleft()
         while client.orphans:  # sent before it
             self._execute_orphan(client)
+        if self.bulk_paths is not None and fault is None and read_part(client, self.bulk_paths):
+            return
+        flight = client.requests.popleft()
         outcome: Outcome | None = None
         if fault == "late":
             client.orphans.append(flight)

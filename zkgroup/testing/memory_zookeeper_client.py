@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkgroup.model.requests import (
     Connected,
@@ -48,6 +48,8 @@ class InFlight(NamedTuple):
     session: ServerSession
     on_outcome: Callable[[Outcome], None] | None
     on_watch: Callable[[str], None] | None
+    found: tuple[Any, ...] = ()
+    """By a bulk read that was executed in part."""
 
 
 class Reply(NamedTuple):

@@ -47,7 +47,32 @@ def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> 
     if isinstance(request, Sync):
         server.catch_up(client.name)
         return SyncDone()
+    if isinstance(request, ReadMany | ListMany):
+        found = (*flight.found, *_look(client, request, request.paths[len(flight.found) :]))
+        return ReadManyDone(found) if isinstance(request, ReadMany) else ListManyDone(found)
     return _READS[type(request)](client, request, flight.on_watch)
+
+
+def read_part(client: MemoryClient, paths_at_once: int) -> bool:
+    """Reads on in the client's oldest request, if that is a bulk read with more left than that many paths.
+
+    False where it is to be executed to its end.
+    """
+    flight = client.requests[0]
+    request = flight.request
+    if not isinstance(request, ReadMany | ListMany):
+        return False
+    left = request.paths[len(flight.found) :]
+    if len(left) <= paths_at_once:
+        return False
+    found = (*flight.found, *_look(client, request, left[:paths_at_once]))
+    client.requests[0] = flight._replace(found=found)
+    return True
+
+
+def _look(client: MemoryClient, request: ReadMany | ListMany, paths: tuple[str, ...]) -> list[Any]:
+    look = client.tree.read if isinstance(request, ReadMany) else client.tree.children
+    return [look(path) for path in paths]
 
 
 def _create_missing(
@@ -61,14 +86,6 @@ def _create_missing(
             refusal = refusal or Refused(outcome.code, path)
     server.catch_up(client.name)
     return refusal or CreateMissingDone()
-
-
-def _read_many(client: MemoryClient, request: ReadMany, _on_watch: OnWatch) -> Outcome:
-    return ReadManyDone(tuple([client.tree.read(path) for path in request.paths]))
-
-
-def _list_many(client: MemoryClient, request: ListMany, _on_watch: OnWatch) -> Outcome:
-    return ListManyDone(tuple([client.tree.children(path) for path in request.paths]))
 
 
 def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:
@@ -95,8 +112,6 @@ def _arm(
 
 
 _READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
-    ReadMany: _read_many,
-    ListMany: _list_many,
     Read: _read,
     Exists: _exists,
     ListChildren: _list_children,

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Check,
     Code,
@@ -15,6 +16,8 @@ from zkgroup.model.requests import (
     Delete,
     Exists,
     ListChildren,
+    ListMany,
+    ListManyDone,
     Lost,
     Multi,
     MultiDone,
@@ -329,3 +332,46 @@ def test_a_bulk_read_is_one_picture(stepped: MemoryZooKeeper) -> None:
     outcome = caller.outcomes[0]
     assert isinstance(outcome, ReadManyDone)
     assert [znode is not None for znode in outcome.znodes] == [True, False]
+
+
+def test_a_bulk_read_in_parts_is_no_picture_of_one_moment(stepped: MemoryZooKeeper) -> None:
+    """`bulk_paths` at a time, in order, each path once; the reply comes at the end."""
+    stepped.bulk_paths = 2
+    caller = connected(stepped, "a")
+    for path in ("/v", "/w", "/x"):
+        stepped.put(path, b"before")
+    caller.send(ReadMany(("/v", "/w", "/x", "/y", "/z")))
+    caller.send(ListMany(("/", "/v", "/none")))
+    stepped.catch_up("a")
+    stepped.deliver(Step("request", "a"))
+    for path in ("/w", "/x", "/z"):
+        stepped.put(path, b"after")
+    stepped.catch_up("a")
+    stepped.deliver(Step("request", "a"))
+    assert Step("reply", "a") not in stepped.pending()
+    stepped.settle()
+    read, listed = caller.outcomes
+
+    assert isinstance(read, ReadManyDone)
+    found = [znode.data if isinstance(znode, Znode) else None for znode in read.znodes]
+    assert found == [b"before", b"before", b"after", None, b"after"]
+    assert isinstance(listed, ListManyDone)
+    assert [names and sorted(names) for names in listed.children[1:]] == [(), None]
+
+
+def test_a_bulk_read_in_parts_starts_anew_on_the_next_connection(stepped: MemoryZooKeeper) -> None:
+    """What a broken connection had read is gone with its request."""
+    stepped.bulk_paths = 1
+    caller = connected(stepped, "a")
+    stepped.put("/x", b"1")
+    caller.send(ReadMany(("/x", "/y", "/z")))
+    stepped.deliver(Step("request", "a"))
+    stepped.cut("a")
+    stepped.settle()
+    caller.send(ReadMany(("/x",)))
+    stepped.settle()
+    broken, whole = caller.outcomes
+
+    assert isinstance(broken, Unanswered)
+    assert isinstance(whole, ReadManyDone)
+    assert len(whole.znodes) == 1
