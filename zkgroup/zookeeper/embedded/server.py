@@ -122,7 +122,9 @@ class EmbeddedServer:
         try:
             if "Mode" not in probe.fields(probe.ask(self.port, "srvr", patience_s)):
                 return False
-            data = probe.fields(probe.ask(self.port, "conf", _ANSWER_S)).get("dataDir", "")
+            data = probe.fields(probe.ask(self.port, "conf", _ANSWER_S)).get("dataDir")
+            if data is None:  # it has lost its quorum since the question before
+                return False
             if Path(data).parent.resolve() != self.folder.resolve():
                 raise EmbeddedServerError(
                     f"{self.address} is answered by another ZooKeeper, with its data in {data}"
