@@ -3,7 +3,8 @@
 A picture is taken before the test's own fixtures and again after them; what is new and does not go
 away within `GRACE_S` is a leak. Session and module fixtures may keep what they started: what appears
 while one is set up is theirs, and so are the processes named by its value's `pids` (a server that
-is restarted in a test gets a new process). Processes are found by parent and by a mark in their
+is restarted in a test gets a new process) and the sockets named by its `socket_inodes` (servers whose
+link was cut open a new connection through its proxy). Processes are found by parent and by a mark in their
 environment, so grandchildren whose parent was killed are found as well.
 
 Sockets and processes are read from /proc; elsewhere than on Linux only threads are watched.
@@ -93,8 +94,9 @@ class Keepers:
         for picture in self.kept.values():
             everything |= picture
         pids = {pid for value in self.values.values() for pid in _pids_of(value)}
+        inodes = {inode for value in self.values.values() for inode in getattr(value, "socket_inodes", ())}
         own = frozenset(one for one in _descendants() if one[0] in pids)
-        return everything | Picture(frozenset(), frozenset(), own)
+        return everything | Picture(frozenset(), frozenset(inodes), own)
 
 
 def mark_descendants() -> None:

@@ -5,38 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from tests.faces.recording import Recorder
 from tests.faces.support import TIMEOUT_S, Face, World, orders, settings
 from zkgroup.consumer.sources.memory import MemorySource
-from zkgroup.history import CheckOptions, MemoryHistory, Report, check_history
-from zkgroup.history.records import Record
+from zkgroup.history import CheckOptions, check_history
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.zookeeper.clock import SystemClock
-
-
-class Recorder:
-    """One list of records for all members of a test."""
-
-    def __init__(self) -> None:
-        self.clock = SystemClock()
-        self._lock = threading.Lock()
-        self.records: list[Record] = []
-
-    def sink(self, member: str) -> Any:
-        lock, history = self._lock, MemoryHistory(member, self.clock, self.records)
-
-        class Locked:
-            """Members write from several threads, as `HistoryFile` allows."""
-
-            def record(self, kind: str, fields: Any) -> None:
-                with lock:
-                    history.record(kind, fields)
-
-        return Locked()
-
-    def check(self, world: World) -> Report:
-        transactions = server_transactions(world.server.log, world.server.clock)
-        return check_history(self.records, transactions, CheckOptions(group="g"))
 
 
 def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: World) -> None:
@@ -82,7 +56,8 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: W
         first.stop()
         threads[0].join(TIMEOUT_S)
 
-    report = recorder.check(world)
+    transactions = server_transactions(world.server.log, world.server.clock)
+    report = check_history(recorder.records, transactions, CheckOptions(group="g"))
     assert report.violations == ()
     assert {"S1", "S2", "S3", "S4", "S7", "S8", "S9", "S22"} <= report.decided
     assert len(seen) == 400

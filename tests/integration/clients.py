@@ -45,3 +45,9 @@ def server_of(chaos: ChaosZooKeeper, session_id: int) -> int:
         if f"sid=0x{session_id:x}," in connections:
             return number
     raise AssertionError(f"session 0x{session_id:x} is nowhere")
+
+
+def leader_of(chaos: ChaosZooKeeper) -> int:
+    """Number of the server that leads."""
+    modes = [server.ask("srvr") for server in chaos.zookeeper.servers]
+    return next(number for number, mode in enumerate(modes) if "Mode: leader" in mode)

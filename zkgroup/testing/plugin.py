@@ -4,7 +4,7 @@
 |---|---|
 | `zk_server` | a chroot of its own on one real server |
 | `zk_ensemble` | a chroot of its own on an ensemble of three |
-| `zk_chaos` | the same behind a proxy that cuts, delays, withholds and drops; servers may be killed |
+| `zk_chaos` | as `zk_ensemble`, on servers of its own with proxies before and between them, and faults |
 | `zk_chaos_server` | as `zk_chaos`, on the one server |
 | `memory_zookeeper` | a fresh `MemoryZooKeeper` with a `FakeClock` |
 
@@ -23,6 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from zkgroup.testing.chaos import ChaosZooKeeper
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+    from zkgroup.testing.peer_links import PeerLinks
     from zkgroup.zookeeper.embedded import EmbeddedServer, EmbeddedZooKeeper
 
 _numbers = itertools.count(1)
@@ -51,10 +52,10 @@ def _tree(zookeeper: EmbeddedZooKeeper) -> Iterator[Tree]:
     zookeeper.revive()
 
 
-def _chaos(tree: Tree) -> Iterator[ChaosZooKeeper]:
+def _chaos(tree: Tree, links: PeerLinks | None = None) -> Iterator[ChaosZooKeeper]:
     from zkgroup.testing.chaos import ChaosZooKeeper
 
-    with ChaosZooKeeper(tree.zookeeper, tree.chroot) as chaos:
+    with ChaosZooKeeper(tree.zookeeper, tree.chroot, links) as chaos:
         yield chaos
 
 
@@ -76,6 +77,24 @@ def zk_ensemble_processes() -> Iterator[EmbeddedZooKeeper]:
         yield zookeeper
 
 
+@pytest.fixture(scope="session")
+def zk_peer_links() -> Iterator[PeerLinks]:
+    """The links between the servers of `zk_chaos`."""
+    from zkgroup.testing.peer_links import PeerLinks
+
+    with PeerLinks() as links:
+        yield links
+
+
+@pytest.fixture(scope="session")
+def zk_chaos_processes(zk_peer_links: PeerLinks) -> Iterator[EmbeddedZooKeeper]:
+    """Three real servers for the whole run, with a proxy in each link between them."""
+    from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+    with EmbeddedZooKeeper(3, fsync=False, route=zk_peer_links.route) as zookeeper:
+        yield zookeeper
+
+
 @pytest.fixture
 def zk_server(zk_server_process: EmbeddedZooKeeper) -> Iterator[Tree]:
     """An empty tree on a real server."""
@@ -89,9 +108,9 @@ def zk_ensemble(zk_ensemble_processes: EmbeddedZooKeeper) -> Iterator[Tree]:
 
 
 @pytest.fixture
-def zk_chaos(zk_ensemble: Tree) -> Iterator[ChaosZooKeeper]:
-    """An empty tree on an ensemble behind a network that can be broken."""
-    yield from _chaos(zk_ensemble)
+def zk_chaos(zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks) -> Iterator[ChaosZooKeeper]:
+    """An empty tree on an ensemble behind and between which the network can be broken."""
+    yield from _chaos(Tree(zk_chaos_processes), zk_peer_links)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import fcntl
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -14,10 +14,13 @@ from typing import BinaryIO, Self
 from zkgroup.errors import ConfigError, EmbeddedServerError
 from zkgroup.zookeeper.embedded import probe
 from zkgroup.zookeeper.embedded.java import server_command
-from zkgroup.zookeeper.embedded.ports import HOST, HeldPort
+from zkgroup.zookeeper.embedded.ports import HOST, HeldPort, PeerPorts
 from zkgroup.zookeeper.embedded.server import EmbeddedServer, ServerState
 
 _CREATE_S = 10.0
+
+Route = Callable[[int, int, PeerPorts], PeerPorts]
+"""(server, peer, ports of the peer) -> ports by which this server reaches that peer."""
 
 
 class EmbeddedZooKeeper:
@@ -39,6 +42,7 @@ class EmbeddedZooKeeper:
         heap_mb: int = 256,
         config: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
+        route: Route | None = None,
     ) -> None:
         """Nothing is started yet.
 
@@ -47,6 +51,8 @@ class EmbeddedZooKeeper:
         folder `server-<n>` for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`.
         `fsync`: False skips the wait for the disk at every write: for tests, where nothing outlives
         the machine. `config` adds or replaces lines of zoo.cfg.
+        `route`: asked at the start for each ordered pair of servers, counted from 0: for proxies between
+        the servers of an ensemble (`zkgroup.testing.peer_links`). They reach each other directly when absent.
         Raises ConfigError for a number of servers that makes no quorum.
         """
         if servers < 1 or servers % 2 == 0:
@@ -65,6 +71,7 @@ class EmbeddedZooKeeper:
             **(config or {}),
         }
         self._options = {"heap_mb": heap_mb, "fsync": fsync, "options": tuple(java_options)}
+        self._route = route
         self._ports: list[HeldPort] = []
         self._servers: list[EmbeddedServer] = []
         self._data_dir: Path | None = None
@@ -179,12 +186,12 @@ class EmbeddedZooKeeper:
         for number in range(self._count):
             self._ports.append(HeldPort(None if first is None else first + number))
         clients = [port.number for port in self._ports]
-        quorum = self._hold_quorum_ports() if self._count > 1 else []
+        peers = self._hold_peer_ports() if self._count > 1 else []
         for number, client_port in enumerate(clients):
             folder = self.data_dir / f"server-{number}"
             folder.mkdir(parents=True, exist_ok=True)
             config = folder / "zoo.cfg"
-            config.write_text(self._zoo_cfg(folder, client_port, quorum))
+            config.write_text(self._zoo_cfg(folder, client_port, self._peer_lines(number, peers)))
             (folder / "myid").write_text(f"{number + 1}\n")
             self._servers.append(self._make_server(number, client_port, folder, config))
 
@@ -194,23 +201,28 @@ class EmbeddedZooKeeper:
 
         return EmbeddedServer(number, port, folder, command, in_ensemble=self._count > 1)
 
-    def _hold_quorum_ports(self) -> list[str]:
-        """`server.<id>` lines: a port for the quorum and one for elections each."""
+    def _hold_peer_ports(self) -> list[PeerPorts]:
+        pairs = [(HeldPort(), HeldPort()) for _ in range(self._count)]
+        self._ports.extend(port for pair in pairs for port in pair)
+        return [PeerPorts(quorum.number, election.number) for quorum, election in pairs]
+
+    def _peer_lines(self, server: int, peers: Sequence[PeerPorts]) -> list[str]:
+        """`server.<id>` lines, as this server sees the ensemble."""
         lines = []
-        for number in range(1, self._count + 1):
-            pair = HeldPort(), HeldPort()
-            self._ports.extend(pair)
-            lines.append(f"server.{number}={HOST}:{pair[0].number}:{pair[1].number}")
+        for peer, ports in enumerate(peers):
+            if peer != server and self._route is not None:
+                ports = self._route(server, peer, ports)
+            lines.append(f"server.{peer + 1}={HOST}:{ports.quorum}:{ports.election}")
         return lines
 
-    def _zoo_cfg(self, folder: Path, port: int, quorum: Sequence[str]) -> str:
+    def _zoo_cfg(self, folder: Path, port: int, peers: Sequence[str]) -> str:
         settings = {
             "dataDir": str(folder.resolve()),
             "clientPort": str(port),
             "clientPortAddress": HOST,
             **self._settings,
         }
-        return "\n".join([*(f"{name}={value}" for name, value in settings.items()), *quorum, ""])
+        return "\n".join([*(f"{name}={value}" for name, value in settings.items()), *peers, ""])
 
     def _take_data_dir(self) -> None:
         folder = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix="zkgroup-zookeeper-"))

@@ -10,10 +10,19 @@ from __future__ import annotations
 
 import socket
 import sys
+from typing import NamedTuple
 
 from zkgroup.errors import EmbeddedServerError
 
 HOST = "127.0.0.1"
+
+
+class PeerPorts(NamedTuple):
+    """Where a server of an ensemble listens for the others."""
+
+    quorum: int
+    """Followers open connections to their leader's."""
+    election: int
 
 
 class HeldPort:

@@ -1,0 +1,31 @@
+"""What the members of a test record, from all their threads in one list."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from zkgroup.history import MemoryHistory
+from zkgroup.history.records import Record
+from zkgroup.zookeeper.clock import SystemClock
+
+
+class Recorder:
+    """One list of records for all members of a test."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self._lock = threading.Lock()
+        self.records: list[Record] = []
+
+    def sink(self, member: str) -> Any:
+        lock, history = self._lock, MemoryHistory(member, self.clock, self.records)
+
+        class Locked:
+            """Members write from several threads, as `HistoryFile` allows."""
+
+            def record(self, kind: str, fields: Any) -> None:
+                with lock:
+                    history.record(kind, fields)
+
+        return Locked()

@@ -1,0 +1,223 @@
+"""A TCP proxy that withholds, delays and cuts, on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from zkgroup.zookeeper.embedded.ports import HOST
+
+CALL_S = 10.0
+LARGEST_PIECE = 1 << 26
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread, called from other threads."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Awaits `work()` on the loop. Raises TimeoutError after `CALL_S`."""
+
+        async def run() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(CALL_S)
+
+    def do(self, act: Callable[[], T]) -> T:
+        """Calls `act()` on the loop's thread."""
+
+        async def work() -> T:
+            return act()
+
+        return self.call(work)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_S)
+        self._loop.close()
+
+
+class Way:
+    """One direction of all connections: open or withheld, and how slow."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.delay_s = 0.0
+
+
+@dataclass(eq=False)
+class Connection:
+    """A client's connection and the one made for it to the server."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+
+    def abort(self) -> None:
+        for writer in (self.client, self.server):
+            writer.transport.abort()
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Proxy(Generic[C]):
+    """In front of one port. Everything here runs on the loop's thread.
+
+    A subclass says what a connection is, and may look at the pieces that pass.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.server_port = server_port
+        self.port = 0
+        """That clients use, once started."""
+        self.to_server, self.to_client = Way(), Way()
+        self.refusing = False
+        self.connections: set[C] = set()
+        self._accepted: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """The port that clients use."""
+        self._listener = await asyncio.start_server(self._accept, HOST, 0, limit=LARGEST_PIECE)
+        self.port = self._listener.sockets[0].getsockname()[1]
+        return self.port
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        self.cut()
+        for way in (self.to_server, self.to_client):
+            way.open.set()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Resets every connection."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    def socket_inodes(self) -> Iterator[str]:
+        """Of all its sockets, as /proc/self/fd names them."""
+        writers = {*self._accepted, *(connection.server for connection in self.connections)}
+        sockets = [writer.get_extra_info("socket") for writer in writers]
+        for one in [*sockets, *(self._listener.sockets if self._listener is not None else ())]:
+            if one.fileno() >= 0:
+                yield str(os.fstat(one.fileno()).st_ino)
+
+    # --- for subclasses ---------------------------------------------------------------------------
+
+    def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> C:
+        raise NotImplementedError
+
+    async def _admit(self) -> bool:
+        """Whether a new connection is passed on."""
+        return not self.refusing
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the server. Raises OSError where it does not listen."""
+        return await asyncio.open_connection(HOST, self.server_port, limit=LARGEST_PIECE)
+
+    async def _read(self, reader: asyncio.StreamReader, way: Way, first: bool) -> bytes | None:
+        """The next piece; None at the end."""
+        try:
+            return await reader.read(1 << 16) or None
+        except ConnectionError:
+            return None
+
+    def _look(self, connection: C, piece: bytes, way: Way, first: bool) -> bytes:
+        """What goes on in the place of a piece that was read."""
+        return piece
+
+    def _arrives(self, connection: C, piece: bytes, way: Way) -> bool:
+        """False: the connection breaks instead of this piece's arrival."""
+        return True
+
+    # --- passing on -------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._accepted.add(writer)
+        try:
+            if await self._admit():
+                await self._serve(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass  # either end has gone, or the proxy stops
+        finally:
+            writer.transport.abort()
+            self._accepted.discard(writer)
+            self._tasks.discard(task)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await self._connect()
+        connection = self._connection(writer, server_writer)
+        self.connections.add(connection)
+        pumps = [
+            asyncio.create_task(self._pump(connection, reader, server_writer, self.to_server)),
+            asyncio.create_task(self._pump(connection, server_reader, writer, self.to_client)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            connection.abort()
+            self.connections.discard(connection)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(
+        self, connection: C, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way
+    ) -> None:
+        """Passes pieces on. Reading and writing apart, so that a delay slows nothing down."""
+        due: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
+        sender = asyncio.create_task(self._send(connection, due, writer, way))
+        try:
+            first = True
+            while (piece := await self._read(reader, way, first)) is not None:
+                passed = self._look(connection, piece, way, first)
+                due.put_nowait((asyncio.get_running_loop().time() + way.delay_s, passed))
+                first = False
+            due.put_nowait(None)
+            await sender
+        finally:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    async def _send(
+        self,
+        connection: C,
+        due: asyncio.Queue[tuple[float, bytes] | None],
+        writer: asyncio.StreamWriter,
+        way: Way,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while (item := await due.get()) is not None:
+            at, piece = item
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            await way.open.wait()
+            if not self._arrives(connection, piece, way):
+                connection.abort()
+                return
+            writer.write(piece)
+            await writer.drain()
