@@ -35,9 +35,31 @@ def data_of(record: dict[str, Any]) -> bytes | None:
 def trees(folder: str) -> Iterator[Recorded]:
     """Every znode of every recorded tree of a folder (those whose names start with a number or m)."""
     for file in sorted((FOLDER / folder).glob("[0-9m]*.jsonl")):
+        if file.name.endswith("writes.jsonl"):
+            continue
         name = f"{folder}/{file.name}"
         for record in lines(name):
             yield Recorded(name, record["path"], data_of(record), record["stat"])
+
+
+class Written(NamedTuple):
+    """One create or set of a recorded run."""
+
+    file: str
+    zxid: int
+    op: str
+    path: str
+    data: bytes | None
+
+
+def writes(folder: str) -> Iterator[Written]:
+    """Every create and set of a folder's runs in order, those inside of transactions too."""
+    for file in sorted((FOLDER / folder).glob("*writes.jsonl")):
+        name = f"{folder}/{file.name}"
+        for record in lines(name):
+            for op in record.get("ops", [record]):
+                if op["op"] in ("create", "create2", "set"):
+                    yield Written(name, record["zxid"], op["op"], op["path"], data_of(op))
 
 
 class Frame(NamedTuple):

@@ -14,7 +14,7 @@ from docs.tools.statements import ITEMS, RECIPES
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 _NUMBERS = r"\d+(?:\s*(?:[-–,]|and|to)\s*\d+)*"
-_ITEM = re.compile(rf"\bitems?\s+({_NUMBERS})", re.IGNORECASE)
+_ITEM = re.compile(rf"(?<!controller )\bitems?\s+({_NUMBERS})", re.IGNORECASE)
 _RECIPE = re.compile(r"\brecipes\s+(\d+)\s*\[([TM])\]", re.IGNORECASE)
 
 

@@ -6,13 +6,12 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from docs.tools import markdown
 from zkgroup import znodes
-
-_ORDER = ("consumers", "brokers", "topics", "controller")
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,34 @@ class _Placeholder:
         return f"{self.topic}-{self.partition}"
 
 
+class _Number(int):
+    """Stands for a number in a path, and passes for one."""
+
+    name: str
+
+    @classmethod
+    def of(cls, name: str) -> _Number:
+        made = cls()
+        made.name = f"<{name}>"
+        return made
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
 def page() -> str:
     """`reference/znodes.md`."""
     intro = [
-        "Every znode that zkgroup reads or writes is one frozen dataclass with `path`, `encode` and `decode`.",
+        "Every znode that zkgroup reads or writes is one frozen dataclass with `path`, `encode` and `decode`;",
+        "what it only reads has no `encode`.",
         "Paths, keys and data are those of Kafka 0.8.2.2 where it has the znode; `resets`, `views`, `plan`,",
         "`frozen` and everything below `/zkgroup` are ours, and Kafka's members and tools never look at them.",
         "Numbers of ours that may exceed 32 bits are JSON strings: Kafka 0.8 reads no larger JSON numbers.",
+        "Keys that we do not know are kept when a znode is written again, but in `/admin/reassign_partitions`.",
+        "What cannot be a name, an id or an epoch, or is more than a request holds, raises `ConfigError` on `encode`.",
         "A znode that is not what its path promises raises `CorruptZnodeError` with path, expected and found.",
     ]
     blocks = [block for kind in kinds() for block in _blocks(kind)]
@@ -54,10 +74,14 @@ def kinds() -> list[type]:
 def path_of(kind: Any) -> str:
     """The path with placeholders."""
     arguments = [
-        _Placeholder() if name == "topic_partition" else f"<{name}>"
-        for name in inspect.signature(kind.path).parameters
+        _Placeholder()
+        if name == "topic_partition"
+        else _Number.of(name)
+        if str(parameter.annotation).startswith("int")
+        else f"<{name}>"
+        for name, parameter in inspect.signature(kind.path).parameters.items()
     ]
-    return str(kind.path(*arguments))
+    return unquote(str(kind.path(*arguments)))
 
 
 def _blocks(kind: type) -> Iterator[list[str]]:
@@ -70,9 +94,11 @@ def _blocks(kind: type) -> Iterator[list[str]]:
 
 
 def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
-    texts = attribute_docs(kind)
-    for name, annotation in kind.__annotations__.items():
-        yield f"`{name}`", f"`{annotation}`", texts.get(name, "")
+    texts = {
+        name: text for base in reversed(kind.__mro__[:-1]) for name, text in attribute_docs(base).items()
+    }
+    for each in fields(kind):
+        yield f"`{each.name}`", f"`{each.type}`", texts.get(each.name, "")
 
 
 def attribute_docs(kind: type) -> dict[str, str]:

@@ -126,8 +126,7 @@ def _registrations(ensemble: Ensemble) -> dict[int, Held[BrokerRegistration]]:
 
 def is_controller_only(registration: BrokerRegistration) -> bool:
     """Whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
-    ours = registration.extensions.get("zkgroup")
-    return isinstance(ours, Mapping) and ours.get("role") == "controller"
+    return registration.role == "controller"
 
 
 def plan_topic(

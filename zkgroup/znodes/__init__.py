@@ -7,7 +7,13 @@ with the path, what was expected and what was found.
 * `ids`: names of groups, topics, members and threads
 * `consumers`: everything below `/consumers`
 * `brokers`: broker registrations, topics, partition states
-* `controller`: `/controller` and its epoch
 * `topics`: per-topic configuration and deletion requests
+* `configs`, `config_entity`, `throttles`: the other configurations, whom they are for, keys of a reassignment
+* `config_changes`, `notifications`: what brokers are told, and what they tell
+* `admin_requests`: reassignments and preferred elections asked for
+* `controller`: `/controller` and its epoch
+* `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker makes
+* `controller_records`, `reassignment_records`, `audit`: ours, below `/zkgroup`
+* `limits`: what may be written
 * `jvm_json`: JSON as Kafka 0.8's Scala parser reads it
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -22,9 +22,7 @@ from zkgroup.znodes.json_object import (
     text_of,
     write_object,
 )
-
-PLAN_BYTES_MAX: Final = 900_000
-"""Leaves room for the rest of the request below ZooKeeper's default `jute.maxbuffer` of 1,048,575 bytes."""
+from zkgroup.znodes.limits import DATA_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +94,9 @@ class Plan:
         data = write_object(
             {"version": 1, "generation": str(self.generation), "inputs": self.inputs, "owners": topics}
         )
-        if len(data) > PLAN_BYTES_MAX:
+        if len(data) > DATA_BYTES_MAX:
             raise ConfigError(
-                f"plan of {len(self.owners)} partitions: expected at most {PLAN_BYTES_MAX} bytes,"
+                f"plan of {len(self.owners)} partitions: expected at most {DATA_BYTES_MAX} bytes,"
                 f" found {len(data)}; use another strategy or shorter consumer ids"
             )
         return data

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.errors import ConfigError, CorruptZnodeError
 
+INT16: Final = range(-(2**15), 2**15)
 INT32: Final = range(-(2**31), 2**31)
 INT64: Final = range(-(2**63), 2**63)
 _FOUND_MAX: Final = 80
@@ -29,8 +30,8 @@ def read_text(path: str, data: bytes | None, expected: str) -> str:
         raise CorruptZnodeError(path, expected, f"bytes that are not UTF-8: {show(data)}") from error
 
 
-def read_object(path: str, data: bytes | None, expected: str) -> dict[str, object]:
-    """The data as one JSON object. Raises CorruptZnodeError for anything else.
+def read_json(path: str, data: bytes | None, expected: str) -> object:
+    """The data as one JSON value. Raises CorruptZnodeError where it is none.
 
     Size is bounded by ZooKeeper's `jute.maxbuffer`, depth by Python's recursion limit and the length of
     a number by its integer conversion limit; beyond either the znode is reported, not the process ended.
@@ -38,17 +39,32 @@ def read_object(path: str, data: bytes | None, expected: str) -> dict[str, objec
     text = read_text(path, data, expected)
     try:
         # Kafka 0.8 lets raw control characters pass inside strings, hence strict=False.
-        found = json.loads(text, strict=False, parse_constant=_no_constant)
+        found: object = json.loads(text, strict=False, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise CorruptZnodeError(path, expected, f"{show(text)}: {error}") from error
+    return found
+
+
+def read_object(path: str, data: bytes | None, expected: str) -> dict[str, object]:
+    """The data as one JSON object. Raises CorruptZnodeError for anything else."""
+    found = read_json(path, data, expected)
     if not isinstance(found, dict):
-        raise CorruptZnodeError(path, expected, show(text))
+        raise CorruptZnodeError(path, expected, show(found))
     return found
 
 
 def write_object(fields: Mapping[str, object]) -> bytes:
-    """One JSON object without white space, UTF-8, keys in the order given."""
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """One JSON object without white space, UTF-8, keys in the order given.
+
+    Raises ConfigError for a number that Kafka 0.8 cannot read: its parser takes 32-bit integers only and
+    fails on the whole znode otherwise. Kept keys of others are no exception.
+    """
+    try:
+        for key, value in fields.items():
+            _check_numbers(key, value)
+        text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except RecursionError as error:
+        raise ConfigError(f"JSON keys {list(fields)}: expected less nesting") from error
     # Names from the operating system can hold lone surrogates, which UTF-8 cannot.
     return text.encode("utf-8", "replace")
 
@@ -106,6 +122,19 @@ def decimal(text: str, allowed: range) -> int | None:
         return None
     number = int(text)
     return number if number in allowed else None
+
+
+def others(fields: Mapping[str, object], *known: str) -> dict[str, object]:
+    """The keys that a codec does not know: kept, so that a rewrite loses nothing of later versions."""
+    return {key: value for key, value in fields.items() if key not in known}
+
+
+def _check_numbers(key: str, value: object) -> None:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_numbers(key, inner)
+    elif isinstance(value, float) or (isinstance(value, int) and value not in INT32):
+        raise ConfigError(f"JSON key {key!r}: expected whole numbers of 32 bits, found {show(value)}")
 
 
 def _present(path: str, fields: Mapping[str, object], key: str, kind: str) -> object:

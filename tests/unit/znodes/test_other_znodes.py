@@ -159,8 +159,6 @@ def test_hostile_data_is_reported_and_ends_nothing(data: bytes | None) -> None:
         BrokerRegistration,
         Topic,
         PartitionState,
-        Controller,
-        TopicConfig,
     ):
         with pytest.raises(CorruptZnodeError):
             codec.decode("/x", data)

@@ -1,0 +1,166 @@
+"""Znodes of the whole cluster: its id, ids given out, what later versions keep here, and the parents."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.znodes.admin_requests import admin_path
+from zkgroup.znodes.broker_paths import broker_ids_path, brokers_path, topics_path
+from zkgroup.znodes.config_changes import config_changes_path
+from zkgroup.znodes.config_entity import config_path, entities_path
+from zkgroup.znodes.consumer_paths import consumers_path
+from zkgroup.znodes.json_object import (
+    integer_of,
+    integer_text_of,
+    object_of,
+    read_object,
+    show,
+    text_of,
+    write_object,
+)
+from zkgroup.znodes.limits import check_number
+from zkgroup.znodes.notifications import isr_changes_path
+from zkgroup.znodes.topics import delete_topics_path
+
+RESERVED_BROKER_MAX_ID: Final = 1000
+"""Ids up to this one are for people to give (`reserved.broker.max.id`)."""
+
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterId:
+    """`/cluster/id`: `{"version":"1","id":"<22 characters>"}`, the version a text. Persistent, never changed.
+
+    Made by the first broker from 0.10.1 on (kafka/zk/ZkData.scala@2.8.2), and by ours.
+    """
+
+    id: str
+    """A UUID in base64url without padding."""
+
+    @staticmethod
+    def path() -> str:
+        return "/cluster/id"
+
+    @classmethod
+    def of(cls, random: bytes) -> Self:
+        """From 16 random bytes."""
+        assert len(random) == 16
+        return cls(base64.urlsafe_b64encode(random).decode("ascii").rstrip("="))
+
+    def encode(self) -> bytes:
+        """Raises ConfigError unless it is 22 characters of base64url."""
+        if not _CLUSTER_ID.fullmatch(self.id):
+            raise ConfigError(f"cluster id: expected 22 characters of base64url, found {show(self.id)}")
+        return write_object({"version": "1", "id": self.id})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        return cls(text_of(path, read_object(path, data, "a cluster id"), "id"))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSequence:
+    """`/brokers/seqid`: gives out broker ids, since 0.9. Persistent, without data; its version counts.
+
+    Who needs an id sets it and takes the version that the reply carries (kafka/zk/KafkaZkClient.scala@2.8.2).
+    """
+
+    @staticmethod
+    def path() -> str:
+        return f"{brokers_path()}/seqid"
+
+    @staticmethod
+    def broker(version: int, reserved_max: int = RESERVED_BROKER_MAX_ID) -> int:
+        """The id that a version stands for: above those that people give. Raises ConfigError when used up."""
+        return check_number("generated broker id", reserved_max + version, reserved_max + 1)
+
+    def encode(self) -> bytes:
+        return b""
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """`/feature`: what all brokers of 2.7 or later have agreed on. Persistent; read, never written.
+
+    Version 1: `{"features":{"f":{"min_version_level":1,"max_version_level":2}},"version":1,"status":1}`; 2
+    (3.3) has no minimum (kafka/zk/ZkData.scala@2.8.2 and @3.9.0). Every recording has no feature at all.
+    """
+
+    enabled: bool
+    levels: Mapping[str, int]
+    """Feature to the highest version level in use."""
+
+    @staticmethod
+    def path() -> str:
+        return "/feature"
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "finalized features")
+        features = object_of(path, fields, "features")
+        levels = {
+            name: integer_of(path, object_of(path, features, name), "max_version_level") for name in features
+        }
+        return cls(integer_of(path, fields, "status") == 1, levels)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """`/latest_producer_id_block`: the last block of producer ids taken. Persistent; read, never written.
+
+    `{"version":1,"broker":1,"block_start":"0","block_end":"999"}`, since 0.11; no data until the first block
+    (kafka/coordinator/transaction/ProducerIdManager.scala@2.8.2).
+    """
+
+    broker: int
+    first: int
+    last: int
+
+    @staticmethod
+    def path() -> str:
+        return "/latest_producer_id_block"
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a block of producer ids")
+        first, last = (integer_text_of(path, fields, key) for key in ("block_start", "block_end"))
+        if last < first:
+            raise CorruptZnodeError(path, "a block that ends after its start", f"{first} to {last}")
+        return cls(integer_of(path, fields, "broker"), first, last)
+
+
+def common_parents() -> tuple[str, ...]:
+    """What a broker of 0.8.2.2 makes at start, each after its parent; persistent, null data."""
+    return (
+        consumers_path(),
+        brokers_path(),
+        broker_ids_path(),
+        topics_path(),
+        config_path(),
+        config_changes_path(),
+        entities_path("topics"),
+        admin_path(),
+        delete_topics_path(),
+    )
+
+
+def later_parents() -> tuple[str, ...]:
+    """What tools of 0.9 and later expect, and those of 0.8.2.2 pass over; persistent, null data."""
+    return (
+        isr_changes_path(),
+        BrokerSequence.path(),
+        entities_path("clients"),
+        entities_path("users"),
+        entities_path("brokers"),
+        "/cluster",
+    )

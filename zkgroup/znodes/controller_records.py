@@ -1,0 +1,228 @@
+"""What controllers of ours leave beside Kafka's znodes: history, status, who waits, a request to resign.
+
+Below `/zkgroup`, where nobody else looks. Numbers that may not fit 32 bits are stored as text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.json_object import (
+    INT32,
+    INT64,
+    decimal,
+    integer_of,
+    integer_text_of,
+    others,
+    read_object,
+    read_text,
+    show,
+    text_of,
+    write_object,
+)
+from zkgroup.znodes.limits import check_number, check_text
+
+HISTORY_KEPT: Final = 100
+"""So many records stay at least; those above the last epoch of a real controller always do (recipes 13)."""
+
+_RECORD_KEYS: Final = ("version", "broker", "session", "reason", "from", "until", "load_ms", "ended")
+
+
+def controller_state_path() -> str:
+    """Parent of the history, the status and the request to resign."""
+    return f"{zkgroup_path()}/controller"
+
+
+def controller_history_path() -> str:
+    """Its children are the epochs that controllers of ours ruled; an epoch without one was a real one's."""
+    return f"{controller_state_path()}/history"
+
+
+def waiting_controllers_path() -> str:
+    """Its children are the controllers of ours that host nothing and wait for an election."""
+    return f"{zkgroup_path()}/controllers"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRecord:
+    """`/zkgroup/controller/history/<epoch>`: that a controller of ours ruled in this epoch (recipes 13, 18).
+
+    Made in the transaction of the election, so an epoch without one was a real controller's. Persistent;
+    set again when the picture is loaded and at the end.
+    """
+
+    broker: int
+    session: int
+    """The ZooKeeper session that won."""
+    reason: str
+    """Why there was an election, or a new epoch."""
+    from_ms: int
+    """Epoch milliseconds of the election."""
+    until_ms: int | None = None
+    """Epoch milliseconds of the end; None while it rules, and where it ended without a word."""
+    load_ms: int | None = None
+    """Milliseconds from the election to the first metadata sent."""
+    ended: str | None = None
+    """Why it ended."""
+    extensions: Mapping[str, object] = field(default_factory=dict)
+    """Keys of later versions of ours, kept by every rewrite."""
+
+    @staticmethod
+    def path(epoch: int) -> str:
+        return f"{controller_history_path()}/{epoch}"
+
+    @staticmethod
+    def epoch_of(name: str) -> int | None:
+        """The epoch of a child, or None for a foreign name."""
+        return decimal(name, range(INT32[-1] + 1))
+
+    def loaded(self, load_ms: int) -> Self:
+        """With the time that loading took."""
+        return dataclasses.replace(self, load_ms=load_ms)
+
+    def over(self, until_ms: int, why: str) -> Self:
+        """With its end."""
+        return dataclasses.replace(self, until_ms=until_ms, ended=why)
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no broker and for text that is no UTF-8."""
+        known: dict[str, object] = {
+            "version": 1,
+            "broker": check_number("controller", self.broker),
+            "session": str(self.session),
+            "reason": check_text("reason", self.reason),
+            "from": str(self.from_ms),
+        }
+        later = {
+            "until": None if self.until_ms is None else str(self.until_ms),
+            "load_ms": None if self.load_ms is None else str(self.load_ms),
+            "ended": None if self.ended is None else check_text("end", self.ended),
+        }
+        known.update((key, value) for key, value in later.items() if value is not None)
+        return write_object({**known, **self.extensions})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a controller's record")
+        return cls(
+            broker=integer_of(path, fields, "broker"),
+            session=integer_text_of(path, fields, "session"),
+            reason=text_of(path, fields, "reason"),
+            from_ms=integer_text_of(path, fields, "from"),
+            until_ms=integer_text_of(path, fields, "until") if "until" in fields else None,
+            load_ms=integer_text_of(path, fields, "load_ms") if "load_ms" in fields else None,
+            ended=text_of(path, fields, "ended") if "ended" in fields else None,
+            extensions=others(fields, *_RECORD_KEYS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """`/zkgroup/controller/status`: how far the ruling controller of ours has come. Ephemeral.
+
+    Written at most every 5 s and only on change; a `zxid` that stays behind the server's shows that the
+    controller hangs (recipes 18).
+    """
+
+    broker: int
+    epoch: int
+    zxid: int
+    """The last one whose change has been processed."""
+    time_ms: int
+    """Epoch milliseconds of the writing."""
+
+    @staticmethod
+    def path() -> str:
+        return f"{controller_state_path()}/status"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no broker or epoch."""
+        return write_object(
+            {
+                "version": 1,
+                "broker": check_number("controller", self.broker),
+                "epoch": check_number("controller epoch", self.epoch),
+                "zxid": str(self.zxid),
+                "time": str(self.time_ms),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a controller's status")
+        return cls(
+            broker=integer_of(path, fields, "broker"),
+            epoch=integer_of(path, fields, "epoch"),
+            zxid=integer_text_of(path, fields, "zxid"),
+            time_ms=integer_text_of(path, fields, "time"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRequest:
+    """`/zkgroup/controller/resign`: an operator asks the holder of `/controller` to give it up. Persistent.
+
+    Decimal digits. A controller of ours whose `/controller` has another `czxid` removes it and goes on.
+    """
+
+    czxid: int
+    """Of the `/controller` that is meant."""
+
+    @staticmethod
+    def path() -> str:
+        return f"{controller_state_path()}/resign"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no zxid."""
+        return str(check_number("czxid", self.czxid, 1, INT64[-1])).encode("ascii")
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        text = read_text(path, data, "a czxid in decimal digits")
+        czxid = decimal(text, INT64)
+        if czxid is None:
+            raise CorruptZnodeError(path, "a czxid in decimal digits", show(text))
+        return cls(czxid)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingController:
+    """`/zkgroup/controllers/<id>`: a controller that hosts nothing waits to be elected. Ephemeral.
+
+    It is registered in `/brokers/ids` exactly while it rules: always there, real tools would place replicas
+    on it (recipes 14).
+    """
+
+    host: str
+    port: int
+    time_ms: int
+    """Epoch milliseconds since when it waits."""
+
+    @staticmethod
+    def path(broker: int) -> str:
+        return f"{waiting_controllers_path()}/{broker}"
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for what is no port and for a host that is no UTF-8."""
+        return write_object(
+            {
+                "version": 1,
+                "host": check_text("host", self.host),
+                "port": check_number("port", self.port, 1, 65535),
+                "time": str(self.time_ms),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a waiting controller")
+        return cls(
+            text_of(path, fields, "host"),
+            integer_of(path, fields, "port"),
+            integer_text_of(path, fields, "time"),
+        )

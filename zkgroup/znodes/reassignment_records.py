@@ -1,0 +1,220 @@
+"""What reassignments leave behind, and plans that outlive the tool that made them (recipes 17).
+
+Below `/zkgroup`, where nobody else looks. Numbers that may not fit 32 bits are stored as text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self, TypeVar, get_args
+
+from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Move, read_moves
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.ids import validate_group
+from zkgroup.znodes.json_object import (
+    INT32,
+    INT64,
+    decimal,
+    integer_of,
+    integer_text_of,
+    others,
+    read_object,
+    show,
+    text_of,
+    write_object,
+)
+from zkgroup.znodes.limits import check_number, check_size, check_text
+from zkgroup.znodes.partition_entries import check_once
+from zkgroup.znodes.sequence import sequence_of, sequential
+
+Outcome = Literal["done", "cancelled", "dropped"]
+PlanState = Literal["running", "paused", "done", "cancelled", "failed"]
+
+FINISHED_KEPT: Final = 1000
+FINISHED_PREFIX: Final = "done-"
+
+_Word = TypeVar("_Word", bound=str)
+_OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+_STATES: Final[tuple[PlanState, ...]] = get_args(PlanState)
+_PLAN_KEYS: Final = ("version", "state", "next", "phases", "time", "by", "reason", "throttle")
+_NUMBERS: Final = range(INT32[-1] + 1)
+
+
+def finished_reassignments_path() -> str:
+    """Its children are the last moves that ended, `FINISHED_KEPT` of them."""
+    return f"{zkgroup_path()}/reassignments"
+
+
+def plans_path() -> str:
+    """Its children are the plans."""
+    return f"{zkgroup_path()}/plans"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedReassignment:
+    """`/zkgroup/reassignments/done-<n>`: how a move ended. Persistent, sequential; every value a text.
+
+    Made in the transaction that writes the final replica list and takes the entry out of the request, so
+    that a tool that asks later learns the truth.
+    """
+
+    topic_partition: TopicPartition
+    before: tuple[int, ...]
+    """Replicas when the move began."""
+    target: tuple[int, ...]
+    """Replicas that were asked for; empty where the request said so."""
+    outcome: Outcome
+    """`done`, `cancelled` by an operator, or `dropped` as invalid."""
+    reason: str
+    epoch: int
+    """Of the controller that ended it."""
+
+    @staticmethod
+    def path(sequence: int) -> str:
+        return sequential(FinishedReassignment.prefix(), sequence)
+
+    @staticmethod
+    def prefix() -> str:
+        """What a sequential create is given."""
+        return f"{finished_reassignments_path()}/{FINISHED_PREFIX}"
+
+    @staticmethod
+    def sequence_of(name: str) -> int | None:
+        """The number of a child, or None for a foreign name."""
+        return sequence_of(FINISHED_PREFIX, name)
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for an outcome that there is not, and for text that is no UTF-8.
+
+        Names and lists are taken as the request had them: of what was dropped as invalid too.
+        """
+        if self.outcome not in _OUTCOMES:
+            raise ConfigError(f"outcome {self.outcome!r}: expected one of {', '.join(_OUTCOMES)}")
+        return write_object(
+            {
+                "version": "1",
+                "topic": check_text("topic", self.topic_partition.topic),
+                "partition": str(self.topic_partition.partition),
+                "from": _joined(self.before),
+                "to": _joined(self.target),
+                "outcome": self.outcome,
+                "reason": check_text("reason", self.reason),
+                "epoch": str(check_number("controller epoch", self.epoch)),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a finished reassignment")
+        partition = integer_text_of(path, fields, "partition", _NUMBERS)
+        return cls(
+            topic_partition=TopicPartition(text_of(path, fields, "topic"), partition),
+            before=_brokers(path, fields, "from"),
+            target=_brokers(path, fields, "to"),
+            outcome=_word(path, fields, "outcome", _OUTCOMES),
+            reason=text_of(path, fields, "reason"),
+            epoch=integer_text_of(path, fields, "epoch", INT32),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """`/zkgroup/plans/<id>`: moves in phases, of which one at a time becomes the request. Persistent.
+
+    `{"version":1,"state":"running","next":0,"phases":[[{"topic":"t","partition":0,"replicas":[3]}]],...}`.
+    A controller of ours submits the next phase when `/admin/reassign_partitions` is free.
+    """
+
+    phases: tuple[tuple[Move, ...], ...]
+    state: PlanState
+    next_phase: int
+    """Which one is to be submitted next, from 0; the number of phases when all have been."""
+    time_ms: int
+    """Epoch milliseconds when it was made."""
+    by: str
+    """Who made it, for people."""
+    reason: str = ""
+    """Why it is in its state."""
+    throttle: int | None = None
+    """Bytes a second for each broker, or None for no limit."""
+    extensions: Mapping[str, object] = field(default_factory=dict)
+    """Keys of later versions of ours, kept by every rewrite."""
+
+    @staticmethod
+    def path(plan: str) -> str:
+        return f"{plans_path()}/{plan}"
+
+    @staticmethod
+    def validate_id(plan: str) -> str:
+        """Returns the id. Raises ConfigError unless it is letters, digits, `.`, `_` and `-`."""
+        try:
+            return validate_group(plan)
+        except ConfigError as error:
+            raise ConfigError(f"plan {plan!r}: expected letters, digits, '.', '_' and '-'") from error
+
+    def at(self, next_phase: int, state: PlanState, reason: str = "") -> Self:
+        """The plan further on."""
+        return dataclasses.replace(self, next_phase=next_phase, state=state, reason=reason)
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for an empty phase, a partition twice in one, and more than a request holds."""
+        for phase in self.phases:
+            check_once("phase of a plan", (move.topic_partition for move in phase))
+        if self.state not in _STATES:
+            raise ConfigError(f"plan state {self.state!r}: expected one of {', '.join(_STATES)}")
+        fields: dict[str, object] = {
+            "version": 1,
+            "state": self.state,
+            "next": check_number("next phase", self.next_phase, 0, len(self.phases)),
+            "phases": [[move.entry() for move in phase] for phase in self.phases],
+            "time": str(self.time_ms),
+            "by": check_text("by", self.by),
+            "reason": check_text("reason", self.reason),
+        }
+        if self.throttle is not None:
+            fields["throttle"] = str(check_number("throttle", self.throttle, 1, INT64[-1]))
+        moves = sum(map(len, self.phases))
+        return check_size(f"plan of {moves} moves", write_object({**fields, **self.extensions}))
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a plan of moves")
+        phases = fields.get("phases")
+        if not isinstance(phases, list):
+            raise CorruptZnodeError(path, "a list in 'phases'", show(phases))
+        return cls(
+            phases=tuple(read_moves(path, {"phases": phase}, "phases") for phase in phases),
+            state=_word(path, fields, "state", _STATES),
+            next_phase=integer_of(path, fields, "next", range(len(phases) + 1)),
+            time_ms=integer_text_of(path, fields, "time"),
+            by=text_of(path, fields, "by"),
+            reason=text_of(path, fields, "reason"),
+            throttle=integer_text_of(path, fields, "throttle") if "throttle" in fields else None,
+            extensions=others(fields, *_PLAN_KEYS),
+        )
+
+
+def _word(path: str, fields: Mapping[str, object], key: str, allowed: tuple[_Word, ...]) -> _Word:
+    text = text_of(path, fields, key)
+    for word in allowed:
+        if word == text:
+            return word
+    raise CorruptZnodeError(path, f"one of {', '.join(allowed)} in {key!r}", show(text))
+
+
+def _joined(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _brokers(path: str, fields: Mapping[str, object], key: str) -> tuple[int, ...]:
+    found = []
+    for item in filter(None, text_of(path, fields, key).split(",")):
+        broker = decimal(item, INT32)
+        if broker is None:
+            raise CorruptZnodeError(path, f"broker ids joined by commas in {key!r}", show(fields[key]))
+        found.append(broker)
+    return tuple(found)
