@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -46,6 +46,21 @@ class UnsupportedRegexError(ConfigError):
 
 class AssignmentError(ConfigError):
     """The strategy cannot be applied to this group (round-robin with unequal subscriptions)."""
+
+
+class PlacementError(ConfigError):
+    """Replicas cannot be placed as asked: too few brokers, an unknown one, a list that repeats one."""
+
+
+class PlanRefusedError(RefusedError):
+    """A plan would make things worse, or could never be finished; `reasons` says how, a sentence each."""
+
+    def __init__(self, intent: str, reasons: Sequence[str]) -> None:
+        shown = "; ".join(reasons[:5])
+        more = f"; and {len(reasons) - 5} more" if len(reasons) > 5 else ""
+        super().__init__(f"{intent}: {shown}{more}")
+        self.intent = intent
+        self.reasons = tuple(reasons)
 
 
 # --- data in ZooKeeper is wrong -------------------------------------------------------------------

@@ -13,6 +13,8 @@ WHAT_TO_DO = {
     "RefusedError": "Read which state stands in the way; change it first, or say so with the option named.",
     "UnsupportedRegexError": "Write the expression without the construct named, or list the topics.",
     "AssignmentError": "Give every member the same topics and thread counts, or use `range`.",
+    "PlacementError": "Name other brokers, add some, or ask for fewer replicas, as the message says.",
+    "PlanRefusedError": "Read `reasons`: plan something else, or allow by name what is to get worse.",
     "ZnodeError": "See the errors below.",
     "CorruptZnodeError": "Look with `zkgroup znode get PATH`; find who writes there; correct or delete the znode.",
     "NotFoundError": "Check the name and the chroot: `zkgroup group list`, `zkgroup topic list`.",

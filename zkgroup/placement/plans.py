@@ -1,0 +1,220 @@
+"""The four plans of an operator: decommission, replace, set-rf, balance.
+
+Each moves what it must and nothing else, puts it where the loads come out as even as the rack rule allows,
+and hands the result to `review`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zkgroup.errors import PlacementError, PlanRefusedError
+from zkgroup.model import TopicPartition
+from zkgroup.placement.balancing import appoint, arranged, balance_replicas, most_droppable, settle
+from zkgroup.placement.boards import ReplicaBoard
+from zkgroup.placement.evening_bytes import TOLERANCE
+from zkgroup.placement.racks import racks_in_use
+from zkgroup.placement.review import Loss, check_picture, review
+from zkgroup.placement.values import Picture, Plan
+
+
+def decommission(picture: Picture, brokers: Collection[int], *, allow: Collection[Loss] = ()) -> Plan:
+    """Empties brokers, registered or gone: each of their replicas goes to another broker, no other moves.
+
+    Preferred leaders among them are appointed anew, as evenly as the replicas allow.
+
+    Raises:
+        PlacementError: a broker that is neither registered nor in any replica list; no broker is left.
+        PlanRefusedError: too few brokers stay for some partition, or `review` refuses.
+    """
+    check_picture(picture)
+    intent = f"decommission {_listed(brokers)}"
+    leaving = set(brokers)
+    _check_known(picture, leaving)
+    staying = [broker for broker in picture.brokers if broker.id not in leaving]
+    if not staying:
+        raise PlacementError(f"{intent}: no broker would be left")
+    affected = {tp: held for tp, held in picture.replicas.items() if leaving.intersection(held)}
+    if short := [
+        f"{tp} has {len(held)} replicas and only {len(staying)} brokers stay; `set-rf {len(staying)}` first"
+        for tp, held in sorted(affected.items())
+        if len(held) > len(staying)
+    ]:
+        raise PlanRefusedError(intent, short)
+    board = ReplicaBoard(
+        picture.replicas,
+        [broker.id for broker in staying],
+        racks_in_use(staying, picture.rack_mode),
+        picture.sizes,
+        settled=True,
+    )
+    wanted: dict[TopicPartition, int] = {}
+    for tp, held in affected.items():
+        for broker in leaving.intersection(held):
+            board.drop(tp, broker)
+        wanted[tp] = len(held) - len(board.held[tp])
+    settle(board, wanted)
+    target = appoint(picture, board)
+    causes = {tp: f"{_listed(leaving.intersection(held))} is decommissioned" for tp, held in affected.items()}
+    return review(picture, target, intent=intent, allow={*allow, "balance"}, leaving=leaving, causes=causes)
+
+
+def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Loss] = ()) -> Plan:
+    """Puts one broker in the place of another, at the same position in every replica list.
+
+    A partition on both keeps the one replica and gets another broker for the other; a note says so.
+
+    Args:
+        pairs: the old broker, registered or gone, to the new one.
+
+    Raises:
+        PlacementError: an unknown old broker, a new one that is not registered, one named on both sides or
+            twice.
+        PlanRefusedError: partitions would be in fewer racks, loads less even, or as `decommission`.
+    """
+    check_picture(picture)
+    intent = "replace " + ",".join(f"{old}={new}" for old, new in sorted(pairs.items()))
+    _check_pairs(picture, pairs)
+    staying = [broker for broker in picture.brokers if broker.id not in pairs]
+    taken = {
+        tp: tuple(pairs[one] if one in pairs and pairs[one] not in held else one for one in held)
+        for tp, held in picture.replicas.items()
+    }
+    board = ReplicaBoard(
+        taken,
+        [broker.id for broker in staying],
+        racks_in_use(staying, picture.rack_mode),
+        picture.sizes,
+        settled=True,
+    )
+    doubled = {tp: [one for one in held if one in pairs] for tp, held in taken.items()}
+    wanted = {tp: len(olds) for tp, olds in sorted(doubled.items()) if olds}
+    if short := [
+        f"{tp} has {len(taken[tp])} replicas and only {len(staying)} brokers stay"
+        for tp in wanted
+        if len(taken[tp]) > len(staying)
+    ]:
+        raise PlanRefusedError(intent, short)
+    for tp in wanted:
+        for old in doubled[tp]:
+            board.drop(tp, old)
+    settle(board, wanted)
+    target = {
+        tp: arranged(held, board.held[tp]) for tp, held in taken.items() if held != picture.replicas[tp]
+    }
+    target |= {tp: arranged(taken[tp], board.held[tp]) for tp in wanted}
+    causes = {tp: f"{_listed(set(pairs).intersection(picture.replicas[tp]))} is replaced" for tp in target}
+    notes = [
+        f"{tp} is on {old} and on {pairs[old]}: its replica of {old} goes to another broker"
+        for tp in wanted
+        for old in doubled[tp]
+    ]
+    return review(picture, target, intent=intent, allow=allow, leaving=set(pairs), causes=causes, notes=notes)
+
+
+def set_rf(
+    picture: Picture, factor: int, *, topics: Collection[str] | None = None, allow: Collection[Loss] = ()
+) -> Plan:
+    """Gives every partition this number of replicas: new ones to the emptiest brokers, none moves.
+
+    Where there are too many, those leave that are missed least: on brokers that are gone, out of sync, then
+    followers, then what costs no rack, then from the fullest broker.
+
+    Args:
+        topics: the topics to change; None for all.
+
+    Raises:
+        PlacementError: less than one replica, more than there are brokers, a topic that does not exist.
+        PlanRefusedError: see `review`.
+    """
+    check_picture(picture)
+    intent = f"set-rf {factor}"
+    if not 1 <= factor <= len(picture.brokers):
+        raise PlacementError(f"{intent}: expected 1 to {len(picture.brokers)}, the number of brokers")
+    if unknown := sorted(set(topics or ()) - {tp.topic for tp in picture.replicas}):
+        raise PlacementError(f"{intent}: there are no topics {', '.join(unknown)}")
+    racks = racks_in_use(picture.brokers, picture.rack_mode)
+    ids = [broker.id for broker in picture.brokers]
+    board = ReplicaBoard(picture.replicas, ids, racks, picture.sizes, settled=True)
+    wanted: dict[TopicPartition, int] = {}
+    for tp, held in sorted(picture.replicas.items()):
+        if topics is not None and tp.topic not in topics:
+            continue
+        while len(board.held[tp]) > factor:
+            board.drop(tp, most_droppable(picture, board, tp, racks))
+        if len(held) < factor:
+            wanted[tp] = factor - len(held)
+    if short := [
+        f"{tp} needs {count} brokers more and only {len(free)} are without a replica of it"
+        for tp, count in wanted.items()
+        if len(free := set(ids) - board.held[tp]) < count
+    ]:
+        raise PlanRefusedError(intent, short)
+    settle(board, wanted)
+    target = appoint(picture, board)
+    causes = {tp: f"{factor} replicas instead of {len(picture.replicas[tp])}" for tp in target}
+    return review(picture, target, intent=intent, allow={*allow, "factor", "balance"}, causes=causes)
+
+
+def balance(
+    picture: Picture,
+    *,
+    leaders_only: bool = False,
+    tolerance: float = TOLERANCE,
+    allow: Collection[Loss] = (),
+) -> Plan:
+    """Evens out replicas, then preferred leaders, with the fewest moves; by size where sizes are given.
+
+    First every partition comes into as many racks as it should be in. By count, the loads are then as even
+    as the rack rule allows (brokers that can take each other's replicas differ by at most 1), and no
+    placement as even has fewer moves: `Plan.least_moves` says whether that was proven. By size, brokers
+    outside the tolerance are helped until nothing helps any more. Leaders change by order alone, so they cost
+    no moves; a broker can lead only what it holds.
+
+    Replicas on brokers that are not registered stay: `decommission` moves them.
+
+    Args:
+        leaders_only: whether replicas stay where they are and only their order changes.
+        tolerance: by size, distance from the mean load, as a fraction of it, that is left alone.
+
+    Raises:
+        PlacementError: no broker is registered, or a tolerance below 0.
+        PlanRefusedError: see `review`.
+    """
+    check_picture(picture)
+    if not picture.brokers:
+        raise PlacementError("balance: no broker is registered")
+    if tolerance < 0:
+        raise PlacementError(f"balance: expected a tolerance of 0 or more, found {tolerance}")
+    ids = [broker.id for broker in picture.brokers]
+    racks = racks_in_use(picture.brokers, picture.rack_mode)
+    board = ReplicaBoard(picture.replicas, ids, racks, picture.sizes)
+    crowded = {tp for tp in board.held if board.racks_missing(tp)}
+    least = 0 if leaders_only else balance_replicas(picture, board, tolerance)
+    target = appoint(picture, board, everywhere=True, tolerance=tolerance)
+    causes = dict.fromkeys(crowded, "its replicas were in too few racks")
+    return review(picture, target, intent="balance", allow=allow, causes=causes, least_moves=least)
+
+
+def _check_known(picture: Picture, brokers: Collection[int]) -> None:
+    known = {broker.id for broker in picture.brokers}
+    known.update(broker for held in picture.replicas.values() for broker in held)
+    if unknown := sorted(set(brokers) - known):
+        raise PlacementError(f"brokers {unknown} are neither registered nor in any replica list")
+    if not brokers:
+        raise PlacementError("no broker was named")
+
+
+def _check_pairs(picture: Picture, pairs: Mapping[int, int]) -> None:
+    _check_known(picture, pairs)
+    registered = {broker.id for broker in picture.brokers}
+    if unknown := sorted(set(pairs.values()) - registered):
+        raise PlacementError(f"brokers {unknown} are not registered: they cannot take over")
+    if both := sorted(set(pairs) & set(pairs.values())):
+        raise PlacementError(f"brokers {both} are to be replaced and to take over")
+    if len(set(pairs.values())) < len(pairs):
+        raise PlacementError("a broker can take the place of one other only: `decommission` spreads them")
+
+
+def _listed(brokers: Collection[int]) -> str:
+    return " ".join(str(broker) for broker in sorted(brokers))
