@@ -6,7 +6,7 @@ import pytest
 
 from tests.history_world import TOPIC, broken, good_world, tp
 from zkgroup.history import Change
-from zkgroup.znodes.consumers import Owner
+from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
@@ -181,3 +181,30 @@ def test_what_moved_something_else_explains_nothing(
     world.deliver("b", 2, 0)
 
     assert broken(world.check()) == {"S9"}
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) -> None:
+    """Versions and values of the former one bind nobody; who broke the fence was the stranger."""
+    world = good_world()
+    world.write(999, Change("delete", Offset.path("g", tp(2))))
+    world.versions.pop(tp(2))
+    world.write(999, world._offset(2, 0))
+    world.note("b", "own.end", topic=TOPIC, partition=2, token=world.tokens[tp(2)], reason="fence_broken")
+    world.write(2, world.guard("b"), Change("delete", Owner.path("g", tp(2))))
+    world.claim("b", 2)
+    world.deliver("b", 2, 0)
+    world.commit("b", 2, 1)
+
+    assert world.check(server=server).violations == ()
+
+
+def test_a_registration_that_a_stranger_set_is_still_its_sessions() -> None:
+    """Data is no session: whoever owns by it goes on."""
+    world = good_world()
+    path = Registration.path("g", "g_b")
+    world.write(999, Change("set", path, b"{}", 1))
+    world.release("b", 2)
+    world.claim("b", 2)
+
+    assert world.check().violations == ()

@@ -7,7 +7,8 @@ import pytest
 from tests.history_world import AT_REST, World, broken, good_world, tp
 from zkgroup.history import Change
 from zkgroup.history.report import Report
-from zkgroup.znodes.consumers import Owner
+from zkgroup.model import StaticSubscription
+from zkgroup.znodes.consumers import Owner, Registration
 
 
 def at_rest(world: World, *, server: bool = True) -> Report:
@@ -85,3 +86,23 @@ def test_a_killed_member_that_is_back_holds_what_it_claims_anew() -> None:
     report = at_rest(world, server=False)
 
     assert [(v.invariant, v.topic_partition) for v in report.violations] == [("L1", tp(2))]
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_shares_of_a_sticky_group_are_not_judged_as_those_of_range(server: bool) -> None:
+    """L3 is for range; that all is owned, by members, is asked of every group."""
+    world = World()
+    for name, session in (("a", 1), ("b", 2)):
+        extensions = {"zkgroup": "1", "strategy": "sticky"}
+        registration = Registration.of(StaticSubscription({"t": 1}), 1, extensions)
+        path = Registration.path("g", f"g_{name}")
+        zxid = world.write(session, Change("create", path, registration.encode(), 0, session))
+        world.sessions[name] = session
+        world.note(name, "registered", czxid=zxid)
+    world.rebalance("a", ["a", "b"], mine=[1, 2], strategy="sticky", result="0000")
+    world.claim("a", 1, 2)
+    world.claim("b", 0)
+
+    report = world.check(server=server, quiet_from_ms=world.ms, recovery_ms=50)
+
+    assert [(v.invariant, v.topic_partition) for v in report.violations] == [("L1", tp(3))]
