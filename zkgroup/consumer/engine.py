@@ -16,6 +16,7 @@ from typing import TypeVar, assert_never
 from zkgroup.consumer.arguments import checked_offsets, checked_partitions
 from zkgroup.consumer.callbacks import Callbacks
 from zkgroup.consumer.calls import Calls, Revocations
+from zkgroup.consumer.clearing import clear_away
 from zkgroup.consumer.effects import (
     Abandon,
     Ask,
@@ -365,6 +366,8 @@ class MemberEngine:
         finally:  # else its znodes would stay for as long as the process lives
             if self._owns_client:
                 self._close_client()
+            else:
+                clear_away(self.store, self.group, self.member)
             self._announce_end()
 
     def _close_client(self) -> None:
