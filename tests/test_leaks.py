@@ -73,6 +73,7 @@ def test_after():
 kept = []
 def test_it():
     kept.append(subprocess.Popen([sys.executable, "-c", ""]))
+    os.waitid(os.P_PID, kept[0].pid, os.WEXITED | os.WNOWAIT)
 def test_after():
     kept[0].wait()
 """,
@@ -129,6 +130,32 @@ def test_use_again(server): pass
     )
 
     result.assert_outcomes(passed=3)
+
+
+def test_wider_fixture_may_open_sockets_that_it_names(run: Run) -> None:
+    """As a proxy does when those that use it connect anew; another socket is a leak as ever."""
+    result = run(
+        """
+class Proxy:
+    def __init__(self): self.open = []
+    def listen(self): self.open.append(socket.create_server(("127.0.0.1", 0)))
+    @property
+    def socket_inodes(self): return [str(os.fstat(one.fileno()).st_ino) for one in self.open]
+
+@pytest.fixture(scope="module")
+def proxy():
+    one = Proxy()
+    yield one
+    for listener in one.open: listener.close()
+
+def test_use(proxy): proxy.listen()
+def test_leak(proxy): proxy.other = socket.create_server(("127.0.0.1", 0))
+def test_after(proxy): proxy.other.close()
+"""
+    )
+
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*the test 'test_leak' left behind*"])
 
 
 def test_wider_fixture_that_does_not_clean_up_is_an_error(run: Run) -> None:

@@ -1,0 +1,141 @@
+"""The proxies between servers, by themselves: what passes, what is withheld, and the way back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.zookeeper.embedded.ports import HeldPort, PeerPorts
+
+V1 = -65536
+
+
+class Ends:
+    """Two servers, 0 and 1, and what each hears."""
+
+    def __init__(self, links: PeerLinks) -> None:
+        self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+        self.ports = [listener.getsockname()[1] for listener in self.listeners]
+        self.links = links
+        for listener in self.listeners:
+            listener.settimeout(10)
+        self.one_to_other = links.route(0, 1, PeerPorts(self.ports[2], self.ports[3]))
+        self.other_to_one = links.route(1, 0, PeerPorts(self.ports[0], self.ports[1]))
+
+    def connect(self, port: int) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+    def accept(self, listener: int) -> socket.socket:
+        accepted, _ = self.listeners[listener].accept()
+        accepted.settimeout(10)
+        return accepted
+
+    def close(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    with PeerLinks() as links:
+        ends = Ends(links)
+        yield ends
+        ends.close()
+
+
+def greeting(address: str, version: int = V1) -> bytes:
+    return struct.pack(">qqi", version, 1, len(address)) + address.encode()
+
+
+def received(connection: socket.socket) -> bytes:
+    """All until the end of the connection, however it ends."""
+    data = b""
+    try:
+        while piece := connection.recv(1000):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+def test_a_greeting_names_the_way_back_through_the_proxy(ends: Ends) -> None:
+    """Otherwise the peer would call back past every proxy; what follows it is not touched."""
+    with ends.connect(ends.one_to_other.election) as one:
+        one.sendall(greeting("127.0.0.1:1") + b"vote")
+        with ends.accept(3) as other:
+            expected = greeting(f"127.0.0.1:{ends.other_to_one.election}") + b"vote"
+            assert other.recv(len(expected), socket.MSG_WAITALL) == expected
+
+
+def test_a_greeting_of_another_kind_ends_the_connection(ends: Ends) -> None:
+    """An address that cannot be replaced must not get through."""
+    with ends.connect(ends.one_to_other.election) as one:
+        one.sendall(greeting("127.0.0.1:1", version=V1 + 1))
+        with ends.accept(3) as other:
+            assert received(other) == b""
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_one_way_is_cut_and_the_other_open(ends: Ends, heard: bool) -> None:
+    """In connections of either side; withheld bytes come when it is healed."""
+    with ends.connect(ends.one_to_other.quorum) as one, ends.accept(2) as other:
+        ends.links.cut(0, [1], to_peers=not heard, from_peers=heard)
+        speaker, listener = (one, other) if heard else (other, one)
+        listener.sendall(b"withheld")
+        speaker.sendall(b"passes")
+
+        assert listener.recv(6, socket.MSG_WAITALL) == b"passes"
+        speaker.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            speaker.recv(1)
+
+        assert ends.links.heal()
+        speaker.settimeout(10)
+        assert speaker.recv(8, socket.MSG_WAITALL) == b"withheld"
+        assert not ends.links.heal()
+
+
+def test_what_is_withheld_can_be_lost(ends: Ends) -> None:
+    """As when TCP has given up: connections break instead."""
+    with ends.connect(ends.one_to_other.quorum) as one, ends.accept(2) as other:
+        ends.links.cut(0, [1])
+        one.sendall(b"lost")
+        ends.links.heal(cut=True)
+        assert received(other) == received(one) == b""
+
+
+def test_a_connection_tried_while_cut_is_not_made(ends: Ends) -> None:
+    """Not late either: it is reset when the link is whole, and the server may try again."""
+    ends.links.cut(0, [1], to_peers=False)
+    with ends.connect(ends.one_to_other.quorum) as in_vain:
+        in_vain.sendall(b"hello")
+        ends.listeners[2].settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            ends.accept(2)
+        ends.links.heal()
+        assert received(in_vain) == b""
+    ends.listeners[2].settimeout(10)
+    with ends.connect(ends.one_to_other.quorum) as again, ends.accept(2) as other:
+        again.sendall(b"hello")
+        assert other.recv(5, socket.MSG_WAITALL) == b"hello"
+
+
+def test_a_server_that_does_not_listen_yet_is_waited_for() -> None:
+    """A follower comes before its leader listens: a made connection that breaks would cost an election."""
+    port = HeldPort()
+    try:
+        with PeerLinks() as links:
+            reached = links.route(0, 1, PeerPorts(port.number, port.number))
+            with socket.create_connection(("127.0.0.1", reached.quorum), timeout=10) as follower:
+                follower.sendall(b"early")
+                with socket.create_server(("127.0.0.1", port.number)) as leader:
+                    leader.settimeout(10)
+                    accepted, _ = leader.accept()
+                    with accepted:
+                        assert accepted.recv(5, socket.MSG_WAITALL) == b"early"
+    finally:
+        port.release()
