@@ -33,7 +33,8 @@ def page() -> str:
     intro = [
         "The protocol of a Kafka 0.8.2.2 consumer group as 74 statements, and the facts about ZooKeeper on which",
         "our recipes stand, each with the tests that show it. 71 to 74 run against real Kafka 0.8.2.2.",
-        "Facts marked T are shown on a real server, those marked M by the production code under simulation.",
+        "Facts marked T are shown on a real server, those marked M by the exhaustive model and by the production",
+        "code under simulation.",
     ]
     rows = [(str(number), text, _names(items.get(number, []))) for number, text in ITEMS.items()]
     facts = [
