@@ -4,8 +4,8 @@
     python -m tests.benchmarks reads commits          only these
     python -m tests.benchmarks --json results.json    the same figures for a program
 
-Measurements: reads commits join-small join-large mass-start rolling pauses idle memory. JVM members need
-Maven and a JDK; without them their lines are missing. Exit code 3 when a goal was not reached.
+Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start. JVM members
+need Maven and a JDK; without them their lines are missing. Exit code 3 when a goal was not reached.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.benchmarks import commits, reads
+from tests.benchmarks import commits, embedded, reads
 from tests.benchmarks.pauses import PauseBench
 from tests.benchmarks.report import Line, Report, median, spread
 from tests.benchmarks.scenarios import GroupBench, Result
@@ -289,6 +289,13 @@ def memory(plan: Plan, report: Report) -> None:
         report.lines.append(Line("memory of a process with one idle member", found["side"], note=note))
 
 
+def embedded_start(plan: Plan, report: Report) -> None:
+    """One server, and three, each until it serves sessions."""
+    for servers, side in ((1, "one server"), (3, "three servers")):
+        costs = [embedded.start(servers) for _ in range(plan.repeats)]
+        report.lines.append(_cost_line("start of the embedded ZooKeeper", side, costs))
+
+
 MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "reads": single_and_bulk_reads,
     "commits": fenced_commits,
@@ -299,4 +306,5 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "pauses": pauses,
     "idle": steady_state,
     "memory": memory,
+    "start": embedded_start,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks import commits, reads
+from tests.benchmarks.measurements import Plan, embedded_start
 from tests.benchmarks.report import Report, median
 from tests.benchmarks.scenarios import GroupBench
 from tests.benchmarks.server import BenchServer
@@ -65,6 +66,16 @@ def test_a_rolling_restart_converges_and_nobody_gives_up() -> None:
         result = bench.rolling()
     assert result["converged"]
     assert result["counters"]["members_that_gave_up"] == 0
+
+
+def test_the_start_of_the_embedded_server_is_measured() -> None:
+    """Seconds and the servers' own CPU, which three of them need more of than one."""
+    report = Report()
+    embedded_start(Plan(repeats=1), report)
+    assert [line.side for line in report.lines] == ["one server", "three servers"]
+    assert all(line.seconds for line in report.lines)
+    alone, three = (line.server_cpu_s or 0.0 for line in report.lines)
+    assert 0.0 < alone < three
 
 
 def test_the_report_names_what_was_not_reached() -> None:
