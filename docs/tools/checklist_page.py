@@ -14,7 +14,10 @@ from docs.tools.statements import ITEMS, RECIPES
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 _NUMBERS = r"\d+(?:\s*(?:[-–,]|and|to)\s*\d+)*"
-_ITEM = re.compile(rf"(?<!controller )\bitems?\s+({_NUMBERS})", re.IGNORECASE)
+ITEM = re.compile(rf"(?<!controller\s)\bitems?\s+({_NUMBERS})", re.IGNORECASE)
+CONTROLLER_ITEM = re.compile(rf"\bcontroller\s+items?\s+({_NUMBERS})", re.IGNORECASE)
+"""Names a statement about brokers and controller, which `docs.tools.controller_statements` lists."""
+
 _RECIPE = re.compile(r"\brecipes\s+(\d+)\s*\[([TM])\]", re.IGNORECASE)
 
 
@@ -36,9 +39,9 @@ def page() -> str:
         "Facts marked T are shown on a real server, those marked M by the exhaustive model and by the production",
         "code under simulation.",
     ]
-    rows = [(str(number), text, _names(items.get(number, []))) for number, text in ITEMS.items()]
+    rows = [(str(number), text, names(items.get(number, []))) for number, text in ITEMS.items()]
     facts = [
-        (f"{number} {mark}", text, _names(recipes.get((number, mark), [])))
+        (f"{number} {mark}", text, names(recipes.get((number, mark), [])))
         for (number, mark), text in RECIPES.items()
     ]
     return markdown.page(
@@ -61,11 +64,11 @@ def all_tests() -> Iterator[Test]:
                 yield Test(file.relative_to(ROOT).as_posix(), node.name, ast.get_docstring(node) or module)
 
 
-def by_item(tests: list[Test]) -> Mapping[int, list[Test]]:
-    """Tests that name `item N`, `items N, M and K` or `items N-M`."""
+def by_item(tests: list[Test], item: re.Pattern[str] = ITEM) -> Mapping[int, list[Test]]:
+    """Tests that name `item N`, `items N, M and K` or `items N-M`, or the same of the controller."""
     found: dict[int, list[Test]] = {}
     for test in tests:
-        for match in _ITEM.finditer(test.text):
+        for match in item.finditer(test.text):
             for number in numbers(match.group(1)):
                 if test not in found.setdefault(number, []):
                     found[number].append(test)
@@ -90,5 +93,6 @@ def numbers(text: str) -> Iterator[int]:
             yield from range(ends[0], ends[-1] + 1)
 
 
-def _names(tests: list[Test]) -> str:
+def names(tests: list[Test]) -> str:
+    """The tests as one cell of a table."""
     return "<br>".join(f"`{test.file}` {test.name}" for test in tests) or "**none**"

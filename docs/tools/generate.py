@@ -11,6 +11,7 @@ from pathlib import Path
 from docs.tools import (
     checklist_page,
     cli_page,
+    controller_checklist_page,
     errors_page,
     json_page,
     settings_page,
@@ -28,6 +29,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/znodes.md": znodes_page.page,
     "reference/wire.md": wire_page.page,
     "reference/checklist.md": checklist_page.page,
+    "reference/controller-checklist.md": controller_checklist_page.page,
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from docs.tools import checklist_page, errors_page, znodes_page
+from docs.tools import checklist_page, controller_statements, errors_page, znodes_page
 from docs.tools.generate import DOCS, PAGES
 from docs.tools.statements import ITEMS, RECIPES
 from zkgroup.settings import GroupSettings
@@ -57,7 +57,25 @@ def test_tests_name_statements_that_exist() -> None:
     tests = list(checklist_page.all_tests())
 
     assert set(checklist_page.by_item(tests)) <= set(ITEMS)
-    assert set(checklist_page.by_recipe(tests)) <= set(RECIPES)
+    assert set(checklist_page.by_recipe(tests)) <= set(RECIPES) | set(controller_statements.RECIPES)
+    assert set(checklist_page.by_item(tests, checklist_page.CONTROLLER_ITEM)) <= set(
+        controller_statements.ITEMS
+    )
+
+
+def test_statements_about_the_controller_are_told_from_the_protocols() -> None:
+    """One docstring may name both lists; a number counts for the list before it only."""
+    test = checklist_page.Test("f", "t", "Shows it (items 1 and 2), and more (controller items 3-5; item 7).")
+
+    assert set(checklist_page.by_item([test])) == {1, 2, 7}
+    assert set(checklist_page.by_item([test], checklist_page.CONTROLLER_ITEM)) == {3, 4, 5}
+
+
+def test_sections_hold_every_statement_about_the_controller_once() -> None:
+    """None is left out of the page."""
+    numbers = [number for section in controller_statements.SECTIONS.values() for number in section]
+
+    assert numbers == list(controller_statements.ITEMS) == list(range(1, 81))
 
 
 def test_every_statement_has_a_test() -> None:

@@ -1,0 +1,37 @@
+"""The page that says which test shows which statement about brokers and controller."""
+
+from __future__ import annotations
+
+from docs.tools import checklist_page, markdown
+from docs.tools.checklist_page import CONTROLLER_ITEM, Test, all_tests
+from docs.tools.controller_statements import ITEMS, RECIPES, SECTIONS
+
+
+def page() -> str:
+    """`reference/controller-checklist.md`."""
+    tests = list(all_tests())
+    shown = checklist_page.by_item(tests, CONTROLLER_ITEM)
+    facts = checklist_page.by_recipe(tests)
+    intro = [
+        "Brokers and controller of the ZooKeeper era as 80 statements, each with what it has to be shown against",
+        "(a real ZooKeeper server, bytes on a connection, or by itself) and the tests that show it.",
+        "The tool is that of Kafka 0.8.2.2 unless another release is named. Where no test stands, the statement is",
+        "not shown yet.",
+    ]
+    blocks = [["## Shown so far", "", f"{len(shown)} of {len(ITEMS)}."]]
+    for section, numbers in SECTIONS.items():
+        rows = [
+            (str(number), ITEMS[number].kind, ITEMS[number].text, _names(shown.get(number, [])))
+            for number in numbers
+        ]
+        blocks += [[f"## {section}"], markdown.table(["item", "against", "statement", "tests"], rows)]
+    found = [
+        (f"{number} {mark}", text, _names(facts.get((number, mark), [])))
+        for (number, mark), text in RECIPES.items()
+    ]
+    blocks += [["## The recipes"], markdown.table(["recipe", "fact", "tests"], found)]
+    return markdown.page("Brokers and controller: statement and test", intro, *blocks)
+
+
+def _names(tests: list[Test]) -> str:
+    return checklist_page.names(tests) if tests else ""
