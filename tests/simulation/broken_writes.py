@@ -135,9 +135,8 @@ def session_is_enough(patch: Patch) -> None:
     patch.setattr(Claims, "_adopted", _adopt_anything)
 
 
-def _adopt_anything(self: Claims, tp: TopicPartition, thread: int, seen: Seen) -> list[Held]:
-    held = readback.adopted(tp, self._core.owned.target.get(tp, thread), seen, 0)
-    return [held] if held is not None else []
+def _adopt_anything(self: Claims, tp: TopicPartition, thread: int, seen: Seen) -> Held | None:
+    return readback.adopted(tp, self._core.owned.target.get(tp, thread), seen, 0)
 
 
 def blocked_partition_is_forgotten(patch: Patch) -> None:
@@ -154,7 +153,7 @@ def leaked_claims_are_forgotten(patch: Patch) -> None:
         self._parts.core.owned.leaked.clear()
 
     patch.setattr(Endings, "registration_over", registration_over)
-    patch.setattr(Claims, "_adopted", lambda self, tp, thread, seen: [])
+    patch.setattr(Claims, "_adopted", lambda self, tp, thread, seen: None)
 
 
 def claims_of_an_earlier_registration_are_adopted(patch: Patch) -> None:

@@ -102,8 +102,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "release by path",
         broken_writes.release_by_path,
-        SETUPS["strangers-expiry"],
-        "release by|S3|S9|did not stay",
+        scenarios.release_of_what_was_taken_deletes_nothing,
+        "release by",
         "release check",
     ),
     Bug(

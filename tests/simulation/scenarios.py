@@ -123,6 +123,20 @@ def release_without_commit_deletes_its_own_znode_only() -> None:
     successor.still_owns()
 
 
+def release_of_what_was_taken_deletes_nothing() -> None:
+    """Recipes 7: a stranger and a successor come before the release; the delete only ever hits my own."""
+    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    successor = Successor(stage)
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 3})
+    stage.when("client-a", writes_to("/owners/", Delete), successor.takes)
+    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+    stage.run(2000)
+    judge(stage)
+    successor.still_owns()
+    assert member.machine.held() == {}
+
+
 def marker_counts_though_a_stranger_wrote_after_it() -> None:
     """Recipes 6 [M]: comparing the marker with the offset for equality loses the reset."""
     stage = Stage(topics={"t": 1}, on_foreign_commit="reassert")
@@ -271,6 +285,7 @@ def late_request_is_over_before_it_is_read_back() -> None:
 SCENARIOS: tuple[Scenario, ...] = (
     adopted_claim_takes_the_fence_of_its_own_read,
     release_without_commit_deletes_its_own_znode_only,
+    release_of_what_was_taken_deletes_nothing,
     marker_counts_though_a_stranger_wrote_after_it,
     reset_is_obeyed_by_the_owner_only,
     refusal_at_the_registration_ends_everything,

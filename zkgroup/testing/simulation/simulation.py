@@ -44,6 +44,8 @@ class Simulation:
 
     def __init__(self, seed: int, *, steps: int = 600, setup: Setup | None = None) -> None:
         self.seed = seed
+        told = f"steps={steps}" if setup is None else "setup=..."  # which is printed, too
+        self._replay = f"Simulation({seed}, {told}).run()"
         self.setup = setup if setup is not None else draw(seed, steps)
         self.rng = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same again
         self.world = World(self.setup, self.rng)
@@ -175,7 +177,7 @@ class Simulation:
     def _describe(self, what: str) -> str:
         lines = [
             f"seed {self.seed}: {what}",
-            f"replay: Simulation({self.seed}, steps={self.setup.steps}).run()",
+            f"replay: {self._replay}",
             f"setup: {self.setup}",
             *(f"  {line}" for line in self.trace[-40:]),
         ]
