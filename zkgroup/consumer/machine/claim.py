@@ -3,7 +3,8 @@
 Offsets are read in bulk, then one multi claims everything that is wanted and not known to be blocked.
 Where the server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners
 are read back, what is ours is adopted, what is not is waited for by a watch, and the others are claimed
-at once. A claim whose reply was lost stays in doubt until it was read back.
+at once. A claim whose reply was lost stays in doubt until it was read back, in the same way. What is ours
+but must not be adopted (`readback.adopted`) counts as leaked: it is released first, then claimed anew.
 """
 
 from __future__ import annotations
@@ -263,30 +264,6 @@ class Claims:
         else:
             self._core.note("claim.info", id=claim_id, reason=answer.reason)
 
-    def look_for_leaks(self) -> Procedure[None]:
-        """Once after a registration on a shared client: claims of ours that this machine does not know."""
-        parent = owners_path(self._core.config.group)
-        (listing,) = yield from ask(Query(ListChildren(parent)))
-        topics = sorted(list_done(listing).children)
-        (below,) = yield from ask(Query(ListMany(tuple(f"{parent}/{topic}" for topic in topics))))
-        assert isinstance(below, ListManyDone), below
-        tps = [
-            TopicPartition(topic, int(name))
-            for topic, names in zip(topics, below.children, strict=True)
-            if isinstance(names, tuple)
-            for name in sorted(names)
-            if name.isdecimal()
-        ]
-        (owners,) = yield from read_many(self._paths.owners(tps))
-        session, owned = self._core.session, self._core.owned
-        assert session is not None
-        mine = Identity(self._core.config.member_id, session.session_id)
-        owned.leaked.update(
-            tp
-            for tp, owner in zip(tps, owners, strict=True)
-            if mine.thread_of(owner) is not None and tp not in owned.held
-        )
-
     # --- reading back -----------------------------------------------------------------------------
 
     def resolve_doubts(self) -> Procedure[None]:
@@ -313,7 +290,8 @@ class Claims:
             if tp in self._core.owned.held:
                 continue
             if thread is not None:
-                found += self._adopted(tp, thread, znodes)
+                held = self._adopted(tp, thread, znodes)
+                found += [held] if held is not None else []
             elif znodes.owner is not None:
                 blocked[tp] = (znodes.owner.data or b"").decode("utf-8", "replace")
             else:
@@ -324,7 +302,7 @@ class Claims:
         self._core.owned.unblock(free)
         self._block(blocked)
 
-    def _adopted(self, tp: TopicPartition, thread: int, seen: Seen) -> list[Held]:
+    def _adopted(self, tp: TopicPartition, thread: int, seen: Seen) -> Held | None:
         """A claim of ours whose reply was lost. What cannot be adopted, or is not planned, is released;
         where the plan names it, it is claimed anew."""
         core, owned = self._core, self._core.owned
@@ -332,7 +310,31 @@ class Claims:
         held = adopted(tp, thread, seen, core.registered_zxid) if is_planned else None
         if held is None:
             owned.leaked.add(tp)
-        return [held] if held is not None else []
+        return held
+
+    def look_for_leaks(self) -> Procedure[None]:
+        """Once after a registration on a shared client: claims of ours that this machine does not know."""
+        parent = owners_path(self._core.config.group)
+        (listing,) = yield from ask(Query(ListChildren(parent)))
+        topics = sorted(list_done(listing).children)
+        (below,) = yield from ask(Query(ListMany(tuple(f"{parent}/{topic}" for topic in topics))))
+        assert isinstance(below, ListManyDone), below
+        tps = [
+            TopicPartition(topic, int(name))
+            for topic, names in zip(topics, below.children, strict=True)
+            if isinstance(names, tuple)
+            for name in sorted(names)
+            if name.isdecimal()
+        ]
+        (owners,) = yield from read_many(self._paths.owners(tps))
+        session, owned = self._core.session, self._core.owned
+        assert session is not None
+        mine = Identity(self._core.config.member_id, session.session_id)
+        owned.leaked.update(
+            tp
+            for tp, owner in zip(tps, owners, strict=True)
+            if mine.thread_of(owner) is not None and tp not in owned.held
+        )
 
     # --- blocked partitions -----------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from zkgroup.consumer.machine.description import MemberDescription, describe
 from zkgroup.consumer.machine.endings import CLOSE_TIMER, Endings
 from zkgroup.consumer.machine.lease import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER
 from zkgroup.consumer.machine.parts import Parts
+from zkgroup.consumer.machine.plan import Planned
 from zkgroup.consumer.machine.registration import WAIT_TIMER
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.settling import SNAPSHOT_TIMER
@@ -57,8 +58,10 @@ class MemberMachine:
         self._parts = parts = Parts(config)
         self._agenda = Agenda(parts)
         self._endings = Endings(parts, self._agenda)
-        self._ended_plan: object = None
+        self._carried_out_plan: Planned | None = None
+        """The newest one whose end was recorded."""
         self._claims_verified = 0
+        """How many claims had been accepted when what is held was last verified after a rebalance."""
         self._timers = self._timer_table()
 
     # --- what the shell uses ----------------------------------------------------------------------
@@ -221,8 +224,8 @@ class MemberMachine:
         parts, owned = self._parts, self._parts.core.owned
         planned = parts.planning.planned
         assert planned is not None
-        if planned is not self._ended_plan:
-            self._ended_plan = planned
+        if planned is not self._carried_out_plan:
+            self._carried_out_plan = planned
             mine = [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(owned.held)]
             parts.core.note(
                 "rebalance.end", generation=planned.generation, result=planned.result(), mine=mine

@@ -73,7 +73,7 @@ class Ownership:
     releasing: dict[TopicPartition, int | None] = field(default_factory=dict)
     """To be released, with the processed position to commit; None: nothing new."""
     leaked: set[TopicPartition] = field(default_factory=set)
-    """Owner znodes that may be ours without being held: a claim whose reply was lost, an earlier life."""
+    """Owner znodes that may be ours, are not held and cannot be adopted: to be released where they stand."""
     handed_back: set[TopicPartition] = field(default_factory=set)
     """Given up by the application until a later plan."""
     claims_count: int = 0

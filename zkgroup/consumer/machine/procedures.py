@@ -1,7 +1,7 @@
 """Recipes written as they are read: a procedure is a generator that yields requests and gets outcomes.
 
 A procedure lives within one connection and one session. Where an answer is missing it ends
-(`NoAnswer`); whatever it left in doubt it has noted in its part's books *before* it wrote, and a later
+(`NoAnswerError`); whatever it left in doubt it has noted in its part's books *before* it wrote, and a later
 procedure reads it back (recipes.md 10). At most one procedure runs at a time: while a member waits for
 a write it does nothing else, as in the exhaustive model.
 """
