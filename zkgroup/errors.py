@@ -186,6 +186,8 @@ class OperationRefusedError(ConflictError):
 class OutcomeUnknownError(StoreUnavailableError):
     """A write got no answer: it may or may not have been applied."""
 
+    exit_code = 124
+
 
 class ForkedClientError(ZkGroupError):
     """A client was used in a process forked from the one that made it; make a new one there."""

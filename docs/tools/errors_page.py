@@ -55,7 +55,8 @@ def page() -> str:
     """`reference/errors.md`."""
     intro = [
         "All errors are in `zkgroup.errors`, one tree below `ZkGroupError`; an indented one is a kind of the one",
-        "above it. kazoo's errors never leave the library: they are chained as `__cause__`.",
+        "above it. kazoo's errors never leave the library: what the server refuses is told in these words.",
+        "What your callback or source raised is the `__cause__` of `MemberFailedError`.",
         "The last column is the exit code with which the command line ends.",
     ]
     rows = [

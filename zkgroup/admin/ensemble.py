@@ -19,6 +19,11 @@ class Ensemble:
     pause: Callable[[float], None] = field(default=time.sleep)
     """Waits this many seconds between two looks; tests advance a clock instead."""
 
+    def exists_now(self, path: str) -> bool:
+        """Whether there is such a znode, by everything that was written before this call."""
+        self.zk.sync("/")
+        return self.zk.exists(path) is not None
+
     def as_of(self) -> AsOf:
         """The moment of what has just been read: the session's last zxid, and the time for people."""
         return AsOf(zxid=self.zk.last_zxid, time_ms=self.clock.wall_ms())

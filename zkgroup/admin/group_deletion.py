@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.admin.guards import idle_guard, living_group_error
+from zkgroup.admin.guards import idle_guard, living_group_error, read_back
 from zkgroup.admin.picture import held
 from zkgroup.admin.verify import hex_session
 from zkgroup.errors import (
@@ -106,11 +106,9 @@ def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: boo
         operations = [*guard.operations, *deletes]
     try:
         ensemble.zk.multi(*operations)
-    except OutcomeUnknownError:
+    except OutcomeUnknownError as error:
         gone = batch[-1].path if batch else group_path(group)
-        ensemble.zk.sync("/")
-        if ensemble.zk.exists(gone) is not None:
-            raise
+        read_back(error, lambda: not ensemble.exists_now(gone))
     except OperationRefusedError as error:
         raise _refusal(ensemble, group, error) from error
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import Ensemble
-from zkgroup.errors import OperationRefusedError, RefusedError
+from zkgroup.errors import OperationRefusedError, OutcomeUnknownError, RefusedError, StoreUnavailableError
 from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.znodes.consumers import ids_path
 
@@ -36,6 +36,22 @@ def idle_guard(ensemble: Ensemble, group: str) -> Guard:
         # nobody has ever joined; a member that does so meanwhile makes `ids` first
         return Guard(path, (Create(path, None),))
     return Guard(path, (Delete(path, found.stat.version), Create(path, found.data)))
+
+
+def read_back(unknown: OutcomeUnknownError, is_applied: Callable[[], bool]) -> None:
+    """Resolves a write without an answer: returns where it was applied, by what `is_applied` reads now.
+
+    Raises the unknown outcome where it was not found, or where nothing can be read: "ZooKeeper cannot be
+    reached" alone would hide that something may have been written.
+    """
+    try:
+        applied = is_applied()
+    except StoreUnavailableError as error:
+        raise OutcomeUnknownError(
+            f"{unknown}, and reading back failed: {error}; look before you repeat"
+        ) from error
+    if not applied:
+        raise unknown
 
 
 def living_group_error(group: str, members: Sequence[str]) -> RefusedError:

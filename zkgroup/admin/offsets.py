@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.guards import Guard, idle_guard, living_group_error
+from zkgroup.admin.guards import Guard, idle_guard, living_group_error, read_back
 from zkgroup.admin.offset_plans import OffsetChange, OffsetPlan
 from zkgroup.errors import ConflictError, OperationRefusedError, OutcomeUnknownError, PartlyDoneError
 from zkgroup.model import Znode
@@ -107,9 +108,8 @@ def _apply_idle(
         ]
         try:
             ensemble.zk.multi(*operations)
-        except OutcomeUnknownError:
-            if not _is_recorded(ensemble, group, record):
-                raise
+        except OutcomeUnknownError as error:
+            read_back(error, partial(_is_recorded, ensemble, group, record))
         except OperationRefusedError as error:
             raise _refusal(ensemble, group, guard, error) from error
         applied.done.extend(batch)
@@ -138,9 +138,8 @@ def _reset_owned(ensemble: Ensemble, group: str, change: OffsetChange, marker: R
             ensemble.zk.multi(*operations)
         except OperationRefusedError:
             continue
-        except OutcomeUnknownError:
-            if not _holds(ensemble, marker_path, marker.encode()):
-                raise
+        except OutcomeUnknownError as error:
+            read_back(error, partial(_holds, ensemble, marker_path, marker.encode()))
         return
     raise ConflictError(
         f"{path}: its owner commits faster than this reset could be written, {LIVE_TRIES} times in a row; "

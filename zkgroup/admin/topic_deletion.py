@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.expectation import evaluate_members
-from zkgroup.admin.guards import Guard, idle_guard
+from zkgroup.admin.guards import Guard, idle_guard, read_back
 from zkgroup.admin.reading import group_names, read_pictures
 from zkgroup.errors import (
     ConflictError,
@@ -164,10 +164,11 @@ def _multi(
     guarding = [operation for guard in guards for operation in guard.operations]
     try:
         ensemble.zk.multi(*guarding, *operations)
-    except OutcomeUnknownError:
-        ensemble.zk.sync("/")
-        if (made and ensemble.zk.exists(made) is None) or (gone and ensemble.zk.exists(gone) is not None):
-            raise
+    except OutcomeUnknownError as error:
+        read_back(
+            error,
+            lambda: bool(made and ensemble.exists_now(made)) or bool(gone and not ensemble.exists_now(gone)),
+        )
     except OperationRefusedError as error:
         if any(guard.refused_by(error) for guard in guards):
             raise RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first") from error

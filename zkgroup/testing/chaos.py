@@ -136,9 +136,12 @@ class ChaosZooKeeper:
         others = [other for other in range(len(self._proxies)) if other != server]
         self._links.cut(server, peers or others, to_peers=to_peers, from_peers=from_peers)
 
-    def drop_reply(self, kind: Kind) -> Dropped:
-        """The next request of this kind is executed; the connection breaks instead of its reply."""
-        return self._arm(Dropped(OPCODES[kind], executed=True))
+    def drop_reply(self, kind: Kind, *, then_refuse: bool = False) -> Dropped:
+        """The next request of this kind is executed; the connection breaks instead of its reply.
+
+        With `then_refuse` that server takes no new connection until `heal`, so nobody can read back there.
+        """
+        return self._arm(Dropped(OPCODES[kind], executed=True, then_refuse=then_refuse))
 
     def drop_request(self, kind: Kind) -> Dropped:
         """The connection breaks before the next request of this kind reaches the server."""

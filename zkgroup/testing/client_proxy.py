@@ -31,9 +31,10 @@ OPCODES: dict[Kind, tuple[int, ...]] = {  # ZooDefs.OpCode@3.9.5
 class Dropped:
     """Tells whether an armed `drop_reply` or `drop_request` has hit."""
 
-    def __init__(self, opcodes: tuple[int, ...], *, executed: bool) -> None:
+    def __init__(self, opcodes: tuple[int, ...], *, executed: bool, then_refuse: bool = False) -> None:
         self.opcodes = opcodes
         self.executed = executed
+        self.then_refuse = then_refuse
         self._hit = threading.Event()
 
     def hit(self) -> None:
@@ -93,6 +94,7 @@ class ClientProxy(Proxy[ClientConnection]):
         doom = connection.doomed.get(struct.unpack_from(">i", piece, 4)[0]) if len(piece) > 8 else None
         if doom is None or doom.executed is not (way is self.to_client):
             return True
+        self.refusing |= doom.then_refuse
         connection.abort()
         doom.hit()
         return False
