@@ -34,8 +34,8 @@ class Bench:
         self.server.put(Topic.path("orders"), Topic({0: (0,)}).encode())
         self.position = 7
         options = MemberOptions(
-            address=None, client=self.server.client("a"), group="g", listener=None, history=None, metrics=None,
-            subscription=StaticSubscription({"orders": 1}), clock=self.clock, connection=None,
+            address=None, client=self.server.client("a"), connection=None, group="g", clock=self.clock,
+            subscription=StaticSubscription({"orders": 1}), listener=None, history=None, metrics=None,
             settings=GroupSettings(
                 auto_commit_interval_ms=INTERVAL_MS, initial_rebalance_delay_ms=0, on_foreign_commit="adopt",
                 **settings,  # type: ignore[arg-type]
