@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, MemberClosedError
 
 from .connection import client_settings, target
 from .frame import command, output, quiet_connecting, shared
@@ -128,26 +127,33 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
     from zkgroup.consumer.consumer import Consumer
 
     printer.when_gone = member.stop
-    with StopSignals(on_stop=member.stop) as stop, _joined(member):
-        if not isinstance(member, Consumer):
-            while not stop.wait(LOOK_S):
-                printer.check()
-                member.leases()  # raises what made the member fail
+    with StopSignals(on_stop=member.stop) as stop:
+        if not _start(member, stop):
             return
-        for number, record in enumerate(member, 1):
-            printer.delivered(record)
-            member.ack(record)
-            if stop.received or number == max_messages:
-                break
-        printer.check()
+        with member:
+            if not isinstance(member, Consumer):
+                while not stop.wait(LOOK_S):
+                    printer.check()
+                    member.leases()  # raises what made the member fail
+                return
+            for number, record in enumerate(member, 1):
+                printer.delivered(record)
+                member.ack(record)
+                if stop.received or number == max_messages:
+                    break
+            printer.check()
 
 
-@contextmanager
-def _joined(member: Consumer | GroupMember) -> Iterator[None]:
-    with quiet_connecting():
-        member.start()
-    with member:
-        yield
+def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
+    """Whether the member is connected; False where a signal came before: there is nothing to leave."""
+    try:
+        with quiet_connecting():
+            member.start()
+    except MemberClosedError:
+        if not stop.received:
+            raise
+        return False
+    return True
 
 
 def _wanted(topics: Sequence[tuple[str, int]], whitelist: str | None, blacklist: str | None) -> Topics:

@@ -63,6 +63,22 @@ def test_a_member_without_a_source_owns_until_a_signal(
     assert shell.json("group", "list")["groups"][0]["state"] == "empty"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("source", ["none", "files"])
+def test_a_member_that_has_not_connected_ends_when_asked(
+    lone_shell: Shell, records: Path, source: str, number: signal.Signals
+) -> None:
+    """It has joined nothing, so there is nothing to leave: exit code 0 and no error."""
+    spec = source if source == "none" else f"files:{records}"
+    words = ("--source", spec, "--setting", "connection_timeout_ms=60s", "-z", "127.0.0.1:1", *QUICK)
+
+    with Process("consume", "g", "--topic", "orders", *words, env=_environment(lone_shell)) as member:
+        member.until(lambda event: event["event"] == "state" and event["after"] == "joining")
+        code = member.stop(number)
+
+    assert (code, member.errors) == (0, "")
+
+
 def test_a_member_with_files_prints_each_record_and_commits(
     shell: Shell, groups: Groups, records: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faces.records import Places, filled, places
 from tests.faces.support import TIMEOUT_S, Application, Face, Listener, World, orders, settings
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
@@ -192,6 +193,26 @@ def test_stop_in_a_signal_handler_ends_the_iteration(world: World) -> None:
 
     assert came == 1
     assert world.offsets()[0] == 1
+
+
+def test_stop_ends_the_wait_for_a_connection(face: Face, world: World) -> None:
+    """A consumer that is stopped before it has connected delivers nothing, and leaves without an error."""
+    client = world.client("a")
+    world.server.cut("a")
+    patient = settings(connection_timeout_ms=200_000)
+    consumer = face.consumer(client=client, source=filled(1), settings=patient)
+    came: list[Places] = []
+
+    def consume() -> None:
+        with consumer:
+            came.append(places(consumer))
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    consumer.stop()
+    thread.join(TIMEOUT_S)
+
+    assert (came, thread.is_alive()) == ([[]], False)
 
 
 def test_stop_of_a_member_in_a_signal_handler(world: World) -> None:

@@ -89,7 +89,8 @@ class AsyncFace(ABC):
             self._begin_close(engine, 1.0)
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
         try:
-            await _result(engine, engine.when(lambda: engine.incarnation > 0), timeout_ms / 1000)
+            connected = engine.when(lambda: engine.incarnation > 0 or self._stopping())
+            await _result(engine, connected, timeout_ms / 1000)
         except ZkGroupError:
             if engine.incarnation == 0:
                 await self.close(timeout_s=1.0)
@@ -122,6 +123,10 @@ class AsyncFace(ABC):
 
     def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
         engine.begin_close(timeout_s)
+
+    def _stopping(self) -> bool:
+        """Whether nobody needs the connection any more that `start` waits for."""
+        return False
 
     def _ends(self, engine: MemberEngine) -> list[Future[None]]:
         """What `close` waits for."""

@@ -101,10 +101,16 @@ class Consumer(BlockingFace):
             self._consuming.fetcher.close(max(0.5, deadline_s - time.monotonic()))
 
     def stop(self) -> None:
-        """Ends the iteration after the record in hand; may be called in a signal handler."""
+        """Ends the iteration after the record in hand, and `start` where it waits for a connection.
+
+        May be called in a signal handler.
+        """
         self._stopped = True
         if self._consuming is not None and not self._consuming.engine.forked:
             self._consuming.engine.call_soon(self._wake)
+
+    def _stopping(self) -> bool:
+        return self._stopped
 
     def _wake(self) -> None:
         with self._ready:

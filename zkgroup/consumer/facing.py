@@ -85,7 +85,9 @@ class BlockingFace(ABC):
     def _wait_connected(self, engine: MemberEngine) -> None:
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
         try:
-            result_of(engine, engine.when(lambda: engine.incarnation > 0), timeout_ms / 1000)
+            result_of(
+                engine, engine.when(lambda: engine.incarnation > 0 or self._stopping()), timeout_ms / 1000
+            )
         except ZkGroupError:
             if engine.incarnation == 0:
                 self.close(timeout_s=1.0)
@@ -121,6 +123,10 @@ class BlockingFace(ABC):
 
     def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
         engine.begin_close(timeout_s)
+
+    def _stopping(self) -> bool:
+        """Whether nobody needs the connection any more that `start` waits for."""
+        return False
 
     def _join(self, deadline_s: float) -> None:  # noqa: B027 - a hook
         """Waits for what else was started; `deadline_s` is on `time.monotonic`."""
