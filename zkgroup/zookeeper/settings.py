@@ -73,6 +73,10 @@ class Digest:
         return cls(user, Secret(password))
 
 
+_KERBEROS = ("kerberos", "winkerberos")
+"""What pure-sasl takes for GSSAPI, whichever it finds; without one kazoo's thread would fail each time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
     """SASL as kazoo and pure-sasl do it (extra `sasl`)."""
@@ -91,6 +95,8 @@ class Sasl:
             raise ConfigError("sasl mechanism DIGEST-MD5 needs a username and a password")
         if importlib.util.find_spec("puresasl") is None:
             raise ConfigError("SASL needs the package pure-sasl: pip install 'zkgroup[sasl]'")
+        if self.mechanism == "GSSAPI" and not any(map(importlib.util.find_spec, _KERBEROS)):
+            raise ConfigError("sasl mechanism GSSAPI needs the package kerberos: pip install kerberos")
 
     def options(self) -> dict[str, str]:
         """What kazoo hands to pure-sasl. Holds the password in clear: never log it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import threading
 from pathlib import Path
@@ -105,6 +106,17 @@ def test_wrong_credentials_are_named() -> None:
     ):
         with pytest.raises(ConfigError):
             make()
+
+
+def test_kerberos_without_its_package_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pure-sasl would say so on the connection's thread only, again and again."""
+    there = importlib.util.find_spec("puresasl")
+    monkeypatch.setattr(importlib.util, "find_spec", {"puresasl": there}.get)
+    with pytest.raises(ConfigError, match="pip install kerberos"):
+        Sasl(mechanism="GSSAPI")
+
+    monkeypatch.setattr(importlib.util, "find_spec", {"puresasl": there, "winkerberos": there}.get)
+    assert Sasl(mechanism="GSSAPI").options()["mechanism"] == "GSSAPI"
 
 
 def test_every_error_number_that_kazoo_knows_has_a_meaning() -> None:
