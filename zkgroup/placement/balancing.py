@@ -15,11 +15,13 @@ from zkgroup.placement.values import Picture
 def settle(board: ReplicaBoard, wanted: Mapping[TopicPartition, int], tolerance: float = TOLERANCE) -> None:
     """Places so many new replicas of each partition, the largest first, and evens out what was placed.
 
+    Of those alike the ones without a leader go first, so that each newcomer finds some to lead.
+
     Args:
         board: a settled one, so that only what is placed here is shifted.
         wanted: how many brokers more each partition gets; there are as many without a replica of it.
     """
-    for tp in sorted(wanted, key=lambda one: (-board.weight(one), one)):
+    for tp in sorted(wanted, key=lambda one: (-board.weight(one), not board.lost_its_leader(one), one)):
         for _ in range(wanted[tp]):
             target = board.best_target(tp)
             assert target is not None, "the caller counted the brokers"

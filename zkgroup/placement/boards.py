@@ -153,6 +153,10 @@ class ReplicaBoard:
     def by_size(self) -> bool:
         return self._sizes is not None
 
+    def lost_its_leader(self, tp: TopicPartition) -> bool:
+        """Whether the preferred leader of before holds it no more."""
+        return self._homes[tp][0] not in self.held[tp]
+
     def closed_groups(self) -> list[list[int]]:
         """Brokers among which replicas can move: a rack's, where each partition is once in every rack."""
         racks = set(self._racks.values())
