@@ -67,13 +67,14 @@ def given(actor: Actor, number: int = 0) -> list[int]:
     return [grant.token for grant in grants if grant.topic_partition == tp(number)]
 
 
-def claimed_in_a(stage: Stage, number: int) -> None:
+def claimed_in_a(stage: Stage, number: int, thread: int = 0) -> None:
     """A claim by the recipe, in the session and name of member a, of which its machine knows nothing."""
     session, owner = stage.client("client-a").session, Owner.path(GROUP, tp(number))
+    text = f"g_a-{thread}".encode()
     assert session is not None
     stage.server.write(
-        Create(owner, b"g_a-0", ephemeral=True),
-        SetData(owner, b"g_a-0", 0),
+        Create(owner, text, ephemeral=True),
+        SetData(owner, text, 0),
         Create(Offset.path(GROUP, tp(number)), b"-1"),
         session_id=session.session_id,
     )
@@ -176,6 +177,16 @@ def test_claim_that_is_not_wanted_any_more_is_released() -> None:
 
     assert (owned(member), given(member)) == ([1], [])
     assert stage.owners() == {1: "a-0"}
+
+
+def test_claim_of_another_thread_is_made_anew() -> None:
+    """Recipes 5: mine, but the plan names it for another of my threads."""
+    stage = Stage(topics={"t": 2})
+    stage.when("client-a", writes_to("/owners/", Create), lambda: claimed_in_a(stage, 0, thread=1))
+    member = stage.join("a", {"t": 2}, run_ms=3000)
+
+    assert stage.owners() == {0: "a-0", 1: "a-1"}
+    assert (given(member, 0), len(releases(member))) == ([token_of(stage, 0)], 1)
 
 
 @pytest.mark.parametrize("is_reply_lost", [False, True])

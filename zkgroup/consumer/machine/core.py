@@ -53,7 +53,8 @@ class Core:
         """A quorum write was answered on this connection since it was made and since the last doubt."""
         self.former_sessions: set[int] = set()
         self.registered_zxid: int | None = None
-        """czxid of the present registration; None where there is none, or its reply did not tell."""
+        """What the reply to the present registration told: its czxid, or the zxid of a write of somebody
+        else just after it; every claim of this registration is younger. None where there is none."""
         self.finished = False
         self.request_bytes_max = config.request_bytes_max
         self.on_write_acknowledged: Callable[[int], None] = lambda sent_ms: None
