@@ -14,6 +14,16 @@ INT64: Final = range(-(2**63), 2**63)
 _FOUND_MAX: Final = 80
 
 
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Made once: json.loads and json.dumps make one for each call that has options.
+# Kafka 0.8 lets raw control characters pass inside strings, hence strict=False.
+_DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def show(value: object) -> str:
     """A value for an error message, cut to a bearable length."""
     text = "no data" if value is None else repr(value)
@@ -38,8 +48,7 @@ def read_json(path: str, data: bytes | None, expected: str) -> object:
     """
     text = read_text(path, data, expected)
     try:
-        # Kafka 0.8 lets raw control characters pass inside strings, hence strict=False.
-        found: object = json.loads(text, strict=False, parse_constant=_no_constant)
+        found: object = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise CorruptZnodeError(path, expected, f"{show(text)}: {error}") from error
     return found
@@ -62,7 +71,7 @@ def write_object(fields: Mapping[str, object]) -> bytes:
     try:
         for key, value in fields.items():
             _check_numbers(key, value)
-        text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(fields)
     except RecursionError as error:
         raise ConfigError(f"JSON keys {list(fields)}: expected less nesting") from error
     # Names from the operating system can hold lone surrogates, which UTF-8 cannot.
@@ -147,7 +156,3 @@ def _bits(allowed: range) -> str:
     return (
         "64 bits" if allowed == INT64 else "32 bits" if allowed == INT32 else f"{allowed[0]}..{allowed[-1]}"
     )
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

@@ -28,8 +28,8 @@ def check_number(what: str, value: int, lowest: int = 0, highest: int = INT32[-1
 
 def check_brokers(what: str, brokers: Sequence[int]) -> list[int]:
     """Returns the list where each is a broker id and none stands in it twice. It may be empty."""
-    for broker in brokers:
-        check_number(f"{what}: broker id", broker)
+    if brokers and not (min(brokers) >= 0 and max(brokers) in INT32):
+        raise ConfigError(f"{what}: expected broker ids from 0 to {INT32[-1]}, found {list(brokers)}")
     if len(set(brokers)) < len(brokers):
         raise ConfigError(f"{what}: expected each broker once, found {list(brokers)}")
     return list(brokers)

@@ -165,6 +165,7 @@ def test_what_kafka_cannot_read_is_corrupt(text: str) -> None:
         ({"version": 3, "listeners": [PLAIN, NAMED]}, "one listener for each protocol"),
         ({"listeners": [PLAIN, PLAIN]}, "a protocol for each of the listeners"),
         ({"listeners": [Endpoint("client", "h", 1, "SSL")]}, "a security protocol for listener|capital"),
+        ({"listeners": [Endpoint("A B", "h", 1, "SSL")]}, "capital letters"),
         ({"listeners": [Endpoint("A", "h", 1, "TLS")]}, "expected one of"),
         ({"listeners": [Endpoint("A", "h h", 1, "SSL")]}, "<listener>://<host>:<port>"),
         ({"listeners": [Endpoint("A", None, 1, "SSL")]}, "host name"),
@@ -186,6 +187,14 @@ def test_what_no_reader_should_meet_is_not_written(arguments: dict[str, Any], me
 
     with pytest.raises(ConfigError, match=message):
         BrokerRegistration.of(given.pop("listeners"), given.pop("timestamp_ms"), **given).encode()
+
+
+def test_a_port_needs_a_host() -> None:
+    """Null stands with -1 only."""
+    broker = BrokerRegistration(None, 9092, 4, NOW, -1, ("SSL://h:1",), protocols={"SSL": "SSL"})
+
+    with pytest.raises(ConfigError, match="a host with port 9092"):
+        broker.encode()
 
 
 def test_a_registration_read_without_a_time_is_not_written() -> None:

@@ -68,6 +68,16 @@ def test_a_block_of_producer_ids_is_read() -> None:
             ProducerIdBlock.decode("/x", data)
 
 
+def test_where_they_are() -> None:
+    """Each has one place."""
+    assert [ClusterId.path(), BrokerSequence.path(), FinalizedFeatures.path(), ProducerIdBlock.path()] == [
+        "/cluster/id",
+        "/brokers/seqid",
+        "/feature",
+        "/latest_producer_id_block",
+    ]
+
+
 def test_the_parents_are_those_that_real_brokers_made() -> None:
     """0.8.2.2 on an empty ZooKeeper, and 1.1.1; each stands after its own parent."""
     first = {

@@ -153,6 +153,15 @@ def test_names_and_numbers_of_notifications() -> None:
     assert LogDirEvent.sequence_of("log_dir_event_0000000012") == 12
 
 
+def test_requests_are_where_the_controller_looks() -> None:
+    """All below `/admin`."""
+    assert [Reassignment.path(), PreferredElection.path(), TopicDeletion.path("orders")] == [
+        "/admin/reassign_partitions",
+        "/admin/preferred_replica_election",
+        "/admin/delete_topics/orders",
+    ]
+
+
 def test_a_log_directory_event_names_a_broker() -> None:
     """Key by key as Kafka 1.0 and later write it."""
     assert LogDirEvent(2).encode() == b'{"version":1,"broker":2,"event":1}'
