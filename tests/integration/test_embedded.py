@@ -100,7 +100,7 @@ def test_missing_java_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to install; nothing is left behind."""
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(EmbeddedServerError, match=r"needs Java 11 or later.*Install"):
+    with pytest.raises(EmbeddedServerError, match=r"needs Java 17 or later.*Install"):
         EmbeddedZooKeeper().start()
 
 

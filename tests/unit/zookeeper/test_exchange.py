@@ -126,6 +126,15 @@ def test_a_break_tells_to_the_byte_what_has_left(world: World) -> None:
     assert len(kinds) - touched >= 2
 
 
+def test_the_highest_zxid_seen_does_not_go_down(world: World) -> None:
+    """An answer without a state of its own carries a lower one; the next server must not be older."""
+    for zxid in (9, 12, 0, -1, 11):
+        world.submit(world.sync())
+        world.answer(world.asked()[0][0], b"\0\0\0\1/", zxid=zxid)
+    assert world.outcomes == [SyncDone()] * 5
+    assert world.exchange.zxid == 12
+
+
 def test_after_a_break_nothing_is_taken(world: World) -> None:
     """Until the next connection is up."""
     world.exchange.detach()

@@ -26,7 +26,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Caller
-from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient, line
 from zkgroup.zookeeper.handler import LineHandler
 from zkgroup.zookeeper.wire import Op
 
@@ -72,6 +72,21 @@ def test_a_server_that_forgets_a_handshake_is_asked_again_in_time(settings: Clie
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         assert client.wait_connected().session_id == 7
     assert answered.is_set()
+
+
+def test_a_server_that_is_out_of_reach_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three addresses none takes more than a third of the session timeout: the others come in time."""
+    given: list[tuple[int, float]] = []
+
+    def out_of_reach(address: tuple[str, int], host: str, *, timeout_s: float, **rest: object) -> None:
+        given.append((address[1], timeout_s))
+        raise TimeoutError("nobody answers")
+
+    monkeypatch.setattr(line, "open_connection", out_of_reach)
+    settings = ClientSettings(session_timeout_ms=9000)
+    with ZooKeeperClient("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", settings):
+        wait_until(lambda: len({port for port, _ in given}) == 3)
+    assert {timeout_s for _, timeout_s in given} == {3.0}
 
 
 def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> None:

@@ -56,7 +56,7 @@ def find_java() -> str:
     java = (shutil.which("java", path=Path(home, "bin")) if home else None) or shutil.which("java")
     if java is None:
         raise EmbeddedServerError(
-            "the embedded ZooKeeper needs Java 11 or later: no `java` in JAVA_HOME or on the PATH. "
+            "the embedded ZooKeeper needs Java 17 or later: no `java` in JAVA_HOME or on the PATH. "
             "Install one (Debian: apt install openjdk-17-jre-headless) or give the address of a running "
             "ZooKeeper instead"
         )
