@@ -12,13 +12,14 @@ from typing import Self
 from zkgroup.consumer.aio_facing import AsyncFace
 from zkgroup.consumer.aio_runner import AsyncRunner
 from zkgroup.consumer.arguments import check_count, check_offset, checked_timeout
-from zkgroup.consumer.consuming import ConsumingMember, grouped
+from zkgroup.consumer.consumer_face import ConsumerFace
+from zkgroup.consumer.consuming import grouped
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.facing import CLOSE_TIMEOUT_S
 from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.opening import MemberOptions, Topics, open_engine, subscription_of
 from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource, checked_source
+from zkgroup.consumer.sources.port import RecordSource
 from zkgroup.errors import CommitResult, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
@@ -86,7 +87,7 @@ class AsyncGroupMember(AsyncFace):
         return await self._await_commit(self._engine.commit_now(offsets))
 
 
-class AsyncConsumer(AsyncFace):
+class AsyncConsumer(ConsumerFace, AsyncFace):
     """`Consumer` for asyncio.
 
     ```python
@@ -124,55 +125,25 @@ class AsyncConsumer(AsyncFace):
                 metrics=metrics,
                 clock=clock,
                 connection=connection,
-            )
+            ),
+            source,
         )
-        self._source = checked_source(source)
-        self._consuming: ConsumingMember | None = None
-        self._stopped = False
         self._ready = asyncio.Event()
         self._events: asyncio.AbstractEventLoop | None = None
         self._taken_at_once = 0
 
     def _build(self, runner: AsyncRunner) -> MemberEngine:
         self._events = asyncio.get_running_loop()
-        self._consuming = ConsumingMember(self._options, self._source, runner, self._wake)
-        return self._consuming.engine
-
-    def _launch(self, engine: MemberEngine) -> None:
-        assert self._consuming is not None
-        self._consuming.start()
-
-    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
-        if self._consuming is not None:
-            self._consuming.begin_close(timeout_s)
+        return self._put_together(runner)
 
     def _ends(self, engine: MemberEngine) -> list[Future[None]]:
         assert self._consuming is not None
         return [engine.loop.over, self._consuming.fetcher.over]
 
-    def stop(self) -> None:
-        """Ends the iteration after the record in hand, and `start` where it waits for a connection.
-
-        May be called in a signal handler.
-        """
-        self._stopped = True
-        if self._consuming is not None and not self._consuming.engine.forked:
-            self._consuming.engine.call_soon(self._wake)
-
-    def _stopping(self) -> bool:
-        return self._stopped
-
     def _wake(self) -> None:
         if self._events is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits
                 self._events.call_soon_threadsafe(self._ready.set)
-
-    @property
-    def _member(self) -> ConsumingMember:
-        """The member, where calls on it can succeed."""
-        engine = self._engine
-        assert self._consuming is not None, engine
-        return self._consuming
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -219,40 +190,14 @@ class AsyncConsumer(AsyncFace):
         finally:
             member.end_poll()
 
-    def ack(self, record: Record) -> None:
-        """See `Consumer.ack`; from any thread."""
-        self._member.ack(record)
-
-    @property
-    def acks_ignored(self) -> int:
-        """Acknowledgements that came after their partition was lost."""
-        return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
-
     # --- positions --------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
         """See `Consumer.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""
         return await self._await_commit(self._member.commit(offsets))
 
-    def position(self, topic_partition: TopicPartition) -> int | None:
-        """See `Consumer.position`; from any thread."""
-        return self._member.position(topic_partition)
-
     async def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """See `Consumer.seek`."""
         member = self._member
         check_offset(topic_partition, offset)
         member.delivery.seek(topic_partition, offset)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """See `Consumer.pause`; from any thread."""
-        self._member.pause(partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """See `Consumer.resume`; from any thread."""
-        self._member.resume(partitions)
-
-    @property
-    def paused(self) -> frozenset[TopicPartition]:
-        """What `pause` stopped."""
-        return self._member.delivery.paused

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -16,9 +15,10 @@ from typing import Self, TypeVar
 
 from zkgroup.admin.values import GroupDescription, Verification
 from zkgroup.consumer.aio_runner import AsyncRunner
-from zkgroup.consumer.arguments import checked_partition, checked_partitions, checked_timeout
+from zkgroup.consumer.arguments import checked_partitions, checked_timeout
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.face import Face
 from zkgroup.consumer.facing import (
     CLOSE_TIMEOUT_S,
     HAND_BACK_TIMEOUT_S,
@@ -28,7 +28,6 @@ from zkgroup.consumer.facing import (
     not_connected,
     told,
 )
-from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.opening import MemberOptions
@@ -50,28 +49,24 @@ CANCELLED_KEPT = 100
 """Outcomes of cancelled commits that are kept for `cancelled_commits`."""
 
 
-class AsyncFace(ABC):
+class AsyncFace(Face):
     """Life, waiting, leases and reads of a member on an event loop.
 
     The member works on a thread of its own; awaiting costs none. Plain methods (`leases`, `lease`,
     `stop`, `state`) may be called from any thread, coroutines on the event loop of the start.
     """
 
+    _listener_kind = AsyncRebalanceListener
+    _how_to_start = "use `async with`, or await start()"
+
     def __init__(self, options: MemberOptions) -> None:
-        options.check_listener(AsyncRebalanceListener)
-        self._options = options
-        self._settings = options.settings
-        self._engine_made: MemberEngine | None = None
+        super().__init__(options)
         self._runner: AsyncRunner | None = None
-        self._closed = threading.Event()
         self._cancelled: deque[CommitResult] = deque(maxlen=CANCELLED_KEPT)
 
     @abstractmethod
     def _build(self, runner: AsyncRunner) -> MemberEngine:
         """Puts the engine together; nothing of it runs yet."""
-
-    def _launch(self, engine: MemberEngine) -> None:
-        engine.start()
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -121,13 +116,6 @@ class AsyncFace(ABC):
         runner.cancel_late()
         engine.raise_failure()
 
-    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
-        engine.begin_close(timeout_s)
-
-    def _stopping(self) -> bool:
-        """Whether nobody needs the connection any more that `start` waits for."""
-        return False
-
     def _ends(self, engine: MemberEngine) -> list[Future[None]]:
         """What `close` waits for."""
         return [engine.loop.over]
@@ -143,14 +131,6 @@ class AsyncFace(ABC):
         else:
             with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
                 await self.close()
-
-    @property
-    def _engine(self) -> MemberEngine:
-        """The engine, where calls on it can succeed."""
-        if self._engine_made is None:
-            raise MemberClosedError("the member has not been started: use `async with`, or await start()")
-        self._engine_made.check_usable()
-        return self._engine_made
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -179,27 +159,6 @@ class AsyncFace(ABC):
             await asyncio.sleep(min(pause_s, left_s))
 
     # --- what is owned ----------------------------------------------------------------------------
-
-    @property
-    def member_id(self) -> str:
-        """The consumer id string `<group>_<...>`: the name of the registration znode."""
-        return self._engine.member
-
-    @property
-    def state(self) -> MemberState:
-        """`MemberState.NEW` before the start; never raises."""
-        return self._engine_made.state if self._engine_made is not None else MemberState.NEW
-
-    def leases(self) -> tuple[Lease, ...]:
-        """What this member owns now, ordered by topic and partition."""
-        board = self._engine.board
-        return tuple(Lease(grant, board) for _, grant in sorted(board.current.grants.items()))
-
-    def lease(self, topic_partition: TopicPartition) -> Lease | None:
-        """The lease of one partition, None where this member does not own it."""
-        board = self._engine.board
-        grant = board.current.grants.get(checked_partition(topic_partition))
-        return Lease(grant, board) if grant is not None else None
 
     async def hand_back(
         self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S

@@ -9,13 +9,14 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Self
 
 from zkgroup.consumer.arguments import check_count, check_offset, checked_timeout
-from zkgroup.consumer.consuming import ConsumingMember, grouped
+from zkgroup.consumer.consumer_face import ConsumerFace
+from zkgroup.consumer.consuming import grouped
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.facing import BlockingFace, answer_timeout_s, result_of
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.opening import MemberOptions, Topics, subscription_of
 from zkgroup.consumer.records import Record
-from zkgroup.consumer.sources.port import RecordSource, checked_source
+from zkgroup.consumer.sources.port import RecordSource
 from zkgroup.consumer.worker import CallbackWorker
 from zkgroup.errors import CommitResult, MemberClosedError, OutcomeUnknownError
 from zkgroup.model import TopicPartition
@@ -26,7 +27,7 @@ from zkgroup.zookeeper import ClientSettings
 WAIT_MAX_S = 3600.0
 
 
-class Consumer(BlockingFace):
+class Consumer(ConsumerFace, BlockingFace):
     """A member of a group that reads its partitions' records from a source.
 
     ```python
@@ -75,54 +76,23 @@ class Consumer(BlockingFace):
                 metrics=metrics,
                 clock=clock,
                 connection=connection,
-            )
+            ),
+            source,
         )
-        self._source = checked_source(source)
-        self._consuming: ConsumingMember | None = None
-        self._stopped = False
         self._ready = threading.Condition()
         self._news = 0
 
     def _build(self) -> MemberEngine:
-        runner = CallbackWorker(f"zkgroup-{self._options.group}")
-        self._consuming = ConsumingMember(self._options, self._source, runner, self._wake)
-        return self._consuming.engine
-
-    def _launch(self, engine: MemberEngine) -> None:
-        assert self._consuming is not None
-        self._consuming.start()
-
-    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
-        if self._consuming is not None:
-            self._consuming.begin_close(timeout_s)
+        return self._put_together(CallbackWorker(f"zkgroup-{self._options.group}"))
 
     def _join(self, deadline_s: float) -> None:
         if self._consuming is not None:
             self._consuming.fetcher.close(max(0.5, deadline_s - time.monotonic()))
 
-    def stop(self) -> None:
-        """Ends the iteration after the record in hand, and `start` where it waits for a connection.
-
-        May be called in a signal handler.
-        """
-        self._stopped = True
-        if self._consuming is not None and not self._consuming.engine.forked:
-            self._consuming.engine.call_soon(self._wake)
-
-    def _stopping(self) -> bool:
-        return self._stopped
-
     def _wake(self) -> None:
         with self._ready:
             self._news += 1
             self._ready.notify_all()
-
-    @property
-    def _member(self) -> ConsumingMember:
-        """The member, where calls on it can succeed."""
-        engine = self._engine
-        assert self._consuming is not None, engine
-        return self._consuming
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -176,15 +146,6 @@ class Consumer(BlockingFace):
             self._ready.wait_for(lambda: self._news != seen, timeout_s)
         return True
 
-    def ack(self, record: Record) -> None:
-        """Says that a record is processed. Ignored and counted when its partition has been lost meanwhile."""
-        self._member.ack(record)
-
-    @property
-    def acks_ignored(self) -> int:
-        """Acknowledgements that came after their partition was lost."""
-        return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
-
     # --- positions --------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
@@ -197,13 +158,6 @@ class Consumer(BlockingFace):
         result.raise_if_refused()
         return result
 
-    def position(self, topic_partition: TopicPartition) -> int | None:
-        """Offset of the next record to be delivered; None until the reset policy has given one.
-
-        Raises `NotOwnerError`.
-        """
-        return self._member.position(topic_partition)
-
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Goes on from this offset; the only way by which a later commit may go back.
 
@@ -212,16 +166,3 @@ class Consumer(BlockingFace):
         member = self._member
         check_offset(topic_partition, offset)
         member.delivery.seek(topic_partition, offset)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
-        self._member.pause(partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Delivers these again."""
-        self._member.resume(partitions)
-
-    @property
-    def paused(self) -> frozenset[TopicPartition]:
-        """What `pause` stopped."""
-        return self._member.delivery.paused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from zkgroup.admin.values import GroupDescription
-from zkgroup.consumer.arguments import checked_partition, checked_partitions, checked_timeout
+from zkgroup.consumer.arguments import checked_partitions, checked_timeout
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.face import Face
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.opening import MemberOptions
@@ -39,27 +39,23 @@ CLOSE_TIMEOUT_S = 5.0
 PICTURE_TIMEOUT_S = 1.0
 
 
-class BlockingFace(ABC):
+class BlockingFace(Face):
     """Life, waiting, leases and reads of a member; each call may come from any thread.
 
     A process forked from the one that started the member must make its own: here every call but
     `close()` and `stop()` raises `ForkedClientError`.
     """
 
+    _listener_kind = RebalanceListener
+    _how_to_start = "use `with`, or start() it"
+
     def __init__(self, options: MemberOptions) -> None:
-        options.check_listener(RebalanceListener)
-        self._options = options
-        self._settings = options.settings
-        self._engine_made: MemberEngine | None = None
+        super().__init__(options)
         self._start_lock = threading.Lock()
-        self._closed = threading.Event()
 
     @abstractmethod
     def _build(self) -> MemberEngine:
         """Puts the engine together; nothing of it runs yet."""
-
-    def _launch(self, engine: MemberEngine) -> None:
-        engine.start()
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -121,14 +117,7 @@ class BlockingFace(ABC):
         engine.runner.stop(max(0.1, min(0.5, deadline - time.monotonic())))
         engine.raise_failure()
 
-    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
-        engine.begin_close(timeout_s)
-
-    def _stopping(self) -> bool:
-        """Whether nobody needs the connection any more that `start` waits for."""
-        return False
-
-    def _join(self, deadline_s: float) -> None:  # noqa: B027 - a hook
+    def _join(self, deadline_s: float) -> None:
         """Waits for what else was started; `deadline_s` is on `time.monotonic`."""
 
     def __enter__(self) -> Self:
@@ -142,14 +131,6 @@ class BlockingFace(ABC):
         else:
             with contextlib.suppress(ZkGroupError):  # the body's error is the one to see
                 self.close()
-
-    @property
-    def _engine(self) -> MemberEngine:
-        """The engine, where calls on it can succeed."""
-        if self._engine_made is None:
-            raise MemberClosedError("the member has not been started: use `with`, or start() it")
-        self._engine_made.check_usable()
-        return self._engine_made
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -178,27 +159,6 @@ class BlockingFace(ABC):
         engine.check_usable()
 
     # --- what is owned ----------------------------------------------------------------------------
-
-    @property
-    def member_id(self) -> str:
-        """The consumer id string `<group>_<...>`: the name of the registration znode."""
-        return self._engine.member
-
-    @property
-    def state(self) -> MemberState:
-        """`MemberState.NEW` before the start; never raises."""
-        return self._engine_made.state if self._engine_made is not None else MemberState.NEW
-
-    def leases(self) -> tuple[Lease, ...]:
-        """What this member owns now, ordered by topic and partition."""
-        board = self._engine.board
-        return tuple(Lease(grant, board) for _, grant in sorted(board.current.grants.items()))
-
-    def lease(self, topic_partition: TopicPartition) -> Lease | None:
-        """The lease of one partition, None where this member does not own it."""
-        board = self._engine.board
-        grant = board.current.grants.get(checked_partition(topic_partition))
-        return Lease(grant, board) if grant is not None else None
 
     def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
         """Gives partitions up (revoked, committed, released) until a later plan names this member again.
