@@ -66,7 +66,7 @@ class Claims:
         self.doubtful: set[TopicPartition] = set()
         """Claimed without an answer: read back before anything else is done."""
         self.failures = 0
-        """Claims in a row that met a blocked partition."""
+        """Attempts in a row that met a blocked partition: refused claims, and second looks at it."""
         self.recheck_is_due = False
         self._not_before_ms = 0
         self._known_parents: set[str] = set()
