@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING
 from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
@@ -230,7 +229,7 @@ def _readers(node: Record, version: int, codecs: dict[str, Codec]) -> Iterator[R
             yield _unpack(list(group), codecs)
             continue
         for field in group:
-            yield partial(_absent, field.default) if sort == "absent" else codecs[field.name].read
+            yield partial(_absent, field.versions.absent) if sort == "absent" else codecs[field.name].read
 
 
 def _sort(field: Field, *, version: int) -> str:
@@ -239,9 +238,8 @@ def _sort(field: Field, *, version: int) -> str:
     return "integers" if isinstance(field.node, Integer) else "other"
 
 
-def _absent(default: Any, _buffer: bytes, at: int, values: list[Any]) -> int:
-    assert default is not MISSING
-    values.append(default)
+def _absent(value: Any, _buffer: bytes, at: int, values: list[Any]) -> int:
+    values.append(value)
     return at
 
 

@@ -52,11 +52,13 @@ class Truth:
 class Versions:
     """In which versions of its message a field is on the wire, both ends included.
 
-    Where it is not, it is left out in writing and has its default in reading.
+    Where it is not, it is left out in writing, and `absent` in reading. (Not the dataclass's default: such a
+    field stands among others that have none.)
     """
 
     first: int = 0
     last: int | None = None
+    absent: Any = None
 
     def __contains__(self, version: int) -> bool:
         return version >= self.first and (self.last is None or version <= self.last)

@@ -71,7 +71,7 @@ class RequestHeader:
     version: Int16
     correlation_id: Int32
     """Comes back in the response."""
-    client_id: Annotated[NullableString, Versions(1)] = None
+    client_id: Annotated[NullableString, Versions(1)]
 
 
 @dataclass(frozen=True, slots=True)

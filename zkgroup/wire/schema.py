@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -33,7 +33,6 @@ class Field:
     name: str
     node: Node
     versions: Versions
-    default: Any = MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +53,20 @@ def schema_of(kind: type) -> Record:
 
     Raises TypeError where one has not: a mistake in the class, found when it is first used.
     """
-    if is_dataclass(kind):
-        defaults = {field.name: field.default for field in fields(kind)}
-    else:
-        tuple_type: Any = kind
-        defaults = {name: tuple_type._field_defaults.get(name, MISSING) for name in tuple_type._fields}
+    named: Any = kind
+    names = [field.name for field in fields(named)] if is_dataclass(named) else named._fields
     hints = get_type_hints(kind, include_extras=True)
-    return Record(kind, tuple(_field(kind, name, hints[name], defaults[name]) for name in defaults))
+    return Record(kind, tuple(_field(kind, name, hints[name]) for name in names))
 
 
-def _field(kind: type, name: str, hint: Any, default: Any) -> Field:
+def _field(kind: type, name: str, hint: Any) -> Field:
     where = f"{kind.__name__}.{name}"
     versions = next((mark for mark in _marks(hint) if isinstance(mark, Versions)), Versions())
-    if versions != Versions() and default is MISSING:
-        raise TypeError(f"{where} is not in every version and has no default")
-    return Field(name, _node(hint, where), versions, default)
+    node = _node(hint, where)
+    may_be_none = isinstance(node, Nullable) or node == Text(nullable=True)
+    if versions != Versions() and versions.absent is None and not may_be_none:
+        raise TypeError(f"{where} does not say what it is in versions without it")
+    return Field(name, node, versions)
 
 
 def _node(hint: Any, where: str) -> Node:
@@ -90,7 +88,7 @@ def _node(hint: Any, where: str) -> Node:
 
 def _laid_out(hint: Any, layout: Layout) -> Record:
     kind = hint.__origin__
-    return Record(kind, tuple(_field(kind, name, inner, MISSING) for name, inner in layout.fields))
+    return Record(kind, tuple(_field(kind, name, inner) for name, inner in layout.fields))
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:

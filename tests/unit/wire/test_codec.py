@@ -29,7 +29,7 @@ from zkgroup.wire.schema import schema_of
 @dataclass(frozen=True, slots=True)
 class Inner:
     name: String
-    epoch: Annotated[Int32, Versions(2)] = -1
+    epoch: Annotated[Int32, Versions(2, absent=-1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Sample:
     """As a request of a group grows: a field comes, another goes, texts may be missing."""
 
     group: String
-    retention_ms: Annotated[Int64, Versions(1, 2)] = -1
-    instance: Annotated[NullableString, Versions(3)] = None
-    inners: tuple[Inner, ...] = ()
-    last: Int8 = 0
+    retention_ms: Annotated[Int64, Versions(1, 2, absent=-1)]
+    instance: Annotated[NullableString, Versions(3)]
+    inners: tuple[Inner, ...]
+    last: Int8
 
 
 class Pair(NamedTuple):
@@ -54,6 +54,11 @@ class Pairs:
     rest: tuple[Pair, ...]
     blobs: tuple[Bytes, ...]
     yes: Boolean
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    alone: tuple[Int64, ...]
 
 
 def corrupt(kind: type, payload: bytes) -> CorruptFrameError:
@@ -78,7 +83,7 @@ def unencodable(value: object) -> UnencodableError:
     ],
 )
 def test_each_version_has_its_fields(version: int, expected: bytes) -> None:
-    """A field is on the wire in its versions, in inner records too; elsewhere it has its default."""
+    """A field is on the wire in its versions, in inner records too; elsewhere it is read as what it says."""
     value = Sample("g", 7, "x", (Inner("i", 4),), 5)
 
     assert encode(value, version) == expected
@@ -93,8 +98,8 @@ def test_each_version_has_its_fields(version: int, expected: bytes) -> None:
 
 def test_a_missing_text_is_minus_one() -> None:
     """None is a length of -1; an empty text is one of 0."""
-    assert encode(Sample("", instance=None), 3) == b"\0\0" + b"\xff\xff" + bytes(5)
-    assert encode(Sample("", instance=""), 3) == b"\0\0" + b"\0\0" + bytes(5)
+    assert encode(Sample("", -1, None, (), 0), 3) == b"\0\0" + b"\xff\xff" + bytes(5)
+    assert encode(Sample("", -1, "", (), 0), 3) == b"\0\0" + b"\0\0" + bytes(5)
     assert decode_rest(Sample, 3, b"\0\0" + b"\xff\xff" + bytes(5), 0).instance is None
 
 
@@ -105,6 +110,21 @@ def test_named_tuples_and_bytes_and_truth() -> None:
 
     assert encode(value, 0) == expected
     assert decode_rest(Pairs, 0, expected, 0) == value
+
+
+@pytest.mark.parametrize("count", [0, 7, 8, 300])
+def test_arrays_of_numbers_of_any_length(count: int) -> None:
+    """By themselves, and among other fields."""
+    numbers = tuple(range(-1, count - 1))
+    state = PartitionStateInfo("t", 1, 2, 3, 4, numbers, 5, numbers[::-1])
+    array = struct.pack(f">i{count}i", count, *numbers)
+    back = struct.pack(f">i{count}i", count, *numbers[::-1])
+    expected = b"\0\1t" + struct.pack(">iiii", 1, 2, 3, 4) + array + struct.pack(">i", 5) + back
+
+    assert encode(Numbers(numbers), 0) == struct.pack(f">i{count}q", count, *numbers)
+    assert decode_rest(Numbers, 0, encode(Numbers(numbers), 0), 0) == Numbers(numbers)
+    assert encode(state, 0) == expected
+    assert decode_rest(PartitionStateInfo, 0, expected, 0) == state
 
 
 def test_what_may_be_missing_has_a_sign_before_it() -> None:
@@ -146,7 +166,7 @@ PARTITION = PartitionStateInfo("t", 0, 1, 1, 0, (1,), 0, (1,))
         ),
         (UpdateMetadataRequest(1, 1, (), (Broker(1, "\ud800", 9092),)), "Broker.host"),
         (StopReplicaResponse(0, (PartitionError("t", 0, 70_000),)), "PartitionError.error"),
-        (Sample("g", last=128), "Sample.last"),
+        (Sample("g", -1, None, (), 128), "Sample.last"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named(value: object, field: str) -> None:
@@ -267,7 +287,7 @@ def test_a_frame_has_a_size_of_32_bits() -> None:
     ("annotations", "message"),
     [
         ({"x": int}, "no layout"),
-        ({"x": Annotated[Int32, Versions(1)]}, "has no default"),
+        ({"x": Annotated[Int32, Versions(1)]}, "does not say what it is"),
         ({"x": tuple[int, int]}, "no layout"),
     ],
 )

@@ -255,3 +255,18 @@ def test_a_body_encoded_once_serves_many_brokers() -> None:
         shared = encode_request(request, correlation_id, "c", body=body)
         assert shared == encode_request(request, correlation_id, "c")
         assert shared.endswith(body)
+
+
+def test_a_recorded_frame_cut_anywhere_is_refused() -> None:
+    """The longest of each message, header included: at every byte, and with one more."""
+    longest: dict[tuple[int, str], Frame] = {}
+    for frame in spoken(KAFKA):
+        key = (frame.api, frame.direction)
+        if key not in longest or len(frame.data) > len(longest[key].data):
+            longest[key] = frame
+    for frame in longest.values():
+        read = request_of if frame.direction == "request" else response_of
+        for data in (*(frame.data[:end] for end in range(4, len(frame.data))), frame.data + b"\0"):
+            with pytest.raises(CorruptFrameError) as raised:
+                read(frame._replace(data=data))
+            assert raised.value.offset <= len(data) - 4
