@@ -244,7 +244,7 @@ def _write_options(command: click.Command, ctx: click.Context, formatter: click.
     common: list[tuple[str, str]] = []
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
-        if record is not None:
+        if record is not None and isinstance(parameter, click.Option):  # arguments stand in the usage line
             (common if isinstance(parameter, SharedOption) else own).append(record)
     if own:
         with formatter.section("Options"):

@@ -47,6 +47,10 @@ def test_every_command_has_help_and_every_option_says_what_it_does(
     assert ran.code == 0
     assert command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))
+    _, _, options = ran.out.partition("\nOptions:\n")
+    assert [
+        line for line in options.splitlines() if line.strip().isupper()
+    ] == []  # arguments are in the usage
     assert "--zookeeper" in ran.out
 
 
