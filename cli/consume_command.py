@@ -13,6 +13,7 @@ import click
 from zkgroup.errors import ConfigError, MemberClosedError
 
 from .connection import client_settings, target
+from .documents import threads_text
 from .frame import command, output, quiet_connecting, shared
 from .options import complete_topics, group_argument
 from .output import say
@@ -22,11 +23,13 @@ from .signals import StopSignals
 if TYPE_CHECKING:
     from zkgroup.consumer.consumer import Consumer
     from zkgroup.consumer.member import GroupMember
-    from zkgroup.consumer.opening import Topics
     from zkgroup.consumer.sources.port import RecordSource
+    from zkgroup.model import Blacklist, Whitelist
     from zkgroup.settings import GroupSettings
 
     from .member_events import EventPrinter
+
+    Wanted = dict[str, int] | Whitelist | Blacklist
 
 LOOK_S = 0.5
 """Period of the look whether a member without records has failed."""
@@ -156,7 +159,7 @@ def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
     return True
 
 
-def _wanted(topics: Sequence[tuple[str, int]], whitelist: str | None, blacklist: str | None) -> Topics:
+def _wanted(topics: Sequence[tuple[str, int]], whitelist: str | None, blacklist: str | None) -> Wanted:
     from zkgroup.model import Blacklist, Whitelist
 
     given = [
@@ -202,5 +205,17 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
     return GroupSettings(**values)
 
 
-def _say_what(group: str, wanted: Topics, zookeeper: str) -> None:
-    say(f"would join group {group} on {zookeeper} for {wanted}")
+def _say_what(group: str, wanted: Wanted, zookeeper: str) -> None:
+    say(f"would join group {group} on {zookeeper} for {_in_words(wanted)}")
+
+
+def _in_words(wanted: Wanted) -> str:
+    from zkgroup.model import Blacklist, Whitelist
+
+    match wanted:
+        case Whitelist(expression=expression):
+            return f"topics that match {expression}"
+        case Blacklist(expression=expression):
+            return f"topics that do not match {expression}"
+        case _:
+            return threads_text(wanted)

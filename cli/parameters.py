@@ -8,6 +8,9 @@ import click
 
 from .units import is_whole, parse_duration_ms
 
+DURATION_MAX_MS = 2**31 - 1
+"""An Int, as every time in milliseconds among Kafka's settings; clocks and waits take it too."""
+
 
 class Duration(click.ParamType[int]):
     """A duration with its unit, in milliseconds."""
@@ -24,6 +27,8 @@ class Duration(click.ParamType[int]):
             found = parse_duration_ms(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if found > DURATION_MAX_MS:
+            self.fail(f"{value!r} is too long: expected at most {DURATION_MAX_MS // 86_400_000}d", param, ctx)
         if found < self._least_ms:
             self.fail(
                 f"{value!r} leaves no time: expected at least {self._least_ms}ms, for example 10s", param, ctx

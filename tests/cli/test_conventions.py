@@ -200,6 +200,13 @@ def test_no_time_to_connect_is_a_usage_error(lone_shell: Shell) -> None:
         assert f"'{text}' leaves no time: expected at least 1ms, for example 10s" in ran.err
 
 
+def test_a_time_that_no_clock_holds_is_a_usage_error(lone_shell: Shell) -> None:
+    """More than Kafka's Int of milliseconds."""
+    ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", "25d")
+
+    assert (ran.code, "expected at most 24d" in ran.err) == (2, True)
+
+
 def test_a_traceback_needs_two_v(lone_shell: Shell) -> None:
     """-vv shows where; nothing else does."""
     words = ["group", "list", "-z", NOWHERE, "--connect-timeout", "300ms"]

@@ -252,7 +252,24 @@ def test_consume_can_be_tried_dry(lone_shell: Shell) -> None:
     ran = lone_shell.run("consume", "g", "--topic", "t", "--dry-run", "-z", "127.0.0.1:1")
 
     assert (ran.code, ran.out) == (0, "")
-    assert "would join group g" in ran.err
+    assert ran.err == "would join group g on 127.0.0.1:1 for t\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--topic", "b:2", "--topic", "a"), "for a, b×2\n"),
+        (("--whitelist", "a.*"), "for topics that match a.*\n"),
+        (("--blacklist", "a.*"), "for topics that do not match a.*\n"),
+    ],
+)
+def test_a_dry_run_says_in_words_what_would_be_read(
+    lone_shell: Shell, words: tuple[str, ...], told: str
+) -> None:
+    """Topics with their threads, or the expression."""
+    ran = lone_shell.run("consume", "g", *words, "--dry-run", "-z", "127.0.0.1:1")
+
+    assert (ran.code, ran.err.endswith(told)) == (0, True), ran.err
 
 
 def test_a_member_that_cannot_connect_is_exit_7(lone_shell: Shell) -> None:
@@ -290,3 +307,14 @@ def test_the_embedded_server_prints_events_only(lone_shell: Shell) -> None:
     """json and csv are for documents."""
     assert lone_shell.run("zookeeper", "start", "--format", "json").code == 2
     assert lone_shell.run("zookeeper", "start", "--servers", "2").code == 2
+
+
+def test_a_data_folder_that_cannot_be_used_is_named(lone_shell: Shell, tmp_path: Path) -> None:
+    """Below a file there is no folder: exit 1 with the path, before a server is started."""
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "zk"
+
+    ran = lone_shell.run("zookeeper", "start", "--data", str(folder))
+
+    assert (ran.code, f"data folder {folder}: expected one" in ran.err) == (1, True)
+    assert "bug" not in ran.err

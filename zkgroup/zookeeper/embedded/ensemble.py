@@ -226,9 +226,14 @@ class EmbeddedZooKeeper:
 
     def _take_data_dir(self) -> None:
         folder = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix="zkgroup-zookeeper-"))
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / "lock").open("wb")
+        except OSError as error:
+            raise EmbeddedServerError(
+                f"data folder {folder}: expected one that can be made and written, found: {error}"
+            ) from error
         self._data_dir = folder.resolve()
-        lock = (self._data_dir / "lock").open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
