@@ -64,8 +64,9 @@ def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception
     def asking() -> None:
         raise error
 
-    with pytest.raises(told):
-        module._asked(asking)
+    with pytest.raises(told) as raised:
+        module._asked(asking, "k1:9092,k2:9092")
+    assert ("k1:9092,k2:9092" in str(raised.value)) == (told is SourceUnavailableError)
 
 
 def test_a_source_serves_one_consumer_at_a_time(memory_zookeeper: MemoryZooKeeper) -> None:

@@ -76,6 +76,8 @@ class KafkaSource(RecordSource):
         """Of the consumer that uses the source now."""
         self._configured: dict[str, object] = {}
         self._made: Any = None
+        self._brokers = ""
+        """Addresses that were last connected to, for messages."""
         self._next: dict[TopicPartition, int] = {}
         """Offset that kafka-python would read next, of the partitions assigned to it."""
         self._asked_s: dict[TopicPartition, float] = {}
@@ -116,8 +118,8 @@ class KafkaSource(RecordSource):
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
         wanted = [_kafka().TopicPartition(topic_partition.topic, topic_partition.partition)]
         consumer = self._consumer()
-        earliest = _asked(lambda: consumer.beginning_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
-        end = _asked(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        earliest = self._ask(lambda: consumer.beginning_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        end = self._ask(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
         return Bounds(earliest[wanted[0]], end[wanted[0]])
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -125,7 +127,7 @@ class KafkaSource(RecordSource):
             return {}
         wanted = [_kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions]
         consumer = self._consumer()
-        ends = _asked(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        ends = self._ask(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
         return {TopicPartition(tp.topic, tp.partition): end for tp, end in ends.items()}
 
     def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
@@ -135,7 +137,7 @@ class KafkaSource(RecordSource):
         wanted = {_kafka().TopicPartition(tp.topic, tp.partition): time_ms for tp in partitions}
         consumer = self._consumer()
         try:
-            found = _asked(lambda: consumer.offsets_for_times(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+            found = self._ask(lambda: consumer.offsets_for_times(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
         except _kafka().errors.IncompatibleBrokerVersion as error:
             raise ConfigError("these Kafka brokers do not know the times of their records") from error
         ends = self.log_ends(partitions)
@@ -160,7 +162,9 @@ class KafkaSource(RecordSource):
     def _poll_once(self, consumer: Any, max_records: int, timeout_s: float) -> list[SourceRecord]:
         errors = _kafka().errors
         try:
-            found = _asked(lambda: consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records))
+            found = self._ask(
+                lambda: consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
+            )
         except errors.OffsetOutOfRangeError as error:
             raise self._out_of_range(error) from error
         records = [_record(record) for fetched in found.values() for record in fetched]
@@ -206,8 +210,12 @@ class KafkaSource(RecordSource):
             if not bootstrap:
                 raise SourceUnavailableError("no Kafka broker is registered in /brokers/ids")
             version = self._api_version or protocol_of(kafkas)
-            self._made = _asked(lambda: self._connect(bootstrap, version))
+            self._brokers = ",".join(bootstrap)
+            self._made = self._ask(lambda: self._connect(bootstrap, version))
         return self._made
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        return _asked(question, self._brokers)
 
     def _connect(self, bootstrap: Sequence[str], version: tuple[int, ...] | None) -> Any:
         log.info(
@@ -250,7 +258,7 @@ def _kafka() -> Any:
     return kafka
 
 
-def _asked(question: Callable[[], T]) -> T:
+def _asked(question: Callable[[], T], brokers: str) -> T:
     """Asks kafka-python; what waiting may mend becomes `SourceUnavailableError`."""
     errors = _kafka().errors
     try:
@@ -258,7 +266,7 @@ def _asked(question: Callable[[], T]) -> T:
     except errors.OffsetOutOfRangeError:
         raise
     except errors.RetriableError as error:
-        raise SourceUnavailableError(f"Kafka: {error}") from error
+        raise SourceUnavailableError(f"Kafka brokers {brokers}: {error}") from error
 
 
 def _record(record: Any) -> SourceRecord:
