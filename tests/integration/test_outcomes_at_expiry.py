@@ -11,7 +11,19 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.clients import MINE, gone, opener, told
-from zkgroup.model.requests import Lost, Multi, MultiDone, NotSent, Read, SetData, Suspended, Unanswered
+from zkgroup.model.requests import (
+    Create,
+    CreateMissing,
+    CreateMissingDone,
+    Lost,
+    Multi,
+    MultiDone,
+    NotSent,
+    Read,
+    SetData,
+    Suspended,
+    Unanswered,
+)
 from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
@@ -77,3 +89,16 @@ def test_a_request_that_is_never_answered_has_its_outcome_in_time(
     wait_until(lambda: told(caller)[-1][0] == "Connected")
     witness.catch_up()
     assert witness.stat("/n").version == 0
+
+
+def test_what_was_asked_before_close_is_still_answered(target: Target, witness: Caller) -> None:
+    """The goodbye waits for those that a call of several packets holds back, and goes behind them."""
+    caller = target.connect(20_000)
+    parents = caller.submit(CreateMissing(("/p", "/p/q")))
+    behind = caller.submit(Multi((Create("/p/q/r", b"last"),)))
+    caller.store.close()
+
+    assert isinstance(parents.outcome(), CreateMissingDone)
+    assert isinstance(behind.outcome(), MultiDone)
+    witness.catch_up()
+    assert witness.stat("/p/q/r").data_length == 4

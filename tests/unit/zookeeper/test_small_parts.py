@@ -17,6 +17,7 @@ from zkgroup.zookeeper.address import Address
 from zkgroup.zookeeper.announcer import Announcer
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.codes import refusal
+from zkgroup.zookeeper.multiread import Support
 from zkgroup.zookeeper.watching import Watcher, Watches
 from zkgroup.zookeeper.wire import Event
 
@@ -221,3 +222,35 @@ def test_the_clock_goes_forward_in_milliseconds() -> None:
     assert readings == sorted(readings)
     assert clock.wall_ms() > 1_700_000_000_000
     assert isinstance(clock.counts_sleep, bool)
+
+
+def test_what_is_known_of_a_server_can_be_forgotten() -> None:
+    """It is asked once; one that breaks on a bulk read is asked anew, and may answer otherwise now."""
+    support, server = Support(), ("127.0.0.1", 1)
+    answers, told, asked = [True, False], [], []
+
+    def probe() -> bool:
+        asked.append(server)
+        return answers.pop(0)
+
+    for _ in range(2):
+        support.find_out(server, probe, told.append)
+        support.join(10)
+        assert support.known(server) is told[-1]
+        support.forget(server)
+        assert support.known(server) is None
+    assert (told, len(asked)) == ([True, False], 2)
+
+
+def test_a_probe_that_reaches_nobody_leaves_nothing_behind() -> None:
+    """Whoever waits reads path by path this time; the next connection asks again."""
+    support, server, told = Support(), ("127.0.0.1", 1), []
+
+    def probe() -> bool:
+        raise OSError("nobody there")
+
+    support.find_out(server, probe, told.append)
+    support.join(10)
+
+    assert told == [False]
+    assert support.known(server) is None
