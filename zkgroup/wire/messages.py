@@ -1,4 +1,4 @@
-"""Headers, and requests and responses as whole frames (controller.md 7.1; Kafka's protocol guide).
+"""Headers, and requests and responses as whole frames (kafka/api/*.scala@0.8.2.2, Kafka's protocol guide).
 
 A frame is an int32 size and so many bytes: header, then body.
 """

@@ -21,6 +21,7 @@ from zkgroup.wire.control import (
     PartitionError,
     PartitionStateInfo,
     StopReplicaRequest,
+    StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
     controller_client_id,
@@ -72,7 +73,7 @@ def recorded(name: str, number: int) -> Frame:
 
 @pytest.mark.parametrize(("folder", "least"), [(KAFKA, 200), (PYTHON, 4)])
 def test_every_recorded_request_is_read_and_written_as_it_was(folder: str, least: int) -> None:
-    """Header and body, to the last byte; the headers say what the recorder saw (controller.md 12: 65)."""
+    """Header and body, to the last byte; the headers say what the recorder saw (controller item 65)."""
     seen: Counter[str] = Counter()
     for frame in spoken(folder):
         if frame.direction != "request":
@@ -89,7 +90,7 @@ def test_every_recorded_request_is_read_and_written_as_it_was(folder: str, least
 
 @pytest.mark.parametrize(("folder", "least"), [(KAFKA, 195), (PYTHON, 4)])
 def test_every_recorded_response_is_read_and_written_as_it_was(folder: str, least: int) -> None:
-    """Header and body, to the last byte (controller.md 12: 65)."""
+    """Header and body, to the last byte (controller item 65)."""
     seen: Counter[str] = Counter()
     for frame in spoken(folder):
         if frame.direction != "response":
@@ -131,7 +132,7 @@ def test_every_other_recorded_request_is_refused_by_its_name() -> None:
 
 
 def test_a_delete_flag_that_is_neither_yes_nor_no_is_refused() -> None:
-    """Kafka 0.8.2.2 closed the connection at this very frame (controller.md 12: 65)."""
+    """Kafka 0.8.2.2 closed the connection at this very frame (controller item 65)."""
     name, number = REFUSED_FLAG
 
     with pytest.raises(CorruptFrameError) as raised:
@@ -192,6 +193,16 @@ def test_a_deletion_deletes_and_names_the_partition() -> None:
 
     assert StopReplicaRequest(1, 1, True, (TopicPartition("events", 0),)) in requests
     assert StopReplicaRequest(1, 1, False, (TopicPartition("events", 0),)) in requests
+
+
+def test_lists_may_be_empty() -> None:
+    """Requests that name no partition were answered 0 by a real broker (controller item 65)."""
+    name = "23-refused-requests.jsonl"
+
+    assert request_of(recorded(name, 610)) == StopReplicaRequest(2, 2, False, ())
+    assert request_of(recorded(name, 612)) == LeaderAndIsrRequest(2, 2, (), ())
+    assert response_of(recorded(name, 611)) == StopReplicaResponse(ErrorCode.NONE)
+    assert response_of(recorded(name, 613)) == LeaderAndIsrResponse(ErrorCode.NONE)
 
 
 def test_refusals_of_a_real_broker() -> None:

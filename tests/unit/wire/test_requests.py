@@ -1,0 +1,57 @@
+"""Every request there is can be read, under a key of its own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+from zkgroup import wire
+from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
+from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.requests import REQUESTS, decode_request
+
+
+def classes_below(base: type) -> set[type]:
+    """Kinds of a class that the modules of the package define."""
+    return {
+        kind
+        for module in pkgutil.iter_modules(wire.__path__)
+        for kind in vars(importlib.import_module(f"{wire.__name__}.{module.name}")).values()
+        if inspect.isclass(kind) and issubclass(kind, base) and kind is not base
+    }
+
+
+def test_every_request_is_known_by_its_key_and_has_a_response() -> None:
+    """None is left out of the table, none is in it twice, and each has an answer of its own."""
+    assert set(REQUESTS.values()) == classes_below(Request)
+    assert set(REQUESTS) == set(Api)
+    responses = [kind.RESPONSE for kind in REQUESTS.values()]
+    assert set(responses) == classes_below(Response)
+    assert len(responses) == len(set(responses))
+
+
+def test_a_request_and_its_answer_have_the_same_versions() -> None:
+    """A version that can be asked can be answered."""
+    assert [kind for kind in REQUESTS.values() if kind.VERSIONS != kind.RESPONSE.VERSIONS] == []
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(11, 0), (-1, 0), (3, 1), (3, -1), (7, 1)])
+def test_an_unknown_request_is_named_whatever_follows(api_key: int, version: int) -> None:
+    """API, version and correlation id are where they always are, so that it can be told who asks for what."""
+    payload = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7"
+
+    for rest in (b"", b"\xff" * 9):
+        with pytest.raises(UnsupportedRequestError) as raised:
+            decode_request(payload + rest)
+        told = (raised.value.api_key, raised.value.version, raised.value.correlation_id)
+        assert told == (api_key, version, 7)
+
+
+def test_a_frame_too_short_for_a_header_is_refused() -> None:
+    """Also the empty one."""
+    for size in range(8):
+        with pytest.raises(CorruptFrameError, match="RequestHeader"):
+            decode_request(bytes(size))
