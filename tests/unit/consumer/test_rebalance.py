@@ -42,6 +42,20 @@ def test_join_and_leave_of_a_member_rebalance() -> None:
     assert owned(first) == [0, 1, 2, 3]
 
 
+def test_share_of_a_killed_member_is_taken_over_once_its_session_is_over() -> None:
+    """Item 54: within its session timeout and a moment, by the watch; not before the session has ended."""
+    stage = Stage()
+    first, second = stage.join("a"), stage.join("b")
+    second.kill()
+    stage.actors.pop("b")
+    stage.server.suspend("client-b")
+    timeout_ms = stage.client("client-b").session_timeout_ms
+    stage.run(timeout_ms - 1000)
+    assert owned(first) == [0, 1]
+
+    assert stage.run_until(lambda: owned(first) == [0, 1, 2, 3]) <= 1500
+
+
 def test_growth_of_a_topic_rebalances() -> None:
     """Items 33, 47: a data watch per topic; the new partitions get owners."""
     stage = Stage()
