@@ -217,6 +217,17 @@ def test_refusals_of_a_real_broker() -> None:
     assert response_of(recorded(name, 605)) == LeaderAndIsrResponse(ErrorCode.NONE)
 
 
+def test_a_refusal_and_what_was_asked_name_the_same_partition() -> None:
+    """Request and answer are brought together by topic and partition."""
+    request, answer = (recorded("23-refused-requests.jsonl", number) for number in (602, 603))
+    asked, refused = request_of(request), response_of(answer)
+
+    assert isinstance(asked, LeaderAndIsrRequest)
+    assert isinstance(refused, LeaderAndIsrResponse)
+    assert [one.topic_partition for one in asked.partitions] == [TopicPartition("orders", 1)]
+    assert [one.topic_partition for one in refused.partitions] == [TopicPartition("orders", 1)]
+
+
 def test_controlled_shutdown_has_no_client_id() -> None:
     """Correlation 0, broker 3, nothing remaining."""
     frame = recorded("11-controlled-shutdown.jsonl", 355)
