@@ -156,6 +156,7 @@ class LiveScreen:
         self._console = console
         self._live = Live(console=console, auto_refresh=False, screen=True)
         self._story: list[Happening] = []
+        self._shown = False
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -170,10 +171,13 @@ class LiveScreen:
         self._console.print()
 
     def happened(self, happening: Happening) -> None:
-        """Kept for the end; meanwhile the story is part of each scene."""
+        """Kept for the end; meanwhile the story is part of each scene, and all there is before the first."""
         self._story.append(happening)
+        if not self._shown:
+            self._live.update(Group(*map(line, self._story)), refresh=True)
 
     def show(self, scene: Scene) -> None:
         """Replaces the present picture."""
+        self._shown = True
         size = self._console.size
         self._live.update(render(scene, size.width, size.height), refresh=True)

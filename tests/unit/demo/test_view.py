@@ -127,3 +127,18 @@ def test_live_screen_leaves_the_terminal_as_it_was() -> None:
     during, after = file.getvalue().split("\x1b[?1049l")
     assert during.count("zkgroup demo") >= 2
     assert after.strip().endswith("thing 0")
+
+
+def test_before_the_first_scene_the_story_is_on_the_screen() -> None:
+    """A server takes seconds to start on a slow machine: nobody looks at an empty screen meanwhile."""
+    file = io.StringIO()
+
+    with LiveScreen(
+        Console(file=file, width=100, height=40, force_terminal=True, color_system=None)
+    ) as screen:
+        screen.happened(SCENE.story[0])
+        assert "thing 0" in file.getvalue()
+        screen.show(SCENE)
+        drawn = file.getvalue()
+        screen.happened(SCENE.story[1])
+        assert file.getvalue() == drawn
