@@ -38,7 +38,12 @@ def is_wanted(execute: bool, yes: bool, question: str, show: Callable[[Output], 
         return False
     if not yes and sys.stdin.isatty() and sys.stdout.isatty():
         show(replace(output(), format="table", aside=True))
-        if not click.confirm(question, err=True):
+        try:
+            agreed = click.confirm(question, err=True)
+        except click.Abort:
+            say("")  # ends the line of the question
+            raise
+        if not agreed:
             raise Declined
     return True
 

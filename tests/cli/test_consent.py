@@ -40,6 +40,16 @@ def test_a_yes_is_to_something_seen(shell: Shell, idle: Groups, words: str, told
     assert idle.offset_of("billing", "orders", 1) == 10
 
 
+def test_no_answer_is_an_interruption(shell: Shell, idle: Groups) -> None:
+    """The end of the input, as Ctrl-C: exit 130, on a line of its own, and nothing is changed."""
+    words = ("offsets", "set", "billing", "orders:1=42", "--execute")
+
+    code, screen = on_terminal(*words, env=shell.environment, answer="\x04")
+
+    assert (code, screen.splitlines()[-1]) == (130, "interrupted")
+    assert idle.offset_of("billing", "orders", 1) == 10
+
+
 def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: Groups) -> None:
     """The same rows again, now as facts, and the way back."""
     words = ("offsets", "set", "billing", "orders:1=42", "--execute")
