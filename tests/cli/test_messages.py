@@ -1,0 +1,83 @@
+"""What is said on stderr where something ends: once, with what was expected and found, and what to do."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from zkgroup_cli.frame import show_logs
+
+from tests.cli.groups import Groups
+from tests.cli.running import Shell
+
+NOWHERE = "127.0.0.1:1"
+BRIEF = ("--setting", "connection_timeout_ms=300ms")
+
+
+@pytest.mark.parametrize(
+    "words", [("group", "list", "--connect-timeout", "300ms"), ("consume", "g", "--topic", "t", *BRIEF)]
+)
+def test_why_there_is_no_connection_is_said_once(shell: Shell, words: tuple[str, ...]) -> None:
+    """Expected, found, the next command, and nothing else; -v tells every attempt."""
+    address = shell.environment["ZKGROUP_ZOOKEEPER"]
+    assert address is not None
+    server, _, _ = address.partition("/")
+
+    refused = shell.run(*words, "-z", NOWHERE)
+    lost = shell.run(*words, "-z", f"{server}/nothing")
+    told = shell.run(*words, "-z", NOWHERE, "-v")
+
+    assert (refused.code, lost.code) == (7, 2)
+    assert refused.err == (
+        f"error: no connection to ZooKeeper: expected {NOWHERE} to answer within 0.3 s, found {NOWHERE}: "
+        "Connection refused; check the address, or start a server with `zkgroup zookeeper start`\n"
+    )
+    assert lost.err == (
+        f"error: /nothing: expected the chroot of ZooKeeper address {server}/nothing, found no such znode; "
+        f"`zkgroup znode ls / -z {server}` shows what there is\n"
+    )
+    assert told.err.startswith(f"WARNING zkgroup.zookeeper: {NOWHERE}: Connection dropped")
+
+
+def test_what_ends_a_member_is_said_once(shell: Shell, groups: Groups, tmp_path: Path) -> None:
+    """The library logs it for programs that do not call again at once; here it is the error printed."""
+    groups.topic("orders", 1)
+    (tmp_path / "orders").mkdir()
+    for ending in (".log", ".jsonl"):
+        (tmp_path / "orders" / f"0{ending}").touch()
+    words = ("consume", "g", "--topic", "orders", "--source", f"files:{tmp_path}", "--format", "ndjson")
+
+    ran = shell.run(*words, "--setting", "initial_rebalance_delay_ms=1")
+
+    assert ran.code == 1
+    assert ran.err == (f"error: orders-0: expected one file, found {tmp_path}/orders/0.jsonl and 0.log\n")
+
+
+def test_a_warning_shows_its_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """No traceback without -vv, also where the library logs one."""
+    log = logging.getLogger("zkgroup.test")
+    for verbose in (0, 2):
+        show_logs(verbose)
+        log.warning("the sink raised", exc_info=ValueError("full"))
+    show_logs(0)
+
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == "WARNING zkgroup.test: the sink raised (ValueError: full)"
+    assert second == "WARNING zkgroup.test: the sink raised"
+
+
+def test_no_time_to_connect_is_a_usage_error(lone_shell: Shell) -> None:
+    """It used to mean the default."""
+    for text in ("0s", "0ms", "0.1ms"):
+        ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", text)
+
+        assert ran.code == 2
+        assert f"'{text}' leaves no time: expected at least 1ms, for example 10s" in ran.err
+
+
+def test_a_time_that_no_clock_holds_is_a_usage_error(lone_shell: Shell) -> None:
+    """More than Kafka's Int of milliseconds."""
+    ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", "25d")
+
+    assert (ran.code, "expected at most 24d" in ran.err) == (2, True)
