@@ -21,14 +21,14 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState
 
-from zkgroup.errors import AuthenticationError, ConfigError, ZkGroupError
+from zkgroup.errors import AuthenticationError, ZkGroupError
 from zkgroup.model.requests import Session
 from zkgroup.zookeeper import multiread
 from zkgroup.zookeeper.address import Address
-from zkgroup.zookeeper.codes import NO_NODE
 from zkgroup.zookeeper.connecting import open_connection
 from zkgroup.zookeeper.exchange import Exchange
 from zkgroup.zookeeper.handler import LineHandler, Retired
+from zkgroup.zookeeper.own_requests import ChrootLook, Goodbye
 from zkgroup.zookeeper.quiet import QuietLogger
 from zkgroup.zookeeper.settings import ClientSettings, Digest, Sasl
 from zkgroup.zookeeper.sockets import SharedSocket
@@ -82,8 +82,8 @@ class Line:
         """Connected, authenticated, chroot seen: requests go out."""
         self._over = False
         self._retire_at: float | None = None
-        self._goodbye = _Goodbye()
-        self._chroot = _ChrootLook(address)
+        self._goodbye = Goodbye()
+        self._chroot = ChrootLook(address)
         self._server: multiread.Server = ("", 0)
         self._host = ""
         self._asking = False
@@ -358,46 +358,3 @@ class Line:
         self.exchange.detach()
         self._over = True
         self._owner.line_lost(self, reason, fatal)
-
-
-class _Goodbye:
-    """Answer to the request that closes the session."""
-
-    def __init__(self) -> None:
-        self.said = False
-        self.answered = False
-
-    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
-        self.answered = True
-
-    def refused(self, number: int) -> None:
-        self.answered = True
-
-    def lost(self, sent: bool) -> None:
-        """The server ends the session by its own clock, if it has not yet."""
-
-
-class _ChrootLook:
-    """Whether our root exists; answer to the request that looks, before anything else is sent."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self.exists = not address.chroot
-        self.missing = False
-        self.asked = False
-
-    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
-        self.exists = True
-
-    def refused(self, number: int) -> None:
-        self.missing = number == NO_NODE
-        self.exists = not self.missing  # what may not be read is there
-
-    def lost(self, sent: bool) -> None:
-        """The next connection looks again."""
-
-    def error(self) -> ConfigError:
-        return ConfigError(
-            f"{self._address.chroot}: expected the chroot of ZooKeeper address {self._address}, found no "
-            f"such znode; `zkgroup znode ls / -z {self._address.servers}` shows what there is"
-        )
