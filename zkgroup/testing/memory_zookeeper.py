@@ -8,10 +8,9 @@ again. Any thread may use it.
 
 *Stepped* (`stepped=True`): nothing happens by itself. `pending()` names what can happen next, `deliver`
 makes one of them happen. A request is first *executed* and its reply delivered in another step; watches,
-replies and session news of a client are three queues, each in order, as with a real client whose
-callbacks run on several threads. Each client's server lags behind by any amount until it is caught up
-(a step of its own), asked to `Sync`, or answers a write. With `bulk_paths` a bulk read of more paths
-takes several steps, as packet by packet, or path by path from a 3.4 server. For one thread.
+replies and session news of a client are three queues, each in order, as with a real client. Each
+client's server lags behind until it is caught up (a step of its own), asked to `Sync`, or answers a
+write. With `bulk_paths` a longer bulk read takes several steps, as path by path on 3.4. For one thread.
 
 What is not modelled: ACLs, containers, TTLs, quotas, several servers to choose from on reconnect.
 """
@@ -329,12 +328,8 @@ class MemoryZooKeeper:
 
     def overdue(self) -> list[int]:
         """Sessions that the server may expire by now: not heard of for their timeout."""
-        now = self.clock.now_ms()
-        return [
-            session.session_id
-            for session in self.leader.sessions.values()
-            if session.alive and now - session.heard_ms >= session.timeout_ms
-        ]
+        now, sessions = self.clock.now_ms(), self.leader.sessions.values()
+        return [one.session_id for one in sessions if one.alive and now - one.heard_ms >= one.timeout_ms]
 
     # --- looking, and writing as a stranger -------------------------------------------------------
 
