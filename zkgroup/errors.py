@@ -138,7 +138,8 @@ class CommitRefusedError(FencedError):
 
     def __init__(self, message: str, result: CommitResult | None = None) -> None:
         super().__init__(message)
-        self.result = result
+        self.result = CommitResult({}) if result is None else result
+        """Empty where the error is the reason of one partition, or nothing was to be committed."""
 
 
 class NotOwnerError(CommitRefusedError):

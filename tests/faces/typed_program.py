@@ -67,9 +67,9 @@ def own() -> None:
         try:
             result: CommitResult = member.commit({TopicPartition("orders", 3): 42})
         except NotOwnerError as error:
-            print(error.result)
+            print(error.result.committed)
         except CommitRefusedError as error:
-            print(error.result)
+            print(error.result.refused)
         else:
             print(result.committed)
         known: dict[TopicPartition, int | None] = member.committed([TopicPartition("orders", 3)])
