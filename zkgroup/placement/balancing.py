@@ -42,8 +42,7 @@ def repair_racks(board: ReplicaBoard) -> dict[TopicPartition, int]:
     for tp in sorted(board.held):
         while board.racks_missing(tp) and (crowded := board.crowded(tp)):
             target = board.best_target(tp)
-            if target is None or not board.is_new_rack(tp, target):
-                break
+            assert target is not None, "a rack is missing, so its brokers are free"
             board.shift(tp, crowded[0], target)
             repaired[tp] = repaired.get(tp, 0) + 1
     return repaired

@@ -24,8 +24,8 @@ class Board(Protocol):
         """The pieces of a broker that may be shifted, those first that are away from home."""
         ...
 
-    def strays(self, source: int) -> Iterator[TopicPartition]:
-        """Those of them that are away from home."""
+    def is_stray(self, tp: TopicPartition, source: int) -> bool:
+        """Whether the piece that is on `source` is away from home, or has none."""
         ...
 
     def missing_homes(self, tp: TopicPartition) -> list[int]:
@@ -67,7 +67,9 @@ class ReplicaBoard:
         *,
         settled: bool = False,
     ) -> None:
-        self._homes = {tp: tuple(held) for tp, held in replicas.items()}
+        # Sorted here, so that no answer depends on the order in which things were read.
+        brokers = sorted(brokers)
+        self._homes = {tp: tuple(held) for tp, held in sorted(replicas.items())}
         self._racks = racks
         self._sizes = sizes
         self._settled = settled
@@ -89,8 +91,8 @@ class ReplicaBoard:
             return iter(self._away[source])
         return chain(self._away[source], self._following[source], self._leading[source])
 
-    def strays(self, source: int) -> Iterator[TopicPartition]:
-        return iter(self._away[source])
+    def is_stray(self, tp: TopicPartition, source: int) -> bool:
+        return source not in self._homes[tp]
 
     def missing_homes(self, tp: TopicPartition) -> list[int]:
         return [home for home in self._homes[tp] if home in self.loads and home not in self.held[tp]]
@@ -167,10 +169,6 @@ class ReplicaBoard:
             return [list(self.loads)]
         return [[broker for broker in self.loads if self._racks[broker] == rack] for rack in sorted(racks)]
 
-    def is_new_rack(self, tp: TopicPartition, target: int) -> bool:
-        """Whether no replica of the partition is in the rack of `target`."""
-        return self._racks[target] not in racks_of(self.held[tp], self._racks)
-
     def racks_missing(self, tp: TopicPartition) -> int:
         """How many racks more this partition should be in."""
         held = self.held[tp]
@@ -239,20 +237,23 @@ class LeaderBoard:
     ) -> None:
         self._homes = homes
         self._sizes = sizes
-        self._led: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in fixed}
+        self._led: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in sorted(fixed)}
         self._ready: dict[tuple[int, int], dict[TopicPartition, None]] = {}
         self._others = {tp: sorted(broker for broker in held[tp] if broker in fixed) for tp in leaders}
-        self.loads = dict(fixed)
+        self.loads = {broker: fixed[broker] for broker in sorted(fixed)}
         self.leaders: dict[TopicPartition, int] = {}
-        for tp, leader in leaders.items():
+        for tp, leader in sorted(leaders.items()):
             self._lead(tp, leader)
 
     def pieces(self, source: int) -> Iterator[TopicPartition]:
         led = self._led[source]
-        return chain(self.strays(source), (tp for tp in led if self._homes.get(tp) == source))
+        return chain(
+            (tp for tp in led if self._homes.get(tp) != source),
+            (tp for tp in led if self._homes.get(tp) == source),
+        )
 
-    def strays(self, source: int) -> Iterator[TopicPartition]:
-        return (tp for tp in self._led[source] if self._homes.get(tp) != source)
+    def is_stray(self, tp: TopicPartition, source: int) -> bool:
+        return self._homes.get(tp) != source
 
     def missing_homes(self, tp: TopicPartition) -> list[int]:
         home = self._homes.get(tp)

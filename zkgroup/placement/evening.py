@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zkgroup.model import TopicPartition
 from zkgroup.placement.boards import Board
 
-EFFORT = 1_000_000
+EFFORT = 3_000_000
 """Prices that `save_moves` may ask for, a second or two; what it then has is kept, but not proven."""
 
 
@@ -44,11 +44,9 @@ def save_moves(board: Board, moves: int, least: int) -> int:
     Returns:
         The lower bound that was proven: the moves now, or `least` where the search was given up.
     """
-    moves -= _swap_home(board)
     effort = 0
-    pieces = sum(1 for broker in board.loads for _ in board.pieces(broker))
     while moves > least:
-        effort += pieces * len(board.loads)
+        effort += moves * len(board.loads)
         if effort > EFFORT:
             return least
         cycle = _saving_cycle(board)
@@ -59,29 +57,6 @@ def save_moves(board: Board, moves: int, least: int) -> int:
             return least
         moves += sum(edge.price for edge in cycle)
     return moves
-
-
-def _swap_home(board: Board) -> int:
-    """The shortest of those cycles, which are nearly all: a piece goes home and a stray comes back for it.
-
-    Where the home has less anyway, nothing has to come back. Returns the moves saved.
-    """
-    saved = 0
-    for broker in board.loads:
-        for tp in list(board.strays(broker)):
-            for home in board.missing_homes(tp):
-                if not board.may_shift(tp, broker, home):
-                    continue
-                fair = board.loads[home] < board.loads[broker]
-                stray = next((one for one in board.strays(home) if board.may_shift(one, home, broker)), None)
-                if fair or (stray is not None and stray != tp):
-                    board.shift(tp, broker, home)
-                    saved += 1
-                    if not fair and stray is not None:
-                        saved -= board.price(stray, home, broker)
-                        board.shift(stray, home, broker)
-                    break
-    return saved
 
 
 def _fullest(board: Board, stuck: set[int]) -> int | None:
@@ -156,26 +131,38 @@ class _Edge(NamedTuple):
 def _edges(board: Board) -> list[_Edge]:
     """The cheapest shift between every two brokers, and the exchanges of loads.
 
+    Only strays save a move when they go home, so only they are looked at one by one.
     A chain that ends at a broker of load n may go on at one of load n + 1, which gives one up instead.
     """
     edges = []
     for source in board.loads:
         best: dict[int, tuple[int, TopicPartition]] = {}
-        for tp in board.pieces(source):
-            for target in board.loads:
+        for tp, targets in _cheap_shifts(board, source):
+            for target in targets:
                 if target == source or (target in best and best[target][0] < 0):
                     continue
                 if board.may_shift(tp, source, target):
                     price = board.price(tp, source, target)
                     if target not in best or price < best[target][0]:
                         best[target] = (price, tp)
+        for target in board.loads:
+            if target == source:
+                continue
+            if target not in best and (found := board.find(source, target)) is not None:
+                best[target] = (board.price(found, source, target), found)
+            if board.loads[target] == board.loads[source] + 1:
+                edges.append(_Edge(source, target, 0, None))
         edges += [_Edge(source, target, price, tp) for target, (price, tp) in best.items()]
-        edges += [
-            _Edge(source, target, 0, None)
-            for target in board.loads
-            if board.loads[target] == board.loads[source] + 1
-        ]
     return edges
+
+
+def _cheap_shifts(board: Board, source: int) -> Iterator[tuple[TopicPartition, Iterable[int]]]:
+    """Shifts that leave no more pieces away: of strays to anywhere, of others to another home."""
+    for tp in board.pieces(source):
+        if board.is_stray(tp, source):
+            yield tp, board.loads
+        elif homes := board.missing_homes(tp):
+            yield tp, homes
 
 
 def _saving_cycle(board: Board) -> list[_Edge] | None:

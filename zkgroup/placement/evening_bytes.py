@@ -28,11 +28,9 @@ def even_out_bytes(board: Board, tolerance: float) -> None:
     """Shifts pieces until every broker is within `tolerance` of the mean, or nothing helps any more.
 
     Args:
-        board: its weights are bytes.
+        board: its weights are bytes; it has a broker.
         tolerance: distance from the mean load, as a fraction of it, that is left alone.
     """
-    if not board.loads:
-        return
     held = {
         broker: sorted(_Piece(board.weight(tp), tp) for tp in board.pieces(broker)) for broker in board.loads
     }

@@ -144,12 +144,6 @@ def set_rf(
             board.drop(tp, most_droppable(picture, board, tp, racks))
         if len(held) < factor:
             wanted[tp] = factor - len(held)
-    if short := [
-        f"{tp} needs {count} brokers more and only {len(free)} are without a replica of it"
-        for tp, count in wanted.items()
-        if len(free := set(ids) - board.held[tp]) < count
-    ]:
-        raise PlanRefusedError(intent, short)
     settle(board, wanted)
     target = appoint(picture, board)
     causes = {tp: f"{factor} replicas instead of {len(picture.replicas[tp])}" for tp in target}
