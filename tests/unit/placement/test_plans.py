@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
+
 import pytest
 
 from tests.unit.placement.pictures import Lists, leaders, lists_after, picture, replicas, tp
+from zkgroup import placement
 from zkgroup.errors import PlacementError, PlanRefusedError
 from zkgroup.placement import Picture, balance, decommission, replace, set_rf
 
@@ -346,3 +349,8 @@ def test_a_picture_that_is_an_error(before: Picture, message: str) -> None:
     """The message names the partition or the broker."""
     with pytest.raises(PlacementError, match=message):
         balance(before)
+
+
+def test_the_example_of_the_package_holds() -> None:
+    """The docstring of `zkgroup.placement`."""
+    assert doctest.testmod(placement) == doctest.TestResults(failed=0, attempted=5)
