@@ -10,8 +10,8 @@ from zkgroup.placement.racks import racks_in_use, racks_of
 from zkgroup.placement.review import bytes_moved
 from zkgroup.placement.values import Change, Phase, Picture, Plan
 
-PARTITIONS_MAX = 5_000
-"""Partitions of one phase: a request to reassign them has to fit one znode (1 MiB)."""
+PARTITIONS_MAX = 2_500
+"""Partitions of one phase: with the longest names, their request still fits one znode (1 MiB)."""
 
 
 def phases(

@@ -16,6 +16,7 @@ from zkgroup.placement.evening_bytes import TOLERANCE
 from zkgroup.placement.racks import racks_in_use
 from zkgroup.placement.review import Loss, check_picture, review
 from zkgroup.placement.values import Picture, Plan
+from zkgroup.placement.words import count
 
 
 def decommission(picture: Picture, brokers: Collection[int], *, allow: Collection[Loss] = ()) -> Plan:
@@ -36,7 +37,8 @@ def decommission(picture: Picture, brokers: Collection[int], *, allow: Collectio
         raise PlacementError(f"{intent}: no broker would be left")
     affected = {tp: held for tp, held in picture.replicas.items() if leaving.intersection(held)}
     if short := [
-        f"{tp} has {len(held)} replicas and only {len(staying)} brokers stay; `set-rf {len(staying)}` first"
+        f"{tp} has {len(held)} replicas for {count(len(staying), 'remaining broker')}; "
+        f"`set-rf {len(staying)}` first"
         for tp, held in sorted(affected.items())
         if len(held) > len(staying)
     ]:
@@ -90,7 +92,7 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
     doubled = {tp: [one for one in held if one in pairs] for tp, held in taken.items()}
     wanted = {tp: len(olds) for tp, olds in sorted(doubled.items()) if olds}
     if short := [
-        f"{tp} has {len(taken[tp])} replicas and only {len(staying)} brokers stay"
+        f"{tp} has {len(taken[tp])} replicas for {count(len(staying), 'remaining broker')}"
         for tp in wanted
         if len(taken[tp]) > len(staying)
     ]:
@@ -105,9 +107,10 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
     target |= {tp: arranged(taken[tp], board.held[tp]) for tp in wanted}
     causes = {tp: f"{_listed(set(pairs).intersection(picture.replicas[tp]))} is replaced" for tp in target}
     notes = [
-        f"{tp} is on {old} and on {pairs[old]}: its replica of {old} goes to another broker"
-        for tp in wanted
-        for old in doubled[tp]
+        f"{count(len(both), 'partition')} on both {old} and {new}, {both[0]} first: "
+        f"what {old} holds of them goes to other brokers"
+        for old, new in sorted(pairs.items())
+        if (both := [tp for tp in wanted if old in doubled[tp]])
     ]
     return review(picture, target, intent=intent, allow=allow, leaving=set(pairs), causes=causes, notes=notes)
 
@@ -146,7 +149,7 @@ def set_rf(
             wanted[tp] = factor - len(held)
     settle(board, wanted)
     target = appoint(picture, board)
-    causes = {tp: f"{factor} replicas instead of {len(picture.replicas[tp])}" for tp in target}
+    causes = {tp: f"{count(factor, 'replica')} instead of {len(picture.replicas[tp])}" for tp in target}
     return review(picture, target, intent=intent, allow={*allow, "factor", "balance"}, causes=causes)
 
 

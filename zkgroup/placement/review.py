@@ -16,6 +16,7 @@ from zkgroup.placement.evening_bytes import TOLERANCE
 from zkgroup.placement.figures import figures
 from zkgroup.placement.racks import racks_in_use, racks_of, racks_wanted
 from zkgroup.placement.values import Change, Figures, Picture, Plan, Replicas
+from zkgroup.placement.words import count
 
 Loss = Literal["factor", "racks", "balance", "source"]
 """What a plan may make worse when it is allowed to.
@@ -150,11 +151,14 @@ def _losses(
     for change in changes:
         tp, before, after = change.topic_partition, change.before, change.after
         if len(after) < len(before):
-            yield "factor", f"{tp} would have {len(after)} replicas instead of {len(before)}"
+            yield "factor", f"{tp} would have {count(len(after), 'replica')} instead of {len(before)}"
         # Fewer replicas cannot be in as many racks; that loss is named once, above.
         was = min(len(racks_of(before, racks)), racks_wanted(len(after), racks))
         if (now := len(racks_of(after, racks))) < was:
-            yield "racks", f"{tp} would be in {now} racks instead of {was}: {list(before)} -> {list(after)}"
+            yield (
+                "racks",
+                f"{tp} would be in {count(now, 'rack')} instead of {was}: {list(before)} -> {list(after)}",
+            )
         if change.added and not _sources(picture, tp, known):
             yield (
                 "source",
@@ -196,10 +200,11 @@ def _sources(picture: Picture, tp: TopicPartition, known: Collection[int]) -> li
 
 def _rack_notes(old: Figures, new: Figures) -> Iterator[str]:
     if new.racks_missing < old.racks_missing:
-        yield f"partitions come into {old.racks_missing - new.racks_missing} racks more, summed"
+        more = count(old.racks_missing - new.racks_missing, "rack")
+        yield f"partitions come into {more} more, summed"
         yield from (f"{text}, for the sake of the racks" for text in _less_even(old, new))
     if new.racks_missing:
-        yield f"{new.racks_missing} racks are still missing, summed over partitions"
+        yield f"racks still missing, summed over partitions: {new.racks_missing}"
 
 
 def _notes(picture: Picture, leaving: Collection[int]) -> Iterator[str]:
@@ -209,9 +214,9 @@ def _notes(picture: Picture, leaving: Collection[int]) -> Iterator[str]:
         for broker in replicas:
             if broker not in known and broker not in leaving:
                 gone[broker] = gone.get(broker, 0) + 1
-    for broker, count in sorted(gone.items()):
+    for broker, number in sorted(gone.items()):
         yield (
-            f"broker {broker} is not registered and keeps its {count} replicas: "
+            f"broker {broker} is not registered and keeps its {count(number, 'replica')}: "
             f"`decommission {broker}` moves them"
         )
     if not racks_in_use(picture.brokers, picture.rack_mode) and any(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.placement.pictures import Lists, picture, tp
 from zkgroup.errors import PlacementError
 from zkgroup.placement import decommission, phases, review
+from zkgroup.placement.phases import PARTITIONS_MAX
 
 ANY = ("factor", "racks", "balance", "source")
 
@@ -94,6 +97,14 @@ def test_steps_of_a_partition_that_grows_or_shrinks() -> None:
     shrunk = [one.after for phase in found for one in phase.changes if one.topic_partition == tp(1)]
     assert [len(lists) for lists in shrunk] == [3, 2]
     assert shrunk[-1] == (4, 5)
+
+
+def test_a_phase_of_the_longest_names_fits_one_znode() -> None:
+    """Just below 1 MiB by default (controller.md 1.4), with five replicas of the largest ids."""
+    entry = {"topic": "x" * 255, "partition": 99_999, "replicas": [2**31 - 1] * 5}
+    request = {"version": 1, "partitions": [entry] * PARTITIONS_MAX}
+
+    assert len(json.dumps(request, separators=(",", ":"))) < 1_048_575
 
 
 def test_limits_are_at_least_one() -> None:

@@ -57,7 +57,7 @@ def test_decommission_of_a_broker_that_is_gone() -> None:
     plan = decommission(before, [9])
 
     assert set(plan.target) == {tp(1)}
-    assert plan.notes == ("broker 8 is not registered and keeps its 1 replicas: `decommission 8` moves them",)
+    assert plan.notes == ("broker 8 is not registered and keeps its 1 replica: `decommission 8` moves them",)
 
 
 def test_decommission_by_size_places_the_largest_first() -> None:
@@ -87,7 +87,7 @@ def test_decommission_is_refused_where_too_few_brokers_stay() -> None:
     with pytest.raises(PlanRefusedError) as refused:
         decommission(picture([(1, 2, 3), (1, 2)], [1, 2, 3]), [3])
 
-    assert refused.value.reasons == ("t-0 has 3 replicas and only 2 brokers stay; `set-rf 2` first",)
+    assert refused.value.reasons == ("t-0 has 3 replicas for 2 remaining brokers; `set-rf 2` first",)
 
 
 def test_decommission_of_the_last_broker_of_a_rack_is_refused() -> None:
@@ -96,7 +96,7 @@ def test_decommission_of_the_last_broker_of_a_rack_is_refused() -> None:
 
     with pytest.raises(PlanRefusedError) as refused:
         decommission(before, [2])
-    assert refused.value.reasons == ("t-0 would be in 1 racks instead of 2: [1, 2] -> [1, 3]",)
+    assert refused.value.reasons == ("t-0 would be in 1 rack instead of 2: [1, 2] -> [1, 3]",)
     assert decommission(before, [2], allow={"racks"}).target == {tp(0): (1, 3)}
 
 
@@ -139,14 +139,16 @@ def test_replace_by_a_broker_that_has_the_partition_already() -> None:
     plan = replace(picture([(1, 2), (1, 3)], [1, 2, 3, 4]), {1: 2}, allow={"balance"})
 
     assert plan.target == {tp(0): (4, 2), tp(1): (2, 3)}
-    assert plan.notes == ("t-0 is on 1 and on 2: its replica of 1 goes to another broker",)
+    assert plan.notes == (
+        "1 partition on both 1 and 2, t-0 first: what 1 holds of them goes to other brokers",
+    )
 
 
 def test_replace_that_is_refused() -> None:
     """For want of a third broker; for a rack lost; for one broker that would carry twice what others do."""
-    with pytest.raises(PlanRefusedError, match="t-0 has 2 replicas and only 1 brokers stay"):
+    with pytest.raises(PlanRefusedError, match="t-0 has 2 replicas for 1 remaining broker"):
         replace(picture([(1, 2)], [1, 2]), {1: 2})
-    with pytest.raises(PlanRefusedError, match=r"t-0 would be in 1 racks instead of 2: \[1, 2\] -> \[4, 2\]"):
+    with pytest.raises(PlanRefusedError, match=r"t-0 would be in 1 rack instead of 2: \[1, 2\] -> \[4, 2\]"):
         replace(picture([(1, 2)], {1: "a", 2: "b", 3: "a", 4: "b"}), {1: 4})
     with pytest.raises(PlanRefusedError) as refused:
         replace(picture(RING, [1, 2, 3, 4]), {1: 3})

@@ -56,13 +56,13 @@ def test_an_order_of_followers_is_a_change() -> None:
 @pytest.mark.parametrize(
     ("lists", "brokers", "target", "kind", "reason"),
     [
-        ([(1, 2)], [1, 2], (1,), "factor", "t-0 would have 1 replicas instead of 2"),
+        ([(1, 2)], [1, 2], (1,), "factor", "t-0 would have 1 replica instead of 2"),
         (
             [(1, 2)],
             {1: "a", 2: "b", 3: "a"},
             (1, 3),
             "racks",
-            "t-0 would be in 1 racks instead of 2: [1, 2] -> [1, 3]",
+            "t-0 would be in 1 rack instead of 2: [1, 2] -> [1, 3]",
         ),
         (
             [(8, 9)],
