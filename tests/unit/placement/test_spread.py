@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden_data import trees
+from tests.golden_data import lines, trees
 from zkgroup.errors import PlacementError
 from zkgroup.model import TopicPartition
 from zkgroup.placement import Broker, Start, generate, grow, grow_by_hand, rack_alternated, spread
@@ -157,9 +157,9 @@ def test_cases_of_kafka_whose_racks_are_uneven(racks: list[str], factor: int, ra
     """Every list has its full length, no broker twice, and as many racks as it can have."""
     brokers = racked(dict(enumerate(racks)))
     for index in range(len(brokers)):
-        for lists in dealt(brokers, 13, factor, start=Start.fixed(index)):
-            assert len(lists) == len(set(lists)) == factor
-            assert len({racks[broker] for broker in lists}) == rack_count
+        for one in dealt(brokers, 13, factor, start=Start.fixed(index)):
+            assert len(one) == len(set(one)) == factor
+            assert len({racks[broker] for broker in one}) == rack_count
 
 
 def test_more_replicas_than_racks_are_noted() -> None:
@@ -197,6 +197,23 @@ def test_what_cannot_be_dealt_is_an_error(
     """Factors 0 and 6 on five brokers are those of testReplicaAssignment."""
     with pytest.raises(PlacementError, match=message):
         spread(brokers, partitions, factor)
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2"])
+def test_what_kafkas_own_function_answers(release: str) -> None:
+    """Random cases put to the real `AdminUtils`; a start beyond the brokers among them, as 0.8.2.2 has it."""
+    cases = lines(f"replica-assignment/kafka-{release}.jsonl")
+
+    assert len(cases) >= 80
+    for case in cases:
+        found = dealt(
+            [Broker(number, rack) for number, rack in case["brokers"]],
+            len(case["replicas"]),
+            case["replication_factor"],
+            start=Start.fixed(case["start"]),
+            first_partition=case["first_partition"],
+        )
+        assert [list(one) for one in found] == case["replicas"], case
 
 
 # --- growing --------------------------------------------------------------------------------------
