@@ -29,6 +29,7 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     STALE_BROKER_EPOCH = 77
+    INVALID_RECORD = 87
 
 
 def describe(code: int) -> str:

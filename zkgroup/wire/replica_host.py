@@ -29,7 +29,7 @@ class AppendLinesResponse(Response):
     """Where the lines are."""
 
     error: Int16
-    """0, 3, 6, 74 or 75; see `ErrorCode`."""
+    """0, 3, 6, 74, 75 or 87; see `ErrorCode`."""
     base_offset: Int64
     """Of the first line; -1 with an error."""
     high_watermark: Int64
