@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from zkgroup.admin import groups as admin
-from zkgroup.admin.group_deletion import delete_group, plan_deletion
+from zkgroup.admin.group_deletion import DeletionPlan, delete_group, plan_deletion
 from zkgroup.admin.nudging import nudge as nudge_group
 from zkgroup.admin.nudging import plan_nudge
+from zkgroup.admin.offsets import Act
 from zkgroup.admin.preview import Change
 from zkgroup.admin.undo import UndoRecord
 
@@ -164,7 +165,7 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         removed = 0
         if act is not None or plan.members:
             if act is not None:
-                _save(act.undo_id, act.command, group, plan.offsets, ensemble.clock.wall_ms())
+                _save(act, plan, ensemble.clock.wall_ms())
             removed = delete_group(ensemble, plan)
     document = documents.document(
         "group_deletion",
@@ -182,14 +183,15 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         say_way_back(act.undo_id)
 
 
-def _save(undo_id: str, command: str, group: str, offsets: Any, now_ms: int) -> None:
+def _save(act: Act, plan: DeletionPlan, now_ms: int) -> None:
     record = UndoRecord(
-        undo_id=undo_id,
+        undo_id=act.undo_id,
         time_ms=now_ms,
-        command=command,
+        command=act.command,
         zookeeper=target(shared()).zookeeper,
-        group=group,
-        offsets={tp: (offset, -1) for tp, offset in offsets},
+        group=plan.group,
+        offsets=dict.fromkeys(plan.originals, (-1, -1)) | {tp: (offset, -1) for tp, offset in plan.offsets},
+        originals=plan.originals,
     )
     undo_folder().save(record)
 

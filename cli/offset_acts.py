@@ -121,6 +121,11 @@ def _write(ensemble: Ensemble, plan: OffsetPlan, *, force: bool) -> str:
             change.topic_partition: (-1 if change.before is None else change.before, change.after)
             for change in plan.effective
         },
+        originals={
+            change.topic_partition: change.original
+            for change in plan.effective
+            if change.original is not None
+        },
     )
     undo_folder().save(record)
     say_way_back(act.undo_id, force=bool(plan.members))

@@ -10,7 +10,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.settings import GroupSettings
 
 from .frame import nearest
-from .units import parse_duration_ms
+from .units import is_whole, parse_duration_ms
 
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -59,7 +59,7 @@ def _typed(name: str, kind: type, text: str) -> Any:
 
 
 def _is_whole(text: str) -> bool:
-    return text.removeprefix("-").isdigit()
+    return is_whole(text.removeprefix("-"))
 
 
 def _expected(name: str, kind: type) -> str:

@@ -111,6 +111,19 @@ def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: Groups
     assert "line 2" in ran.err
 
 
+def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: Groups) -> None:
+    """Past bug: -1 came back for what was no offset; of a deleted group it did not come back at all."""
+    path = Offset.path("billing", TopicPartition("orders", 1))
+    idle.zk.multi(SetData(path, b"rubbish", 0))
+
+    for act in (["offsets", "set", "billing", "orders:1=5"], ["group", "delete", "billing"]):
+        done = shell.run(*act, "--execute")
+        undone = shell.run("offsets", "undo", "--execute")
+
+        assert (done.code, undone.code) == (0, 0), (done, undone)
+        assert idle.zk.read(path).data == b"rubbish"
+
+
 @pytest.mark.parametrize("words", [["import"], ["reset", "billing", "--from-file"]])
 def test_a_file_that_is_no_text_is_a_usage_error(
     shell: Shell, idle: Groups, tmp_path: Path, words: list[str]

@@ -51,21 +51,20 @@ def describe_group(
 def summarise_group(
     picture: GroupPicture, expected: Expectation, state: GroupState, log_ends: LogEnds | None = None
 ) -> GroupSummary:
-    """One row of `group list`. An empty group shows the topics that it has offsets or owners of."""
-    topics = expected.topics or {tp.topic for tp in (*picture.offsets, *picture.owners)}
+    """One row of `group list`: its partitions are the rows of `describe_group`, its topics theirs."""
+    known = known_partitions(picture, expected)
     wanted = [
         TopicPartition(topic, number) for topic in expected.topics for number in picture.partitions(topic)
     ]
-    lags = [_lag(picture, tp, log_ends or {}) for tp in known_partitions(picture, expected)]
-    known = [lag for lag in lags if lag is not None]
+    lags = [lag for tp in known if (lag := _lag(picture, tp, log_ends or {})) is not None]
     return GroupSummary(
         group=picture.group,
         state=state,
         members=len(picture.registrations),
-        topics=tuple(sorted(topics)),
-        partitions=sum(len(picture.partitions(topic)) for topic in topics),
+        topics=tuple(sorted({tp.topic for tp in known} | set(expected.topics))),
+        partitions=len(known),
         unowned=sum(1 for tp in wanted if tp not in picture.owners),
-        lag=sum(known) if known else None,
+        lag=sum(lags) if lags else None,
     )
 
 

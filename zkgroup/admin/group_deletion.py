@@ -7,11 +7,12 @@ Owner znodes are never deleted: `delete(owners/<topic>)` fails while one lives, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import idle_guard, living_group_error, read_back
+from zkgroup.admin.offset_plans import NONE
 from zkgroup.admin.picture import held
 from zkgroup.admin.verify import hex_session
 from zkgroup.errors import (
@@ -31,7 +32,7 @@ from zkgroup.znodes.consumers import (
     offsets_path,
     owners_path,
 )
-from zkgroup.znodes.ids import validate_group
+from zkgroup.znodes.ids import number_of, validate_group
 
 DELETES_AT_ONCE = 1000
 
@@ -45,6 +46,8 @@ class DeletionPlan:
     members: tuple[str, ...]
     offsets: tuple[tuple[TopicPartition, int], ...]
     """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
+    originals: Mapping[TopicPartition, bytes]
+    """What those offset znodes hold that hold no offset in plain digits, nor -1: for the undo file."""
     znodes: tuple[Znode, ...]
     """Persistent znodes below the group, parents first; `ids` and what is below `owners/<topic>` excluded."""
 
@@ -57,11 +60,13 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
         raise NotFoundError(f"{group_path(group)}: there is no group {group!r}")
     members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
     znodes = tuple(_below(ensemble, group))
+    offsets = dict(_offsets(group, znodes))
     return DeletionPlan(
         group=group,
         as_of=ensemble.as_of(),
         members=tuple(sorted(members)),
-        offsets=tuple(_committed(group, znodes)),
+        offsets=tuple((tp, offset) for tp, (offset, _) in offsets.items() if offset >= 0),
+        originals={tp: data for tp, (offset, data) in offsets.items() if data != Offset(offset).encode()},
         znodes=znodes,
     )
 
@@ -154,11 +159,14 @@ def _holds_owners(group: str, path: str) -> bool:
     return path.rpartition("/")[0] == owners_path(group)
 
 
-def _committed(group: str, znodes: Sequence[Znode]) -> Iterator[tuple[TopicPartition, int]]:
+def _offsets(group: str, znodes: Sequence[Znode]) -> Iterator[tuple[TopicPartition, tuple[int, bytes]]]:
+    """The committed offset, or `NONE`, and the bytes of each offset znode."""
     prefix = f"{offsets_path(group)}/"
     for znode in znodes:
         topic, slash, number = znode.path.removeprefix(prefix).partition("/")
-        if znode.path.startswith(prefix) and slash and number.isascii() and number.isdigit():
+        partition = number_of(number)
+        if znode.path.startswith(prefix) and slash and partition is not None:
             offset = held(znode, Offset.decode).value
-            if offset is not None and offset.position is not None:
-                yield TopicPartition(topic, int(number)), offset.position
+            position = offset.position if offset else None
+            value = NONE if position is None else position
+            yield TopicPartition(topic, partition), (value, znode.data or b"")

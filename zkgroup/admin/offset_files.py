@@ -25,7 +25,7 @@ _LINE = re.compile(
     rf"{consumers_path()}/(?P<group>[^/]+)/offsets/(?P<topic>[^/]+)/(?P<partition>\d+):(?P<offset>-?\d+)"
 )
 
-_TOPIC_ROW = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+),(?P<partition>\d+),(?P<offset>\d+)")
+_TOPIC_ROW = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+),(?P<partition>[0-9]{1,19}),(?P<offset>[0-9]{1,19})")
 
 
 @dataclass(frozen=True, slots=True)

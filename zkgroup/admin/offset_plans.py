@@ -13,6 +13,7 @@ from zkgroup.admin.picture import GroupPicture
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset
 
 NONE = -1
 """What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
@@ -80,10 +81,27 @@ class OffsetChange:
     before: int | None
     version: int | None
     after: int
+    found: bytes = b""
+    """What the znode holds now; none where there is no znode or no data."""
+    exactly: bytes | None = None
+    """What is to be written where that is not `after` in plain digits: an undo gives back what was there."""
+
+    @property
+    def data(self) -> bytes:
+        """What the znode is to hold."""
+        return Offset(self.after).encode() if self.exactly is None else self.exactly
+
+    @property
+    def original(self) -> bytes | None:
+        """What an undo has to write where `before` does not tell it: unreadable bytes, `007`, `-5`."""
+        plain = Offset(NONE if self.before is None else self.before).encode()
+        return self.found if self.version is not None and self.found != plain else None
 
     @property
     def changes(self) -> bool:
-        return self.version is None or self.after != (NONE if self.before is None else self.before)
+        if self.exactly is None and self.before is not None:
+            return self.after != self.before
+        return self.version is None or self.data != self.found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +121,15 @@ class OffsetPlan:
         return tuple(change for change in self.changes if change.changes)
 
 
-def plan_values(picture: GroupPicture, values: Mapping[TopicPartition, int]) -> OffsetPlan:
+def plan_values(
+    picture: GroupPicture,
+    values: Mapping[TopicPartition, int],
+    exactly: Mapping[TopicPartition, bytes] | None = None,
+) -> OffsetPlan:
     """A plan that gives these partitions these offsets (`NONE`: as if never committed).
 
-    Raises ConfigError for a partition or an offset that no JVM could hold.
+    `exactly` holds the bytes of those that are not to be written in plain digits. Raises ConfigError for
+    a partition or an offset that no JVM could hold.
     """
     for tp, value in values.items():
         if tp.partition > PARTITION_MAX or value > OFFSET_MAX:
@@ -125,11 +148,19 @@ def plan_values(picture: GroupPicture, values: Mapping[TopicPartition, int]) -> 
                 else f"there is no topic {topic}"
             )
             notes.append(f"{what}: the offsets are kept for when there is")
+    changes = tuple(
+        _change(picture, tp, value, (exactly or {}).get(tp)) for tp, value in sorted(values.items())
+    )
+    notes += [
+        f"{change.topic_partition} holds {change.original!r}, which is no offset: an undo puts it back"
+        for change in changes
+        if change.changes and change.before is None and change.original is not None
+    ]
     return OffsetPlan(
         group=picture.group,
         as_of=picture.as_of,
         members=tuple(sorted(picture.registrations)),
-        changes=tuple(_change(picture, tp, value) for tp, value in sorted(values.items())),
+        changes=changes,
         notes=tuple(notes),
     )
 
@@ -142,7 +173,8 @@ def plan_reset(
 ) -> OffsetPlan:
     """A plan that moves these partitions to the target.
 
-    With a source the result is kept within what the log holds. Raises ConfigError where the target
+    With a source the result is kept within what the log holds, without one at 0 or above; where that is
+    not what was asked for, a note says so. Raises ConfigError where the target
     needs a source and there is none, NotFoundError where the source does not know a partition.
     """
     notes: tuple[str, ...] = ()
@@ -151,7 +183,10 @@ def plan_reset(
         partitions = [tp for tp in partitions if tp not in set(skipped)]
         notes = tuple(f"{tp}: nothing was committed, so there is nothing to shift" for tp in skipped)
     values = _target_values(picture, target, partitions, log)
-    if log is not None:
+    if log is None:
+        notes += tuple(f"{tp}: {value} is below 0, 0 taken" for tp, value in values.items() if value < 0)
+        values = {tp: max(0, value) for tp, value in values.items()}
+    else:
         first, last = log.earliest(partitions), log.latest(partitions)
         clipped = {tp: min(max(value, first.get(tp, 0)), last.get(tp, value)) for tp, value in values.items()}
         notes += tuple(
@@ -202,7 +237,7 @@ def _target_values(
     if isinstance(target, Absolute):
         return dict.fromkeys(partitions, target.offset)
     if isinstance(target, Shift):
-        return {tp: max(0, (offset_of(picture, tp) or 0) + target.by) for tp in partitions}
+        return {tp: (offset_of(picture, tp) or 0) + target.by for tp in partitions}
     if log is None:
         raise ConfigError(
             "earliest, latest and times are known to the records only: say where they are with --source"
@@ -222,11 +257,13 @@ def _target_values(
     return dict(found)
 
 
-def _change(picture: GroupPicture, tp: TopicPartition, after: int) -> OffsetChange:
+def _change(picture: GroupPicture, tp: TopicPartition, after: int, exactly: bytes | None) -> OffsetChange:
     entry = picture.offsets.get(tp)
     return OffsetChange(
         topic_partition=tp,
         before=offset_of(picture, tp),
         version=entry.stat.version if entry else None,
         after=after,
+        found=(entry.znode.data or b"") if entry else b"",
+        exactly=exactly,
     )

@@ -131,7 +131,7 @@ def _reset_owned(ensemble: Ensemble, group: str, change: OffsetChange, marker: R
     for _ in range(LIVE_TRIES):
         found = ensemble.zk.read_many([path, marker_path])
         operations = [
-            _write_at(path, change.after, found[path]),
+            _write_at(path, change.data, found[path]),
             *_replaced(marker_path, marker.encode(), found[marker_path]),
         ]
         try:
@@ -155,12 +155,13 @@ def _replaced(path: str, data: bytes, present: Znode | None) -> Iterable[Operati
 
 
 def _write(group: str, change: OffsetChange) -> Operation:
-    path, data = Offset.path(group, change.topic_partition), Offset(change.after).encode()
-    return Create(path, data) if change.version is None else SetData(path, data, change.version)
+    path = Offset.path(group, change.topic_partition)
+    if change.version is None:
+        return Create(path, change.data)
+    return SetData(path, change.data, change.version)
 
 
-def _write_at(path: str, value: int, present: Znode | None) -> Operation:
-    data = Offset(value).encode()
+def _write_at(path: str, data: bytes, present: Znode | None) -> Operation:
     return Create(path, data) if present is None else SetData(path, data, present.stat.version)
 
 

@@ -33,7 +33,7 @@ from zkgroup.znodes.consumers import (
     owners_topic_path,
     views_path,
 )
-from zkgroup.znodes.ids import validate_group
+from zkgroup.znodes.ids import number_of, validate_group
 
 _Named = TypeVar("_Named", Registration, View)
 
@@ -147,11 +147,12 @@ def _numbered(
     strays: list[str] = []
     for topic in sorted(seen.names.get(parent) or ()):
         for name in seen.names.get(f"{parent}/{topic}") or ():
-            if name.isascii() and name.isdigit() and str(int(name)) == name:
-                tp = TopicPartition(topic, int(name))
-                found.append((kind.path(group, tp), tp))
-            else:
+            number = number_of(name)
+            if number is None:
                 strays.append(f"{parent}/{topic}/{name}")
+            else:
+                tp = TopicPartition(topic, number)
+                found.append((kind.path(group, tp), tp))
     return found, strays
 
 

@@ -32,6 +32,8 @@ class UndoRecord:
     group: str | None = None
     offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Partition to (before, after); -1 where nothing was committed."""
+    originals: Mapping[TopicPartition, bytes] = field(default_factory=dict)
+    """What offset znodes held where `before` does not tell it all: bytes that are no offset, `007`, `-5`."""
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
 
@@ -45,12 +47,13 @@ class UndoRecord:
             "group": self.group,
             "offsets": [
                 {"topic": tp.topic, "partition": tp.partition, "before": before, "after": after}
+                | ({"before_base64": _base64(self.originals[tp])} if tp in self.originals else {})
                 for tp, (before, after) in sorted(self.offsets.items())
             ],
             "znodes": [
                 {
                     "path": path,
-                    "data_base64": None if data is None else base64.b64encode(data).decode("ascii"),
+                    "data_base64": None if data is None else _base64(data),
                 }
                 for path, data in self.znodes
             ],
@@ -74,6 +77,11 @@ class UndoRecord:
                     TopicPartition(row["topic"], row["partition"]): (row["before"], row["after"])
                     for row in fields["offsets"]
                 },
+                originals={
+                    TopicPartition(row["topic"], row["partition"]): base64.b64decode(row["before_base64"])
+                    for row in fields["offsets"]
+                    if "before_base64" in row
+                },
                 znodes=tuple(
                     (
                         row["path"],
@@ -84,6 +92,10 @@ class UndoRecord:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{where}: not an undo file: {type(error).__name__}: {error}") from error
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def new_undo_id(wall_ms: int, random_hex4: str) -> str:

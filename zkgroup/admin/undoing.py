@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.admin.offset_plans import NONE, OffsetPlan, plan_values
+from zkgroup.admin.offset_plans import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.admin.reading import picture_or_nothing
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
 
 ZNODES_AT_ONCE = 500
@@ -29,17 +30,19 @@ class Restoration:
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
     """The plan that puts the offsets of a record back.
 
-    Raises ConflictError where one is neither as the act left it nor as it was before, unless forced:
-    somebody has gone on from there.
+    Offset znodes get the very bytes that they held. Raises ConflictError where one is neither as the act
+    left it nor as it was before, unless forced: somebody has gone on from there. Raises RefusedError for
+    bytes that are no offset where the group has members, whose owners could not obey them.
     """
     assert record.group is not None
     picture = picture_or_nothing(ensemble, record.group, sorted({tp.topic for tp in record.offsets}))
-    plan = plan_values(picture, {tp: before for tp, (before, _) in record.offsets.items()})
+    plan = plan_values(picture, {tp: before for tp, (before, _) in record.offsets.items()}, record.originals)
     moved = []
     for change in plan.changes:
         before, after = record.offsets[change.topic_partition]
-        now = NONE if change.before is None else change.before
-        if now not in (before, after):
+        now = _held_now(change)
+        is_left = now == after or (after == NONE and change.before is None)
+        if change.changes and now != before and not is_left:
             moved.append(f"{change.topic_partition} is at {now}, was left at {after}")
     if moved and not force:
         more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
@@ -47,7 +50,24 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
             f"offsets of {record.group} have moved since {record.undo_id}: {'; '.join(moved[:3])}{more}; "
             "--force puts them back all the same"
         )
+    if plan.members:
+        _refuse_what_no_owner_obeys(plan)
     return plan
+
+
+def _held_now(change: OffsetChange) -> int | str:
+    if change.before is not None:
+        return change.before
+    return NONE if change.original is None else repr(change.original)
+
+
+def _refuse_what_no_owner_obeys(plan: OffsetPlan) -> None:
+    for change in plan.effective:
+        if change.exactly is not None and change.after == NONE:
+            raise RefusedError(
+                f"{Offset.path(plan.group, change.topic_partition)}: held {change.exactly!r} before, which "
+                f"no owner could go on from, and {plan.group} has members: stop them first"
+            )
 
 
 def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:

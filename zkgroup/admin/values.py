@@ -115,7 +115,9 @@ class GroupSummary:
     state: GroupState
     members: int
     topics: tuple[str, ...]
+    """Subscribed to, or with an owner or an offset."""
     partitions: int
+    """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int
     lag: int | None
 

@@ -17,6 +17,7 @@ NAME_LENGTH_MAX: Final = 255
 """Longest topic name of Kafka 0.8 (kafka/common/Topic.scala@0.8.2.2)."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _HEX8: Final = re.compile(r"[0-9a-f]{8}")
 _GENERATED: Final = re.compile(r"(?P<host>.+)-(?P<ms>[0-9]{13})-[0-9a-f]{8}", re.DOTALL)
 _THREAD: Final = re.compile(r"(?P<member>.+)-(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
@@ -93,6 +94,15 @@ def split_thread_id(text: str) -> tuple[str, int]:
     if match is None:
         raise ValueError(f"{text!r} is no thread id (<member>-<number>)")
     return match["member"], int(match["number"])
+
+
+def number_of(name: str) -> int | None:
+    """The number that a znode is named by (a partition, a broker), or None where the name is none.
+
+    As Kafka writes numbers and as the path of one reads back: `007` and `+7` name other znodes, and `²` is
+    a digit for `str.isdigit` that `int` does not take.
+    """
+    return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def _validate(what: str, name: str, length_max: int | None = None) -> str:

@@ -77,6 +77,23 @@ def test_log_ends_make_lag(world: World) -> None:
     assert summary.lag == 5
 
 
+def test_list_counts_the_partitions_that_describe_shows(world: World) -> None:
+    """Past bug: a group of offsets only was counted with every partition of their topics."""
+    world.topic("orders", 6)
+    world.topic("clicks", 2)
+    for number in (0, 2, 5):
+        world.commit("saved", "orders", number, 1)
+    world.member("living", "a", {"clicks": 1})
+    world.commit("living", "orders", 1, 1)
+
+    _, (living, saved) = list_groups(world.ensemble)
+
+    assert (saved.partitions, saved.topics, saved.unowned) == (3, ("orders",), 0)
+    assert (living.partitions, living.topics, living.unowned) == (3, ("clicks", "orders"), 2)
+    for row in (living, saved):
+        assert row.partitions == len(describe(world.ensemble, row.group).partitions)
+
+
 def test_offsets_of_a_real_group_are_shown(world: World) -> None:
     """item 62: offsets that a JVM member committed read back, in order of topic and number."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/26-group-offsets-only.jsonl"))

@@ -106,3 +106,5 @@ def test_rows_without_a_group_are_kafkas_from_file() -> None:
     assert parse_topic_rows("t,0,5\n\nt,1,6\n") == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
     with pytest.raises(ConfigError, match="line 2"):
         parse_topic_rows("t,0,5\nt;1;6")
+    with pytest.raises(ConfigError, match="line 1"):
+        parse_topic_rows(f"t,0,{'9' * 5000}")  # past bug: more digits than Python's int takes

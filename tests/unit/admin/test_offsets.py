@@ -273,6 +273,19 @@ def test_targets_that_need_records_need_a_source(idle: World) -> None:
     assert [change.after for change in plan_reset(picture, Shift(-50), [_tp(0)]).changes] == [0]
 
 
+def test_a_shift_below_0_is_noted(idle: World) -> None:
+    """Past bug: without a source 0 was taken without a word; one that stays above is not noted."""
+    picture = read_picture(idle.ensemble, "g")
+
+    plan = plan_reset(picture, Shift(-15), [_tp(0), _tp(1)])
+
+    assert [change.after for change in plan.changes] == [0, 5]
+    assert plan.notes == ("orders-0: -5 is below 0, 0 taken",)
+    assert plan_reset(picture, Shift(-15), [_tp(0)], Log()).notes == (
+        "orders-0: -5 is outside the log, 5 taken",
+    )
+
+
 def test_a_shift_leaves_out_what_was_never_committed(idle: World) -> None:
     """There is nothing to shift, which is said."""
     plan = plan_reset(read_picture(idle.ensemble, "g"), Shift(1), [_tp(0), _tp(2)])

@@ -37,7 +37,7 @@ def test_a_group_without_members_is_empty(world: World) -> None:
         GroupState.EMPTY,
         0,
         ("orders",),
-        4,
+        1,
         0,
     )
 

@@ -9,13 +9,16 @@ import pytest
 
 from tests.unit.admin.world import World
 from zkgroup.admin.group_deletion import delete_group, plan_deletion
+from zkgroup.admin.offset_plans import OffsetPlan, plan_values
 from zkgroup.admin.offsets import Act, apply_plan
+from zkgroup.admin.reading import read_picture
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
 from zkgroup.admin.undoing import ZNODES_AT_ONCE, plan_restoration, plan_undo, restore_znodes
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
 
 TP = TopicPartition("orders", 0)
@@ -125,6 +128,93 @@ def test_a_deleted_group_comes_back_with_its_offsets(world: World) -> None:
     apply_plan(world.ensemble, plan_undo(world.ensemble, record), Act(undo_id="u", command="c", user="x"))
 
     assert world.offset("g", "orders", 0) == "42"
+
+
+@pytest.mark.parametrize("original", [b"rubbish", b"\xff", b"", b"007", b"-5"])
+def test_offsets_come_back_byte_for_byte(world: World, tmp_path: Path, original: bytes) -> None:
+    """Past bug: the undo of a change over an unreadable offset wrote -1. It can be undone as well."""
+    world.topic("orders", 1)
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, original)
+    folder, act = UndoFolder(tmp_path), Act(undo_id="u", command="c", user="x")
+    plan = plan_values(read_picture(world.ensemble, "g"), {TP: 42})
+    first = _record("20260101-000000-aaaa", **_saved(plan))
+    folder.save(first)
+    apply_plan(world.ensemble, plan, act)
+    assert world.offset("g", "orders", 0) == "42"
+
+    back = plan_undo(world.ensemble, folder.load(first.undo_id))
+    apply_plan(world.ensemble, back, act)
+
+    assert _bytes(world) == original
+    assert plan_undo(world.ensemble, first).effective == ()
+    apply_plan(world.ensemble, plan_undo(world.ensemble, _record(**_saved(back))), act)
+    assert _bytes(world) == b"42"
+
+
+def test_the_plan_says_which_bytes_are_no_offset(world: World) -> None:
+    """Before anything is written; an offset that is only written oddly is not worth a word."""
+    world.topic("orders", 2)
+    world.commit("g", "orders", 0, b"rubbish")
+    world.commit("g", "orders", 1, b"007")
+    picture = read_picture(world.ensemble, "g")
+
+    (note,) = plan_values(picture, {TP: 42, TopicPartition("orders", 1): 8}).notes
+
+    assert note.startswith("orders-0 holds b'rubbish', which is no offset")
+
+
+def test_other_unreadable_bytes_than_were_there_are_a_conflict(world: World) -> None:
+    """Somebody has written since: they are not taken for what the act found."""
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, b"other")
+    record = _record(group="g", offsets={TP: (-1, 42)}, originals={TP: b"rubbish"})
+
+    with pytest.raises(ConflictError, match="orders-0 is at b'other', was left at 42"):
+        plan_undo(world.ensemble, record)
+    assert [change.data for change in plan_undo(world.ensemble, record, force=True).effective] == [b"rubbish"]
+
+
+def test_owners_are_not_given_bytes_that_are_no_offset(world: World) -> None:
+    """An owner obeys an offset only, so the undo says beforehand that it cannot be done."""
+    world.topic("orders", 1)
+    world.member("g", "a", {"orders": 1})
+    world.own_as_planned("g")
+    world.commit("g", "orders", 0, 42)
+    record = _record(group="g", offsets={TP: (-1, 42)}, originals={TP: b"rubbish"})
+
+    with pytest.raises(RefusedError, match=r"offsets/orders/0: held b'rubbish' before.*stop them first"):
+        plan_undo(world.ensemble, record, force=True)
+
+
+def test_a_deleted_group_comes_back_with_its_unreadable_offsets(world: World) -> None:
+    """The bytes are in the undo file although they are no committed offset."""
+    world.topic("orders", 2)
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, b"rubbish")
+    world.commit("g", "orders", 1, b"007")
+    plan = plan_deletion(world.ensemble, "g")
+    assert plan.offsets == ((TopicPartition("orders", 1), 7),)
+    delete_group(world.ensemble, plan)
+    before = dict.fromkeys(plan.originals, (-1, -1)) | {tp: (offset, -1) for tp, offset in plan.offsets}
+    record = _record(group="g", offsets=before, originals=plan.originals)
+
+    apply_plan(world.ensemble, plan_undo(world.ensemble, record), Act(undo_id="u", command="c", user="x"))
+
+    assert [world.offset("g", "orders", number) for number in (0, 1)] == ["rubbish", "007"]
+
+
+def _saved(plan: OffsetPlan) -> dict[str, object]:
+    """What the record of such a plan holds."""
+    (change,) = plan.effective
+    before = -1 if change.before is None else change.before
+    originals = {} if change.original is None else {TP: change.original}
+    return {"group": plan.group, "offsets": {TP: (before, change.after)}, "originals": originals}
+
+
+def _bytes(world: World) -> bytes | None:
+    found = world.server.find(Offset.path("g", TP))
+    return found.data if found else None
 
 
 def test_a_deleted_topic_comes_back_as_it_was(world: World) -> None:

@@ -81,3 +81,17 @@ def test_what_is_no_thread_id(text: str) -> None:
     """Anything that Kafka would not write is no thread id."""
     with pytest.raises(ValueError, match="no thread id"):
         ids.split_thread_id(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("0", 0),
+        ("42", 42),
+        ("2147483647", 2147483647),
+        *[(other, None) for other in ("²", "٣", "007", "+7", "-1", "", "x", "1 ", "1\n", "9" * 5000)],
+    ],
+)
+def test_a_znode_is_named_by_a_number_only_as_kafka_writes_it(name: str, number: int | None) -> None:
+    """Past bug: `²` is a digit for `str.isdigit`, and then `int` failed."""
+    assert ids.number_of(name) == number
