@@ -18,10 +18,10 @@ from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import AsyncRebalanceListener
-from zkgroup.consumer.loop import MemberLoop
 from zkgroup.consumer.member import GroupMember
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ForkedClientError, MemberClosedError
+from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import wait_until
 
@@ -114,9 +114,9 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
     member = GroupMember(
         client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Listener(app)
     )
-    start = MemberLoop.start
+    start = MachineLoop.start
 
-    def start_and_wait(loop: MemberLoop) -> None:
+    def start_and_wait(loop: MachineLoop) -> None:
         start(loop)
         assert called.wait(TIMEOUT_S)
 
@@ -125,7 +125,7 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
         member.close()
         called.set()
 
-    monkeypatch.setattr(MemberLoop, "start", start_and_wait)
+    monkeypatch.setattr(MachineLoop, "start", start_and_wait)
     app.on["assigned"] = leave
     member.start()
 

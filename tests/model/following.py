@@ -16,7 +16,7 @@ from tests.model.values import Configuration, Held, Member, Node, Op, Pc, State,
 from zkgroup.consumer.machine import ownership
 from zkgroup.consumer.machine.config import MemberConfig
 from zkgroup.consumer.machine.parts import Parts
-from zkgroup.consumer.machine.procedures import NoAnswerError, Procedure, Query, UnregisteredError
+from zkgroup.machinery.procedures import FencedError, NoAnswerError, Procedure, Query
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Multi, Outcome, ReadMany, Request, Session, Unanswered
 from zkgroup.settings import GroupSettings
@@ -99,7 +99,7 @@ class Pair:
                 self._drive(one)
             except NoAnswerError:
                 continue
-            except UnregisteredError:
+            except FencedError:
                 assert self.me.pc in (Pc.UNREGISTERED, Pc.GONE)
                 self.parts.core.owned.clear()
             return

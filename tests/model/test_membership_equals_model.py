@@ -17,7 +17,7 @@ from tests.model.plans import sticky_plan
 from tests.model.two_worlds import OTHER_TOPIC, TOPIC, TwoWorlds, member_id, tp
 from tests.model.values import Configuration, Op, Pc, create, delete
 from zkgroup.assignment.digest import inputs_digest
-from zkgroup.consumer.machine.procedures import Procedure, UnregisteredError
+from zkgroup.machinery.procedures import FencedError, Procedure
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Multi, MultiDone
 from zkgroup.znodes.ids import thread_id
@@ -43,8 +43,8 @@ def run(pair: Pair, procedure: Procedure[object]) -> tuple[object, list[list[Op]
                         pair.worlds.repeat(sent[-1], pair.worlds.cfg.client[ME])
     except StopIteration as end:
         return end.value, sent
-    except UnregisteredError:
-        return UnregisteredError, sent
+    except FencedError:
+        return FencedError, sent
 
 
 # --- registration ---------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_changed_subscription(is_gone: bool) -> None:
     result, sent = run(pair, pair.parts.membership.replace())
 
     assert sent == [recipes.resubscribe_ops(ME, 0)]
-    assert (result is UnregisteredError) == is_gone
+    assert (result is FencedError) == is_gone
     pair.worlds.assert_same_trees()
 
 
@@ -101,7 +101,7 @@ def test_leave(is_gone: bool) -> None:
     result, sent = run(pair, pair.parts.membership.remove())
 
     assert sent == [recipes.leave_ops(ME)]
-    assert result is UnregisteredError
+    assert result is FencedError
     pair.worlds.assert_same_trees()
 
 
@@ -201,6 +201,6 @@ def test_plan_is_written_by_members_only() -> None:
     pair.believe(pc=Pc.PLAN_WRITE)
     result, sent = run(pair, pair.parts.planning._sticky(picture))
 
-    assert result is UnregisteredError
+    assert result is FencedError
     assert sent == [recipes.plan_ops(pair.worlds.cfg, ME, None, pair.me.gen, (ME,))]
     pair.worlds.assert_same_trees()

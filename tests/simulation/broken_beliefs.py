@@ -9,10 +9,10 @@ import pytest
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.lease import Lease
 from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.procedures import read_many
 from zkgroup.consumer.machine.registration import Membership
 from zkgroup.consumer.machine.snapshot import Snapshot
 from zkgroup.consumer.machine.verification import Verification
+from zkgroup.machinery.procedures import read_many
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiRefused
 from zkgroup.testing.simulation.application import Application
@@ -65,14 +65,15 @@ def change_is_not_looked_at(patch: Patch) -> None:
 
 def refusal_is_tried_again(patch: Patch) -> None:
     """A write refused at the own registration is repeated instead of ending everything."""
-    from zkgroup.consumer.machine import procedures
+    from zkgroup.machinery import procedures
 
-    def require(outcomes: Any, transactions: Any, guard: Any) -> None:
-        real_guard = None if any(isinstance(o, MultiRefused) for o in outcomes) else guard
-        real(outcomes, transactions, real_guard)
+    def require(outcomes: Any, transactions: Any, fence: Any) -> None:
+        real_fence = () if any(isinstance(o, MultiRefused) for o in outcomes) else fence
+        real(outcomes, transactions, real_fence)
 
     real = procedures.require_answers
-    for module in ("procedures", "claim", "commit", "release"):
+    patch.setattr(procedures, "require_answers", require)
+    for module in ("claim", "commit", "release"):
         patch.setattr(f"zkgroup.consumer.machine.{module}.require_answers", require)
     patch.setattr(
         Lease, "_heartbeat_answered", lambda self, outcome: setattr(self, "_heartbeat_under_way", False)

@@ -13,9 +13,9 @@ from zkgroup.consumer.machine.commit import Commits
 from zkgroup.consumer.machine.endings import Endings
 from zkgroup.consumer.machine.ownership import Held
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import read_many
 from zkgroup.consumer.machine.readback import Identity, Seen, Verdict
 from zkgroup.consumer.machine.resets import Resets
+from zkgroup.machinery.procedures import read_many
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 

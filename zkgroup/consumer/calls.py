@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zkgroup.consumer.callbacks import Callbacks
-from zkgroup.consumer.effects import EndOverdue, Revoke
-from zkgroup.consumer.events import Revoked
-from zkgroup.consumer.loop import MemberLoop
+from zkgroup.consumer.effects import Effect, EndOverdue, Revoke
+from zkgroup.consumer.events import Event, Revoked
 from zkgroup.consumer.share import Processed, Share
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.consumer.worker import Call
+from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model.ports import Clock
 
 DRAIN_MARGIN = 0.1
@@ -28,7 +28,7 @@ class Calls:
     def __init__(
         self,
         callbacks: Callbacks,
-        loop: MemberLoop,
+        loop: MachineLoop[Event, Effect],
         clock: Clock,
         telemetry: Telemetry,
         *,

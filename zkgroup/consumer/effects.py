@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from zkgroup.errors import CommitRefusedError
+from zkgroup.machinery.effects import SharedEffect
 from zkgroup.model import LeaseGrant, TopicPartition
-from zkgroup.model.requests import Request
 
 
 class MemberState(StrEnum):
@@ -34,28 +34,6 @@ class MemberState(StrEnum):
     CLOSING = "closing"
     CLOSED = "closed"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Submit this request; report its outcome as `Answered` and a fired watch as `WatchFired`."""
-
-    request_id: int
-    request: Request
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetTimer:
-    """Report `TimerFired(name)` at this time; replaces a timer of the same name."""
-
-    name: str
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +147,7 @@ class Finish:
 
 
 Effect = (
-    Ask
-    | SetTimer
-    | CancelTimer
+    SharedEffect
     | Assign
     | Revoke
     | EndOverdue

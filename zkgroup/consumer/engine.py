@@ -19,9 +19,7 @@ from zkgroup.consumer.calls import Calls, Revocations
 from zkgroup.consumer.clearing import clear_away
 from zkgroup.consumer.effects import (
     Abandon,
-    Ask,
     Assign,
-    CancelTimer,
     ChangeState,
     Effect,
     EndLease,
@@ -34,7 +32,6 @@ from zkgroup.consumer.effects import (
     MoveTo,
     Note,
     Revoke,
-    SetTimer,
 )
 from zkgroup.consumer.events import (
     ApplicationFailed,
@@ -46,7 +43,6 @@ from zkgroup.consumer.events import (
 )
 from zkgroup.consumer.holding import Holding
 from zkgroup.consumer.lease import LeaseBoard
-from zkgroup.consumer.loop import MemberLoop
 from zkgroup.consumer.machine import MemberDescription, MemberMachine
 from zkgroup.consumer.promises import Promises, ending_error, refuse, resolve
 from zkgroup.consumer.share import Processed, Share
@@ -56,6 +52,8 @@ from zkgroup.errors import (
     CommitResult,
     ForkedClientError,
 )
+from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
 from zkgroup.model.requests import Connected, Lost, Outcome, Request, SessionEvent
@@ -101,7 +99,7 @@ class MemberEngine:
         self.finished = threading.Event()
         self.closing = False
         self._close_by_ms: int | None = None
-        self.loop = MemberLoop(
+        self.loop: MachineLoop[Event, Effect] = MachineLoop(
             machine,
             store,
             clock,

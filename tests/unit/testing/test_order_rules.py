@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from zkgroup.consumer.effects import Ask, Assign, EndLease, ExtendLease, Lose, Revoke
-from zkgroup.consumer.events import Answered, Revoked
+from zkgroup.consumer.effects import Assign, EndLease, ExtendLease, Lose, Revoke
+from zkgroup.consumer.events import Revoked
+from zkgroup.machinery.effects import Ask
+from zkgroup.machinery.events import Answered
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, MultiDone, Operation, ReadDone, SetData
 from zkgroup.testing.simulation.order import OrderError, OrderRules

@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.machine.parts import Parts
-from zkgroup.consumer.machine.procedures import (
+from zkgroup.consumer.machine.writes import guard
+from zkgroup.machinery.procedures import (
     DeniedError,
+    FencedError,
     NoAnswerError,
     OddAnswerError,
     Procedure,
     Query,
-    UnregisteredError,
     ask,
     write,
 )
-from zkgroup.consumer.machine.writes import guard
 from zkgroup.model.requests import Sync
 
 REST_TIMER = "rest"
@@ -89,7 +89,7 @@ class Agenda:
                 if not error.certain:
                     core.caught_up = False
                 self._rest(core.jittered(REST_MS, 0.5))
-            case UnregisteredError():
+            case FencedError():
                 self.on_unregistered("not_registered")
             case DeniedError():
                 self.on_denied(error.path)
@@ -217,7 +217,7 @@ class Agenda:
         """An acknowledged write: only after it do reads tell what became of earlier ones (recipes.md 10)."""
         p = self._parts
         yield from ask(Query(Sync(p.paths.ids)))
-        yield from write([guard(p.paths)], p.paths.own)
+        yield from write([guard(p.paths)], (p.paths.own,))
 
     def _review(self) -> Procedure[None]:
         """Back after a while: is everything as it was? Then the lease goes on with the same tokens."""

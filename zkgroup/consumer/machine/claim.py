@@ -16,7 +16,10 @@ from zkgroup.consumer.machine.core import Core, tp_fields
 from zkgroup.consumer.machine.ownership import Held
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.procedures import (
+from zkgroup.consumer.machine.readback import Identity, Seen, adopted, offset_value, read_back
+from zkgroup.consumer.machine.snapshot import Snapshot
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.machinery.procedures import (
     Procedure,
     Query,
     ask,
@@ -24,10 +27,7 @@ from zkgroup.consumer.machine.procedures import (
     read_many,
     require_answers,
 )
-from zkgroup.consumer.machine.readback import Identity, Seen, adopted, offset_value, read_back
-from zkgroup.consumer.machine.snapshot import Snapshot
-from zkgroup.consumer.machine.watch import Watch
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.machinery.watch import Watch
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Check,
@@ -132,7 +132,7 @@ class Claims:
                     blocked += self._refused(packet, operations, claim_id, outcome)
                 case Unanswered() | NotSent():
                     self._unanswered(packet, claim_id, outcome)
-        require_answers(outcomes, [operations for _, operations in packets], self._paths.own)
+        require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
         if blocked:
             yield from self._look_at(blocked)
 

@@ -20,7 +20,6 @@ from zkgroup.consumer.machine.core import Core, tp_fields
 from zkgroup.consumer.machine.lease import Lease
 from zkgroup.consumer.machine.ownership import Held
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import Procedure, Query, require_answers
 from zkgroup.consumer.machine.readback import (
     Identity,
     Seen,
@@ -38,6 +37,7 @@ from zkgroup.errors import (
     NotOwnerError,
     OffsetConflictError,
 )
+from zkgroup.machinery.procedures import Procedure, Query, require_answers
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi, MultiDone, MultiRefused, NotSent, Operation, Unanswered
 
@@ -218,7 +218,7 @@ class Commits:
                 self._written(batch, tps, operations, commit_id, outcome)
             else:
                 self._not_written(tps, commit_id, outcome)
-        require_answers(outcomes, [operations for _, operations in packets], self._paths.own)
+        require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
         return any(isinstance(outcome, MultiRefused) for outcome in outcomes)
 
     def _invoke(self, batch: Batch, tps: Iterable[TopicPartition]) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from zkgroup.consumer.effects import Abandon, EndLease, EndOverdue, Finish, MemberState
 from zkgroup.consumer.machine.agenda import Agenda
 from zkgroup.consumer.machine.parts import Parts
-from zkgroup.consumer.machine.procedures import Procedure
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.errors import AccessDeniedError, RebalanceFailedError
+from zkgroup.machinery.procedures import Procedure
 
 CLOSE_TIMER = "close"
 OVERTIME_MS = 1000

@@ -44,6 +44,14 @@ from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.settling import SNAPSHOT_TIMER
 from zkgroup.consumer.machine.verification import AGAIN_TIMERS, GAP_TIMER, VERIFY_TIMER
 from zkgroup.consumer.machine.views import PUBLISH_TIMER
+from zkgroup.machinery.events import (
+    Answered,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    TimerFired,
+    WatchFired,
+)
 from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Session
@@ -94,18 +102,18 @@ class MemberMachine:
     def _take(self, event: ev.Event) -> None:  # noqa: C901 - one arm an event
         core = self._parts.core
         match event:
-            case ev.Answered(request_id, outcome):
+            case Answered(request_id, outcome):
                 core.answered(request_id, outcome)
-            case ev.WatchFired(request_id, _):
+            case WatchFired(request_id, _):
                 core.watch_fired(request_id)
-            case ev.TimerFired(name):
+            case TimerFired(name):
                 self._timer_fired(name)
-            case ev.SessionConnected(session):
+            case SessionConnected(session):
                 self._session_connected(session)
-            case ev.SessionSuspended(incarnation):
+            case SessionSuspended(incarnation):
                 if core.session is not None and core.session.incarnation == incarnation:
                     core.connected = False
-            case ev.SessionLost(incarnation, reason):
+            case SessionLost(incarnation, reason):
                 if core.session is not None and core.session.incarnation == incarnation:
                     self._endings.session_over(reason or "session_lost")
             case ev.Opened():

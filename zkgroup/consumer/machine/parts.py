@@ -9,13 +9,13 @@ from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.lease import Lease
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.procedures import Runner
 from zkgroup.consumer.machine.registration import Membership
 from zkgroup.consumer.machine.release import Releases
 from zkgroup.consumer.machine.resets import Resets
 from zkgroup.consumer.machine.snapshot import Snapshot
 from zkgroup.consumer.machine.verification import Verification
 from zkgroup.consumer.machine.views import Views
+from zkgroup.machinery.procedures import Runner
 
 
 class Parts:

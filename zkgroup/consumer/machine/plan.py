@@ -18,10 +18,10 @@ from zkgroup.assignment import assign
 from zkgroup.assignment.digest import inputs_digest, result_digest
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import Procedure, read_many, write
 from zkgroup.consumer.machine.snapshot import Picture, Snapshot
 from zkgroup.consumer.machine.writes import guard
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
+from zkgroup.machinery.procedures import Procedure, read_many, write
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.consumers import Plan
@@ -159,7 +159,7 @@ class Planning:
             change: Operation = (
                 Create(paths.plan, data) if znode is None else SetData(paths.plan, data, znode.stat.version)
             )
-            yield from write([guard(paths), change], paths.own)
+            yield from write([guard(paths), change], (paths.own,))
         return None
 
     def _look_again(self, picture: Picture) -> None:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from zkgroup.consumer.machine.ownership import Held
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import Procedure, read_many
 from zkgroup.errors import CorruptZnodeError
+from zkgroup.machinery.procedures import Procedure, read_many
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.znodes.consumers import Offset, Owner, Reset
 

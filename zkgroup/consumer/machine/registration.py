@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import (
+from zkgroup.errors import MemberIdInUseError
+from zkgroup.machinery.procedures import (
+    FencedError,
     Procedure,
     Query,
-    UnregisteredError,
     ask,
     read_done,
     write,
 )
-from zkgroup.consumer.machine.watch import Watch
-from zkgroup.errors import MemberIdInUseError
+from zkgroup.machinery.watch import Watch
 from zkgroup.model import Subscription, Znode
 from zkgroup.model.requests import (
     Create,
@@ -73,7 +73,7 @@ class Membership:
         if self.data is None:
             self.data = self._encode()
         self.is_doubtful = True
-        answer = yield from write([Create(paths.own, self.data, ephemeral=True)], None)
+        answer = yield from write([Create(paths.own, self.data, ephemeral=True)], ())
         if isinstance(answer, MultiDone):
             self._registered(answer.zxid)
         else:
@@ -147,7 +147,7 @@ class Membership:
     def remove(self) -> Procedure[None]:
         """The last act of a member that shares its client (recipes.md 7)."""
         yield from write([Delete(self._paths.own, 0)], self._paths.own)
-        raise UnregisteredError(self._paths.own)
+        raise FencedError(self._paths.own)
 
     def lost(self) -> None:
         """Not registered any more, for whatever reason; the next registration has a new timestamp."""

@@ -19,9 +19,9 @@ from zkgroup.consumer.machine.core import Core, tp_fields
 from zkgroup.consumer.machine.ownership import Held, Revocation
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.procedures import Procedure, Query, require_answers
 from zkgroup.consumer.machine.readback import Identity, Seen, Verdict, adopted, judge, read_back
 from zkgroup.consumer.machine.snapshot import Snapshot
+from zkgroup.machinery.procedures import Procedure, Query, require_answers
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
     Check,
@@ -172,7 +172,7 @@ class Releases:
                 self._released(packet, operations, outcome)
             elif isinstance(outcome, MultiRefused):
                 self._refused(packet, operations[outcome.index])
-        require_answers(outcomes, [operations for _, operations in packets], self._paths.own)
+        require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
 
     def _checks(self, packet: Groups) -> list[Operation]:
         """A packet with a move is a claim too: it rests on the topics and the plan."""

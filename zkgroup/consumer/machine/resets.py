@@ -9,8 +9,8 @@ from __future__ import annotations
 from zkgroup.consumer.machine.commit import Commits
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import Procedure, Query, ask, list_done
-from zkgroup.consumer.machine.watch import Watch
+from zkgroup.machinery.procedures import Procedure, Query, ask, list_done
+from zkgroup.machinery.watch import Watch
 from zkgroup.model.requests import ListChildren
 from zkgroup.znodes.consumers import Reset
 

@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import (
+from zkgroup.consumer.machine.settling import Settling
+from zkgroup.errors import CorruptZnodeError, UnsupportedRegexError
+from zkgroup.machinery.procedures import (
+    FencedError,
     Procedure,
     Query,
-    UnregisteredError,
     ask,
     list_done,
     read_allowed,
     read_done,
     readable,
 )
-from zkgroup.consumer.machine.settling import Settling
-from zkgroup.consumer.machine.watch import Watch
-from zkgroup.errors import CorruptZnodeError, UnsupportedRegexError
+from zkgroup.machinery.watch import Watch
 from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription, Znode
 from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
@@ -189,7 +189,7 @@ class Snapshot:
         outcomes = yield from ask(*queries)
         listing = list_done(outcomes[0])
         if listing.stat is None:
-            raise UnregisteredError(self._paths.ids)
+            raise FencedError(self._paths.ids)
         cache.ids_watch = ids_watch
         if needs_brokers:
             cache.brokers_watch, cache.has_brokers = brokers_watch, bool(list_done(outcomes[1]).children)
@@ -209,7 +209,7 @@ class Snapshot:
         needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(unread)]
         own_znode, *owners, closing = needed
         if closing is None:
-            raise UnregisteredError(paths.ids)
+            raise FencedError(paths.ids)
         if (closing.stat.pzxid, closing.stat.cversion) != (listing.stat.pzxid, listing.stat.cversion):
             return None
         self._check_own(own_znode)
@@ -248,7 +248,7 @@ class Snapshot:
         session = self._core.session
         assert session is not None
         if znode is None or znode.stat.ephemeral_owner != session.session_id:
-            raise UnregisteredError(self._paths.own)
+            raise FencedError(self._paths.own)
 
     def _decoded(self, name: str, znode: Znode) -> Peer | None:
         try:

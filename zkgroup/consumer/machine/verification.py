@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
-from zkgroup.consumer.machine.procedures import Procedure, UnregisteredError, read_many
 from zkgroup.consumer.machine.readback import Identity
 from zkgroup.consumer.machine.snapshot import Snapshot
+from zkgroup.machinery.procedures import FencedError, Procedure, read_many
 from zkgroup.model import Znode
 
 VERIFY_TIMER = "verify"
@@ -67,7 +67,7 @@ class Verification:
         session = self._core.session
         assert session is not None
         if own is None or own.stat.ephemeral_owner != session.session_id:
-            raise UnregisteredError(paths.own)
+            raise FencedError(paths.own)
         self.is_due = False
         self.judge(dict(zip(owners, znodes, strict=False)))
         self._look_for_gaps(ids, dict(zip(topics, found, strict=True)))

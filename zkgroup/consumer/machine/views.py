@@ -9,8 +9,8 @@ from __future__ import annotations
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.plan import Planning
-from zkgroup.consumer.machine.procedures import Procedure, Query, ask, read_done, write
 from zkgroup.consumer.machine.writes import guard
+from zkgroup.machinery.procedures import Procedure, Query, ask, read_done, write
 from zkgroup.model.requests import Create, CreateMissing, Delete, MultiDone, Operation, Read, SetData
 from zkgroup.znodes.consumers import View, views_path
 
@@ -59,7 +59,7 @@ class Views:
             if self._version is None
             else SetData(self._paths.view, data, self._version)
         )
-        answer = yield from write([guard(self._paths), change], self._paths.own)
+        answer = yield from write([guard(self._paths), change], (self._paths.own,))
         self.is_due = False
         if isinstance(answer, MultiDone):
             self._version = 0 if self._version is None else self._version + 1
@@ -71,7 +71,7 @@ class Views:
         """Before a member that shares its client leaves."""
         version, self._version = self._version, None
         if version is not None:
-            yield from write([guard(self._paths), Delete(self._paths.view, version)], self._paths.own)
+            yield from write([guard(self._paths), Delete(self._paths.view, version)], (self._paths.own,))
 
     def _look(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.view)))

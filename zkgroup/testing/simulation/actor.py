@@ -14,6 +14,15 @@ from zkgroup.consumer import effects as ef
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.errors import CommitResult
+from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.machinery.events import (
+    Answered,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    TimerFired,
+    WatchFired,
+)
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Connected, Lost, Outcome, Request, SessionEvent, Suspended
 from zkgroup.testing.clock import FakeClock
@@ -60,11 +69,11 @@ class Actor:
     def _heard(self, event: SessionEvent) -> None:
         match event:
             case Connected(session):
-                self.inbox.append(ev.SessionConnected(session))
+                self.inbox.append(SessionConnected(session))
             case Suspended(incarnation):
-                self.inbox.append(ev.SessionSuspended(incarnation))
+                self.inbox.append(SessionSuspended(incarnation))
             case Lost(incarnation, reason):
-                self.inbox.appendleft(ev.SessionLost(incarnation, reason))
+                self.inbox.appendleft(SessionLost(incarnation, reason))
             case _:
                 assert_never(event)
 
@@ -79,7 +88,7 @@ class Actor:
         """Puts what is due into the inbox, oldest first."""
         for name in sorted(self.due_timers(), key=lambda n: (self._timers[n], n)):
             del self._timers[name]
-            self.inbox.append(ev.TimerFired(name))
+            self.inbox.append(TimerFired(name))
 
     def take_event(self) -> None:
         """One step of the machine."""
@@ -115,11 +124,11 @@ class Actor:
         application = self.application
         self.effects.append(effect)
         match effect:
-            case ef.Ask():
+            case Ask():
                 self._ask(effect)
-            case ef.SetTimer(name, at_ms):
+            case SetTimer(name, at_ms):
                 self._timers[name] = at_ms
-            case ef.CancelTimer(name):
+            case CancelTimer(name):
                 self._timers.pop(name, None)
             case ef.Assign():
                 application.assign(effect)
@@ -149,16 +158,16 @@ class Actor:
             case _:
                 assert_never(effect)
 
-    def _ask(self, effect: ef.Ask) -> None:
+    def _ask(self, effect: Ask) -> None:
         assert self.finished is None, "asks after Finish"
         request_id = effect.request_id
         self.asked.append(effect.request)
 
         def on_outcome(outcome: Outcome) -> None:
-            self.inbox.append(ev.Answered(request_id, outcome))
+            self.inbox.append(Answered(request_id, outcome))
 
         def on_watch(path: str) -> None:
-            self.inbox.append(ev.WatchFired(request_id, path))
+            self.inbox.append(WatchFired(request_id, path))
 
         watched = getattr(effect.request, "watch", False)
         self.client.submit(

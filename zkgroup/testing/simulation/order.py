@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from zkgroup.consumer import effects as ef
 from zkgroup.consumer import events as ev
+from zkgroup.machinery.effects import Ask
+from zkgroup.machinery.events import Answered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, MultiDone, Operation, SetData
 
@@ -35,7 +37,7 @@ class OrderRules:
 
     def event(self, event: ev.Event) -> None:
         """Before the step that takes it."""
-        if isinstance(event, ev.Answered) and event.request_id in self._writes:
+        if isinstance(event, Answered) and event.request_id in self._writes:
             self._writes.remove(event.request_id)
             self._is_acknowledged |= isinstance(event.outcome, MultiDone)
         elif isinstance(event, ev.Revoked):
@@ -44,7 +46,7 @@ class OrderRules:
     def effect(self, effect: ef.Effect) -> None:
         """Before it is carried out."""
         match effect:
-            case ef.Ask(request_id, Multi(operations)):
+            case Ask(request_id, Multi(operations)):
                 self._writes.add(request_id)
                 self._write(operations)
             case ef.Assign(grants):

@@ -8,11 +8,11 @@ a write it does nothing else, as in the exhaustive model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Generator, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
-from zkgroup.consumer.machine.core import Core
-from zkgroup.consumer.machine.watch import Watch
+from zkgroup.machinery.books import Books
+from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Code,
@@ -40,6 +40,7 @@ class Query(NamedTuple):
 
 
 T = TypeVar("T")
+E = TypeVar("E")
 Procedure = Generator[tuple[Query, ...], tuple[Outcome, ...], T]
 
 
@@ -52,8 +53,11 @@ class NoAnswerError(Exception):
         self.too_big = isinstance(outcome, NotSent) and outcome.too_big
 
 
-class UnregisteredError(Exception):
-    """Control flow: a write was refused at the own registration. Nothing is ours any more."""
+class FencedError(Exception):
+    """Control flow: a write was refused at its fence (a member's registration, `/controller`).
+
+    We are no longer what we took ourselves for, and nothing is ours any more.
+    """
 
 
 class DeniedError(Exception):
@@ -124,25 +128,25 @@ def list_done(outcome: Outcome) -> ListChildrenDone:
     return outcome
 
 
-def write(operations: Sequence[Operation], guard: str | None) -> Procedure[MultiDone | MultiRefused]:
-    """One transaction; `guard` is the path of the own registration, whose refusal ends everything."""
+def write(operations: Sequence[Operation], fence: Collection[str]) -> Procedure[MultiDone | MultiRefused]:
+    """One transaction; `fence`: the paths whose refusal ends everything (`FencedError`)."""
     outcomes = yield (Query(Multi(tuple(operations))),)
     (outcome,) = outcomes
-    require_answers(outcomes, [operations], guard)
+    require_answers(outcomes, [operations], fence)
     assert isinstance(outcome, (MultiDone, MultiRefused)), outcome
     return outcome
 
 
 def require_answers(
-    outcomes: Sequence[Outcome], transactions: Sequence[Sequence[Operation]], guard: str | None
+    outcomes: Sequence[Outcome], transactions: Sequence[Sequence[Operation]], fence: Collection[str]
 ) -> None:
     """Raises for outcomes of transactions that mean the same to every recipe; the worst news first."""
     missing: Unanswered | NotSent | None = None
     for outcome, operations in zip(outcomes, transactions, strict=True):
         if isinstance(outcome, MultiRefused):
             path = operations[outcome.index].path
-            if path == guard:
-                raise UnregisteredError(path)
+            if path in fence:
+                raise FencedError(path)
             if outcome.code not in _EXPECTED_CODES:
                 raise _refusal(path, outcome.code)
         elif isinstance(outcome, (Unanswered, NotSent)):
@@ -154,11 +158,11 @@ def require_answers(
 _EXPECTED_CODES = frozenset({Code.NO_NODE, Code.NODE_EXISTS, Code.BAD_VERSION, Code.NOT_EMPTY})
 
 
-class Runner:
+class Runner(Generic[E]):
     """Drives one procedure at a time: asks what it yields, and sends it the outcomes."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, books: Books[E]) -> None:
+        self._books = books
         self._procedure: Procedure[None] | None = None
         self._waiting = 0
         self._round = 0
@@ -189,7 +193,7 @@ class Runner:
             queries = next(procedure) if outcomes is None else procedure.send(outcomes)
         except StopIteration:
             self._procedure = None
-        except (NoAnswerError, UnregisteredError, DeniedError, OddAnswerError) as error:
+        except (NoAnswerError, FencedError, DeniedError, OddAnswerError) as error:
             self._procedure, self.error = None, error
         else:
             self._ask(queries)
@@ -208,4 +212,4 @@ class Runner:
             return on_outcome
 
         for index, query in enumerate(queries):
-            self._core.ask(query.request, collect(index), query.on_watch)
+            self._books.ask(query.request, collect(index), query.on_watch)

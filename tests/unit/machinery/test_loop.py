@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from zkgroup.consumer.effects import Ask, CancelTimer, ChangeState, Effect, MemberState, Note, SetTimer
-from zkgroup.consumer.events import (
+from zkgroup.consumer.effects import ChangeState, Effect, MemberState, Note
+from zkgroup.consumer.events import Event, Opened
+from zkgroup.errors import StoreUnavailableError
+from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.machinery.events import (
     Answered,
-    Event,
-    Opened,
     SessionConnected,
     SessionLost,
     SessionSuspended,
     TimerFired,
     WatchFired,
 )
-from zkgroup.consumer.loop import REQUESTS_MAX, MemberLoop
-from zkgroup.errors import StoreUnavailableError
+from zkgroup.machinery.loop import REQUESTS_MAX, MachineLoop
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import (
     Connected,
@@ -94,7 +94,7 @@ class Bench:
         self.performed: list[Effect] = []
         self.crashes: list[BaseException] = []
         self.steps = 0
-        self.loop = MemberLoop(
+        self.loop = MachineLoop(
             self.machine,
             self.wire,
             self.clock,

@@ -1,4 +1,4 @@
-"""The thread that owns a member: it alone steps the machine and performs its effects, in order.
+"""The thread that owns a machine: it alone steps the machine and performs its effects, in order.
 
 Everybody else only enqueues: ZooKeeper's callbacks, the callback worker, the application's threads
 and signal handlers (`queue.SimpleQueue.put` is reentrant, so a handler may interrupt another put).
@@ -17,19 +17,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from zkgroup.consumer.effects import Ask, CancelTimer, Effect, SetTimer
-from zkgroup.consumer.events import (
+from zkgroup.errors import StoreUnavailableError
+from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer, SharedEffect
+from zkgroup.machinery.events import (
     Answered,
-    Event,
     SessionConnected,
     SessionLost,
     SessionSuspended,
+    SharedEvent,
     TimerFired,
     WatchFired,
 )
-from zkgroup.errors import StoreUnavailableError
 from zkgroup.model.ports import Clock, Instant, Store
 from zkgroup.model.requests import (
     Connected,
@@ -42,7 +42,7 @@ from zkgroup.model.requests import (
     Suspended,
 )
 
-log = logging.getLogger("zkgroup.consumer")
+log = logging.getLogger("zkgroup.machinery")
 
 REQUESTS_MAX = 10_000
 """Bound of the queue for what the application asks; answers are bounded by what the machine asked."""
@@ -52,22 +52,28 @@ WAIT_MAX_S = 3600.0
 Task = Callable[[], None]
 
 
-class Machine(Protocol):
-    """What the loop needs of `MemberMachine`."""
+V = TypeVar("V")
+E = TypeVar("E")
+V_contra = TypeVar("V_contra", contravariant=True)
+E_co = TypeVar("E_co", covariant=True)
 
-    def step(self, event: Event, now: Instant) -> Sequence[Effect]: ...
+
+class Machine(Protocol[V_contra, E_co]):
+    """What the loop needs of a machine; `V` are its own events, `E` its own effects."""
+
+    def step(self, event: V_contra | SharedEvent, now: Instant) -> Sequence[E_co | SharedEffect]: ...
 
 
-class MemberLoop:
-    """Queue, timers and thread of one member."""
+class MachineLoop(Generic[V, E]):
+    """Queue, timers and thread of one machine."""
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Machine[V, E],
         store: Store,
         clock: Clock,
         *,
-        perform: Callable[[Effect], None],
+        perform: Callable[[E], None],
         after_step: Callable[[], None],
         on_crash: Callable[[BaseException], None],
         name: str,
@@ -78,9 +84,9 @@ class MemberLoop:
         self._perform_other = perform
         self._after_step = after_step
         self._on_crash = on_crash
-        self._inbox: queue.SimpleQueue[Event | Task | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[V | SharedEvent | Task | None] = queue.SimpleQueue()
         self._urgent: deque[SessionLost] = deque()
-        self._waiting: deque[Event | Task] = deque()
+        self._waiting: deque[V | SharedEvent | Task] = deque()
         self._turn = 0
         self._turn_over = False
         self._timers: dict[str, int] = {}
@@ -95,11 +101,11 @@ class MemberLoop:
 
     # --- any thread -------------------------------------------------------------------------------
 
-    def post(self, entry: Event | Task) -> None:
+    def post(self, entry: V | SharedEvent | Task) -> None:
         """Enqueues an event, or work for the loop's thread. Never blocks; safe in a signal handler."""
         self._inbox.put(entry)
 
-    def request(self, entry: Event | Task) -> None:
+    def request(self, entry: V | SharedEvent | Task) -> None:
         """`post` for the application: refused when far too much waits already."""
         if self._inbox.qsize() > REQUESTS_MAX:
             raise StoreUnavailableError(f"{self._name}: more than {REQUESTS_MAX} requests wait to be handled")
@@ -146,7 +152,7 @@ class MemberLoop:
     def unschedule(self, name: str) -> None:
         self._alarms.pop(name, None)
 
-    def step(self, event: Event) -> None:
+    def step(self, event: V | SharedEvent) -> None:
         """Gives the machine one event and performs its effects, before anything else is handled."""
         now = Instant(self._clock.now_ms(), self._clock.wall_ms())
         for effect in self._machine.step(event, now):
@@ -216,7 +222,7 @@ class MemberLoop:
         while not self._inbox.empty():
             self._sort(self._inbox.get_nowait())
 
-    def _sort(self, entry: Event | Task | None) -> None:
+    def _sort(self, entry: V | SharedEvent | Task | None) -> None:
         """Lets the loss of a session jump the queue, over everything told of that session before."""
         if isinstance(entry, SessionLost):
             self._urgent.append(entry)
@@ -225,7 +231,7 @@ class MemberLoop:
         elif entry is not None:
             self._waiting.append(entry)
 
-    def _next(self) -> Event | Task | None:
+    def _next(self) -> V | SharedEvent | Task | None:
         """Session losses first; then what waits and the timers that are due, in fair turns.
 
         After a pause of the process the answers that came meanwhile are seen before the timers that
@@ -242,7 +248,7 @@ class MemberLoop:
         self._turn_over = self._turn == 0
         return self._waiting.popleft()
 
-    def _due(self) -> Event | Task | None:
+    def _due(self) -> V | SharedEvent | Task | None:
         """The earliest timer that is due, taken off."""
         at_ms = self.next_timer_ms
         if at_ms is None or at_ms > self._clock.now_ms():
@@ -254,14 +260,14 @@ class MemberLoop:
         name = next(name for name, (at, _) in self._alarms.items() if at == at_ms)
         return self._alarms.pop(name)[1]
 
-    def _handle(self, entry: Event | Task) -> None:
+    def _handle(self, entry: V | SharedEvent | Task) -> None:
         if callable(entry):
             entry()
         else:
             self.step(entry)
         self._after_step()
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: E | SharedEffect) -> None:
         match effect:
             case Ask():
                 self._ask(effect)
@@ -288,7 +294,7 @@ class MemberLoop:
         )
 
 
-def _older(entry: Event | Task, incarnation: int) -> bool:
+def _older(entry: V | SharedEvent | Task, incarnation: int) -> bool:
     """True for session news that the loss of this incarnation makes meaningless."""
     match entry:
         case SessionConnected(session):

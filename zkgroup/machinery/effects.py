@@ -1,0 +1,32 @@
+"""Orders that every machine gives: ask ZooKeeper, wake me later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkgroup.model.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Submit this request; report its outcome as `Answered` and a fired watch as `WatchFired`."""
+
+    request_id: int
+    request: Request
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Report `TimerFired(name)` at this time; replaces a timer of the same name."""
+
+    name: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: str
+
+
+SharedEffect = Ask | SetTimer | CancelTimer
