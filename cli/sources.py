@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zkgroup.admin.brokers import Cluster
 from zkgroup.admin.groups import LogEndReader
 from zkgroup.admin.offset_plans import LogPositions
-from zkgroup.admin.topics import Cluster
 from zkgroup.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from zkgroup.admin import topics as admin
+from zkgroup.admin.brokers import live_brokers
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.errors import PartlyDoneError
@@ -123,7 +124,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool)
     out = output()
     with connected() as ensemble:
         as_of, described, unreadable = admin.describe_topics(ensemble, topics)
-        live = admin.live_brokers(ensemble).data
+        live = live_brokers(ensemble).data
     if under_replicated:
         described = admin.only(described, admin.is_under_replicated)
     if unavailable:

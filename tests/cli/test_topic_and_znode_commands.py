@@ -69,7 +69,7 @@ def test_replicas_go_to_live_brokers(shell: Shell, groups: Groups) -> None:
     explicit = shell.json("topic", "create", "c", "--replica-assignment", "2:1,1:2")
 
     assert refused.code == 2
-    assert [row["replicas"] for row in spread["partitions"]] == [[1, 2], [2, 1]]
+    assert [row["replicas"] for row in spread["partitions"]] == [[2, 1], [1, 2]]
     assert [row["replicas"] for row in explicit["partitions"]] == [[2, 1], [1, 2]]
 
 

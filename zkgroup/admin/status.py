@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from zkgroup.admin.brokers import Brokers, live_brokers
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.groups import list_groups
 from zkgroup.admin.picture import held
 from zkgroup.admin.topics import (
-    Brokers,
     TopicDescription,
     TopicSummary,
     describe_topics,
     is_unavailable,
     is_under_replicated,
     list_topics,
-    live_brokers,
 )
 from zkgroup.admin.values import GroupState, GroupSummary
 from zkgroup.znodes.controller import Controller, ControllerEpoch

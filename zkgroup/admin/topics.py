@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from zkgroup.admin.brokers import (
+    Brokers,
+    by_role,
+    partitions_of,
+    placeable,
+    read_states,
+    readable,
+    registrations,
+)
 from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.admin.picture import Held, held
+from zkgroup.admin.picture import held
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -15,10 +25,10 @@ from zkgroup.errors import (
     OperationRefusedError,
     RefusedError,
 )
-from zkgroup.model import TopicPartition, Znode
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
+from zkgroup.placement import RackMode, Start, spread
 from zkgroup.znodes.brokers import (
-    BrokerRegistration,
     PartitionState,
     Topic,
     broker_ids_path,
@@ -76,59 +86,6 @@ class NewTopic:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
-    """Live brokers, by what they can do."""
-
-    data: tuple[int, ...]
-    """Can hold replicas."""
-    controllers_only: tuple[int, ...]
-    unreadable: tuple[str, ...] = ()
-
-
-def live_brokers(ensemble: Ensemble) -> Brokers:
-    """Registered brokers; those that only take part in controller elections apart (recipes 14)."""
-    data, controllers, unreadable = [], [], []
-    for number, entry in _registrations(ensemble).items():
-        if entry.value is None:
-            unreadable.append(str(entry.error))
-        elif is_controller_only(entry.value):
-            controllers.append(number)
-        else:
-            data.append(number)
-    return Brokers(tuple(data), tuple(controllers), tuple(unreadable))
-
-
-class Cluster:
-    """Brokers and topics as ZooKeeper has them, for record sources that ask brokers; read anew each time."""
-
-    def __init__(self, ensemble: Ensemble) -> None:
-        self._ensemble = ensemble
-
-    def brokers(self) -> Mapping[int, BrokerRegistration]:
-        """Every registered broker whose znode can be read, by id."""
-        entries = _registrations(self._ensemble)
-        return {number: entry.value for number, entry in entries.items() if entry.value}
-
-    def partitions(self, topic: str) -> tuple[int, ...]:
-        """Partition numbers, ascending; none where the topic does not exist. Raises CorruptZnodeError."""
-        znode = self._ensemble.zk.find(Topic.path(topic))
-        return Topic.decode(znode.path, znode.data).numbers if znode else ()
-
-
-def _registrations(ensemble: Ensemble) -> dict[int, Held[BrokerRegistration]]:
-    names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
-    numbers = sorted(int(name) for name in names if name.isdigit())
-    znodes = ensemble.zk.read_many([BrokerRegistration.path(number) for number in numbers])
-    found = {number: znodes[BrokerRegistration.path(number)] for number in numbers}
-    return {number: held(znode, BrokerRegistration.decode) for number, znode in found.items() if znode}
-
-
-def is_controller_only(registration: BrokerRegistration) -> bool:
-    """Whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
-    return registration.role == "controller"
-
-
 def plan_topic(
     ensemble: Ensemble,
     topic: str,
@@ -137,13 +94,18 @@ def plan_topic(
     replication_factor: int = 1,
     replica_assignment: Sequence[Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
+    rack_mode: RackMode = "enforced",
 ) -> NewTopic:
-    """Checks names and numbers and decides where replicas go.
+    """Checks names and numbers and decides where replicas go: as Kafka deals them, racks included.
+
+    Kafka begins at a random broker; here the name of the topic decides, so that a preview shows what will
+    be done, and topics of one partition do not all begin on the same broker.
 
     Raises ConfigError for what can never be, RefusedError where no live broker can hold the topic.
     """
     validate_topic(topic)
-    brokers = live_brokers(ensemble)
+    entries = registrations(ensemble)
+    brokers = by_role(entries)
     notes: list[str] = []
     if replica_assignment is not None:
         assignment = _explicit(replica_assignment, partitions)
@@ -151,25 +113,22 @@ def plan_topic(
         if strangers:
             notes.append(f"not registered now: broker {', '.join(map(str, strangers))}")
     else:
-        assignment = _placed(brokers, partitions, replication_factor, notes)
+        _check_counts(partitions, replication_factor)
+        assert partitions is not None
+        able = placeable(readable(entries))
+        if able:
+            dealt = spread(
+                able,
+                partitions,
+                replication_factor,
+                start=starting_point(topic, len(able)),
+                rack_mode=rack_mode,
+            )
+            assignment = dict(dealt.replicas)
+            notes += dealt.notes
+        else:
+            assignment = _without_brokers(brokers, partitions, replication_factor, notes)
     return NewTopic(topic=topic, assignment=assignment, configs=dict(configs or {}), notes=tuple(notes))
-
-
-def spread(brokers: Sequence[int], partitions: int, factor: int) -> dict[int, tuple[int, ...]]:
-    """Kafka's initial placement with start 0: leaders in turn, followers shifted by one more each round.
-
-    Source: kafka.admin.AdminUtils.assignReplicasToBrokers@0.8.2.2, which starts at a random broker.
-    """
-    assignment = {}
-    for partition in range(partitions):
-        first = partition % len(brokers)
-        shift = partition // len(brokers)
-        replicas = [brokers[first]]
-        for replica in range(factor - 1):
-            step = 1 + (shift + replica) % (len(brokers) - 1)
-            replicas.append(brokers[(first + step) % len(brokers)])
-        assignment[partition] = tuple(replicas)
-    return assignment
 
 
 def create_topic(ensemble: Ensemble, new: NewTopic) -> None:
@@ -239,8 +198,9 @@ def describe_topics(
         [path for name in names for path in (Topic.path(name), TopicConfig.path(name))]
     )
     described, unreadable = [], []
+    decoded: dict[str, tuple[Topic, TopicConfig]] = {}
     for name in names:
-        znode = found[Topic.path(name)]
+        znode, config = found[Topic.path(name)], found[TopicConfig.path(name)]
         if znode is None and name in topics:
             raise NotFoundError(
                 f"{Topic.path(name)}: there is no topic {name!r}; `zkgroup topic list` shows those there are"
@@ -248,18 +208,15 @@ def describe_topics(
         if znode is None:
             continue  # deleted since the names were read
         try:
-            described.append(_described(ensemble, name, znode, found[TopicConfig.path(name)]))
+            overrides = TopicConfig.decode(config.path, config.data) if config else TopicConfig()
+            decoded[name] = (Topic.decode(znode.path, znode.data), overrides)
         except CorruptZnodeError as error:
             unreadable.append(error)
+    states = read_states(ensemble, partitions_of({name: topic for name, (topic, _) in decoded.items()}))
+    for name, (topic, overrides) in decoded.items():
+        rows = _partitions(name, topic, states)
+        described.append(TopicDescription(topic=name, partitions=rows, configs=overrides.overrides))
     return ensemble.as_of(), tuple(described), tuple(unreadable)
-
-
-def _described(ensemble: Ensemble, name: str, znode: Znode, config: Znode | None) -> TopicDescription:
-    return TopicDescription(
-        topic=name,
-        partitions=_partitions(ensemble, name, Topic.decode(znode.path, znode.data)),
-        configs=TopicConfig.decode(config.path, config.data).overrides if config else {},
-    )
 
 
 def describe_new(new: NewTopic) -> TopicDescription:
@@ -298,13 +255,12 @@ def is_unavailable(partition: PartitionDescription, live: Sequence[int]) -> bool
     return partition.leader is None or partition.leader not in live
 
 
-def _partitions(ensemble: Ensemble, name: str, topic: Topic) -> tuple[PartitionDescription, ...]:
-    paths = {number: PartitionState.path(TopicPartition(name, number)) for number in topic.numbers}
-    states = ensemble.zk.read_many(list(paths.values()))
+def _partitions(
+    name: str, topic: Topic, states: Mapping[TopicPartition, PartitionState | None]
+) -> tuple[PartitionDescription, ...]:
     rows = []
     for number in topic.numbers:
-        znode = states[paths[number]]
-        state = held(znode, PartitionState.decode).value if znode else None
+        state = states[TopicPartition(name, number)]
         rows.append(
             PartitionDescription(
                 partition=number,
@@ -333,21 +289,24 @@ def _explicit(lists: Sequence[Sequence[int]], partitions: int | None) -> dict[in
     return {number: tuple(replicas) for number, replicas in enumerate(lists)}
 
 
-def _placed(
-    brokers: Brokers, partitions: int | None, factor: int, notes: list[str]
-) -> dict[int, tuple[int, ...]]:
+def starting_point(topic: str, brokers: int) -> Start:
+    """Where the replicas of a new topic begin, the same each time it is asked."""
+    digest = zlib.crc32(topic.encode("ascii"))
+    return Start(digest % brokers, digest // brokers % brokers)
+
+
+def _check_counts(partitions: int | None, factor: int) -> None:
     if partitions is None:
         raise ConfigError("say how many partitions: --partitions N, or --replica-assignment")
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise ConfigError(f"partitions: expected 1 to {PARTITIONS_MAX}, found {partitions}")
     if factor < 1:
         raise ConfigError(f"replication factor: expected at least 1, found {factor}")
-    if brokers.data:
-        if factor > len(brokers.data):
-            raise ConfigError(
-                f"replication factor {factor}, but only {len(brokers.data)} live brokers can hold replicas"
-            )
-        return spread(brokers.data, partitions, factor)
+
+
+def _without_brokers(
+    brokers: Brokers, partitions: int, factor: int, notes: list[str]
+) -> dict[int, tuple[int, ...]]:
     if brokers.controllers_only or brokers.unreadable:
         found = ", ".join(map(str, brokers.controllers_only)) or brokers.unreadable[0]
         raise RefusedError(

@@ -12,7 +12,7 @@ from zkgroup.admin import topics
 from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create, Delete, Multi
-from zkgroup.znodes.brokers import BrokerRegistration, Topic
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
@@ -52,14 +52,36 @@ def test_topic_and_configuration_are_one_transaction(world: World) -> None:
 
 
 def test_replicas_are_spread_over_the_live_brokers(world: World) -> None:
-    """Leaders in turn, followers shifted by one more each round, as AdminUtils does from broker 0."""
+    """Leaders in turn, followers shifted by one more each round, the start by the topic's name."""
     for number in (1, 2, 3):
         _broker(world, number)
 
     new = topics.plan_topic(world.ensemble, "orders", partitions=6, replication_factor=2)
 
-    assert list(new.assignment.values()) == [(1, 2), (2, 3), (3, 1), (1, 3), (2, 1), (3, 2)]
+    assert list(new.assignment.values()) == [(3, 1), (1, 2), (2, 3), (3, 2), (1, 3), (2, 1)]
     assert new.notes == ()
+    firsts = {
+        topics.plan_topic(world.ensemble, name, partitions=1).assignment[0] for name in ("a", "b", "c", "d")
+    }
+    assert len(firsts) > 1
+
+
+def test_racks_are_looked_at_unless_told_otherwise(world: World) -> None:
+    """As 0.10 and later: one replica in each rack; some brokers without a rack is an error by default."""
+    for number, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
+        registration = BrokerRegistration.of(
+            [Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1, rack=rack
+        )
+        world.server.put(BrokerRegistration.path(number), registration.encode())
+
+    new = topics.plan_topic(world.ensemble, "orders", partitions=8, replication_factor=2)
+    _broker(world, 5)
+
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in new.assignment.values())
+    with pytest.raises(ConfigError, match=r"brokers \[5\] have no rack"):
+        topics.plan_topic(world.ensemble, "orders", partitions=8)
+    assert topics.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
 
 
 def test_a_controller_that_hosts_nothing_holds_no_replica(world: World) -> None:
@@ -70,6 +92,15 @@ def test_a_controller_that_hosts_nothing_holds_no_replica(world: World) -> None:
     _broker(world, 1, zkgroup={"role": "data"})
 
     assert topics.plan_topic(world.ensemble, "orders", partitions=2).assignment == {0: (1,), 1: (1,)}
+
+
+def test_a_name_that_is_no_broker_id_is_passed_over(world: World) -> None:
+    """Past bug: `²` is a digit for `str.isdigit`, and then `int` failed; `01` is no path of broker 1."""
+    _broker(world, 1)
+    for name in ("²", "01", "x", "9" * 5000):
+        world.server.put(f"/brokers/ids/{name}", b"{}")
+
+    assert topics.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
 
 
 def test_an_explicit_assignment_is_taken_as_it_is(world: World) -> None:

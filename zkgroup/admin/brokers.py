@@ -1,0 +1,221 @@
+"""Brokers as they are registered, and what of that decides what can be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.picture import Held, held
+from zkgroup.errors import CorruptZnodeError, NotFoundError
+from zkgroup.model import TopicPartition
+from zkgroup.placement import Broker
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.ids import number_of
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """Live brokers, by what they can do."""
+
+    data: tuple[int, ...]
+    """Can hold replicas."""
+    controllers_only: tuple[int, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSummary:
+    """One row of `broker list`."""
+
+    broker: int
+    host: str | None
+    port: int
+    registered_at_ms: int
+    """When the registration was made, by the server's clock."""
+    version: int
+    """Of the registration's format: 1 is Kafka 0.8, 4 is 0.10.2 to 2.6."""
+    epoch: int
+    """The `czxid` of the registration: one for each start of the broker."""
+    kind: str
+    """`zkgroup` or `kafka`."""
+    role: str
+    """`data`, or `controller` for one that hosts nothing."""
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    """What `broker describe` tells beyond its row."""
+
+    summary: BrokerSummary
+    session: int
+    rack: str | None
+    jmx_port: int
+    endpoints: tuple[str, ...]
+    replicas: int
+    """Partitions with a replica on it."""
+    leaders: int
+    """Partitions that it leads."""
+    preferred: int
+    """Partitions whose first replica it is."""
+    out_of_sync: tuple[TopicPartition, ...]
+    """Partitions with a replica on it that is not in the ISR."""
+
+
+class Cluster:
+    """Brokers and topics as ZooKeeper has them, for record sources that ask brokers; read anew each time."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
+
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """Every registered broker whose znode can be read, by id."""
+        return readable(registrations(self._ensemble))
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        """Partition numbers, ascending; none where the topic does not exist. Raises CorruptZnodeError."""
+        znode = self._ensemble.zk.find(Topic.path(topic))
+        return Topic.decode(znode.path, znode.data).numbers if znode else ()
+
+
+def registrations(ensemble: Ensemble) -> dict[int, Held[BrokerRegistration]]:
+    """Every child of `/brokers/ids` that is a broker id, ascending, unreadable ones included."""
+    names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
+    numbers = sorted(number for name in names if (number := number_of(name)) is not None)
+    znodes = ensemble.zk.read_many([BrokerRegistration.path(number) for number in numbers])
+    found = {number: znodes[BrokerRegistration.path(number)] for number in numbers}
+    return {number: held(znode, BrokerRegistration.decode) for number, znode in found.items() if znode}
+
+
+def readable(entries: Mapping[int, Held[BrokerRegistration]]) -> dict[int, BrokerRegistration]:
+    """The registrations that can be read."""
+    return {number: entry.value for number, entry in entries.items() if entry.value}
+
+
+def live_brokers(ensemble: Ensemble) -> Brokers:
+    """Registered brokers; those that only take part in controller elections apart (recipes 14)."""
+    return by_role(registrations(ensemble))
+
+
+def by_role(entries: Mapping[int, Held[BrokerRegistration]]) -> Brokers:
+    """The same of registrations that have been read."""
+    known = readable(entries)
+    return Brokers(
+        data=tuple(number for number, one in known.items() if not is_controller_only(one)),
+        controllers_only=tuple(number for number, one in known.items() if is_controller_only(one)),
+        unreadable=tuple(str(entry.error) for entry in entries.values() if entry.error),
+    )
+
+
+def placeable(known: Mapping[int, BrokerRegistration]) -> tuple[Broker, ...]:
+    """The brokers that can be given replicas, with their racks."""
+    return tuple(Broker(number, one.rack) for number, one in known.items() if not is_controller_only(one))
+
+
+def is_controller_only(registration: BrokerRegistration) -> bool:
+    """Whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
+    return registration.role == "controller"
+
+
+def oldest_format(known: Iterable[BrokerRegistration]) -> int | None:
+    """The lowest version among registrations of real brokers; None where no real broker is registered."""
+    return min((one.version for one in known if not one.is_zkgroup), default=None)
+
+
+def list_brokers(
+    ensemble: Ensemble,
+) -> tuple[AsOf, tuple[BrokerSummary, ...], tuple[CorruptZnodeError, ...]]:
+    """Every registered broker, and why others cannot be listed."""
+    entries = registrations(ensemble)
+    ruler = ensemble.zk.find(Controller.path())
+    ruling = held(ruler, Controller.decode).value if ruler else None
+    rows = tuple(
+        _summary(number, entry, entry.value, ruling)
+        for number, entry in entries.items()
+        if entry.value is not None
+    )
+    errors = tuple(entry.error for entry in entries.values() if entry.error)
+    return ensemble.as_of(), rows, errors
+
+
+def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescription]:
+    """One broker and what it hosts. Raises NotFoundError where it is not registered, CorruptZnodeError."""
+    found = ensemble.zk.read_many([BrokerRegistration.path(broker), Controller.path()])
+    znode, ruler = found[BrokerRegistration.path(broker)], found[Controller.path()]
+    if znode is None:
+        raise NotFoundError(
+            f"{BrokerRegistration.path(broker)}: broker {broker} is not registered; "
+            "`zkgroup broker list` shows those that are"
+        )
+    entry = held(znode, BrokerRegistration.decode)
+    if entry.error:
+        raise entry.error
+    assert entry.value is not None
+    topics, states = hosted_topics(ensemble)
+    replicas = [
+        (tp, lists[0] == broker)
+        for topic, one in topics.items()
+        for number, lists in one.partitions.items()
+        if broker in lists and (tp := TopicPartition(topic, number))
+    ]
+    known = {tp: state for tp, state in states.items() if state}
+    return ensemble.as_of(), BrokerDescription(
+        summary=_summary(broker, entry, entry.value, held(ruler, Controller.decode).value if ruler else None),
+        session=znode.stat.ephemeral_owner,
+        rack=entry.value.rack,
+        jmx_port=entry.value.jmx_port,
+        endpoints=tuple(endpoint.text for endpoint in entry.value.listeners),
+        replicas=len(replicas),
+        leaders=sum(state.leader == broker for state in known.values()),
+        preferred=sum(first for _, first in replicas),
+        out_of_sync=tuple(tp for tp, _ in sorted(replicas) if tp in known and broker not in known[tp].isr),
+    )
+
+
+def hosted_topics(
+    ensemble: Ensemble,
+) -> tuple[dict[str, Topic], dict[TopicPartition, PartitionState | None]]:
+    """Every readable topic, and the states of its partitions (None: none yet, or unreadable). Bulk reads."""
+    names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics = {
+        name: topic
+        for name in names
+        if (znode := znodes[Topic.path(name)]) and (topic := held(znode, Topic.decode).value)
+    }
+    return topics, read_states(ensemble, partitions_of(topics))
+
+
+def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    """Every partition of these topics, in order."""
+    return [TopicPartition(name, number) for name, topic in topics.items() for number in topic.numbers]
+
+
+def read_states(
+    ensemble: Ensemble, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, PartitionState | None]:
+    """The states of partitions in one bulk read; None where there is none or it cannot be read."""
+    paths = {tp: PartitionState.path(tp) for tp in partitions}
+    znodes = ensemble.zk.read_many(list(paths.values()))
+    return {
+        tp: held(znode, PartitionState.decode).value if (znode := znodes[path]) else None
+        for tp, path in paths.items()
+    }
+
+
+def _summary(
+    number: int, entry: Held[BrokerRegistration], one: BrokerRegistration, ruling: Controller | None
+) -> BrokerSummary:
+    return BrokerSummary(
+        broker=number,
+        host=one.host,
+        port=one.port,
+        registered_at_ms=entry.stat.ctime,
+        version=one.version,
+        epoch=entry.stat.czxid,
+        kind="zkgroup" if one.is_zkgroup else "kafka",
+        role=one.role,
+        controller=ruling is not None and ruling.broker == number,
+    )
