@@ -26,6 +26,9 @@ ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
 SESSION_TIMEOUT_MS = 10_000
 """What one-shot commands ask for: they live shorter than that."""
 
+_TOLD = "zkgroup.told"
+"""Key of `Context.meta` for what was said already."""
+
 _PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
 
 
@@ -49,12 +52,23 @@ def config_path() -> Path:
 
 
 def target(options: Shared, environment: Mapping[str, str] | None = None) -> Target:
-    """The target by option, then environment, then profile. Raises UsageError where there is none."""
+    """The target by option, then environment, then profile. Raises UsageError where there is none.
+
+    The file with the profiles has to be right where one is asked for by name or for the address. Else what
+    is wrong with it is only told, so that a command works that says itself where to connect.
+    """
     environment = os.environ if environment is None else environment
-    profile = _profile(options.profile)
-    address = options.zookeeper or environment.get(ENVIRONMENT) or profile.get("zookeeper")
-    if options.profile and not options.zookeeper and environment.get(ENVIRONMENT):
-        say(f"note: {ENVIRONMENT} outranks the address of profile {options.profile!r}")
+    given = options.zookeeper or environment.get(ENVIRONMENT)
+    try:
+        profile = _profile(options.profile)
+    except click.UsageError as error:
+        if options.profile or not given:
+            raise
+        _say_once(f"warning: {error.message}; the address is given, so no profile is used")
+        profile = {}
+    address = given or profile.get("zookeeper")
+    if options.profile and not options.zookeeper and given:
+        _say_once(f"note: {ENVIRONMENT} outranks the address of profile {options.profile!r}")
     if not address:
         raise click.UsageError(
             f"no ZooKeeper given: use -z HOST:PORT, set {ENVIRONMENT}, or write a profile into "
@@ -71,6 +85,15 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Tar
     )
 
 
+def _say_once(text: str) -> None:
+    """A command asks for its target more than once."""
+    ctx = click.get_current_context(silent=True)
+    told: set[str] = ctx.meta.setdefault(_TOLD, set()) if ctx else set()
+    if text not in told:
+        told.add(text)
+        say(text)
+
+
 def _profile(name: str | None) -> Mapping[str, str]:
     """One profile; without a name that called `default`, if there is one."""
     path = config_path()
@@ -82,6 +105,8 @@ def _profile(name: str | None) -> Mapping[str, str]:
         profiles = tomllib.loads(path.read_text(encoding="utf-8")).get("profiles", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: not TOML: {error}") from error
+    except OSError as error:
+        raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
     if not isinstance(profiles, dict):
         raise click.UsageError(f"{path}: expected tables [profiles.NAME], found {profiles!r}")
     if name is None:
@@ -148,20 +173,23 @@ def _sasl_options(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def connected() -> Iterator[Ensemble]:
+def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
     """The ensemble of the running command, connected; the session ends with the block.
 
+    `above_chroot` leaves the chroot of the address out: paths are those of the servers.
     Raises StoreUnavailableError where nothing answers in time.
     """
     from zkgroup.admin.ensemble import Ensemble
     from zkgroup.zookeeper import ZooKeeperClient
+    from zkgroup.zookeeper.address import Address
     from zkgroup.zookeeper.blocking import Blocking
     from zkgroup.zookeeper.clock import SystemClock
 
     where = target(shared())
+    address = Address.parse(where.zookeeper).servers if above_chroot else where.zookeeper
     timeout_ms = int(where.timeout_s * 1000)
     client = ZooKeeperClient(
-        where.zookeeper,
+        address,
         client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
     )
     try:

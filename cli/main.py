@@ -21,7 +21,7 @@ _COMMANDS = {
     "demo": (".demo_command:demo", "See it work: three members, one killed, nothing lost."),
     "status": (".status_commands:status", "The ensemble on one screen."),
     "doctor": (".status_commands:doctor", "Explain what is wrong and what to type next."),
-    "zookeeper": (".zookeeper_commands:zookeeper", "Run the embedded ZooKeeper."),
+    "zookeeper": (".zookeeper_commands:zookeeper", "Run the embedded ZooKeeper; create a chroot."),
     "consume": (".consume_command:consume", "Join a group as a member."),
     "group": (".group_commands:group", "Look at groups, check and delete them."),
     "offsets": (".offsets_commands:offsets", "Show, save and change committed offsets."),
@@ -128,5 +128,5 @@ root = Root(
 
 
 def main() -> None:
-    """The script `zkgroup`."""
+    """The command line; the script `zkgroup` comes here through `.entry`."""
     root.main(prog_name="zkgroup")

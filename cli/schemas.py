@@ -236,6 +236,7 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
     "zkgroup.offset_changes/1": _CHANGES,
     "zkgroup.offset_changes_list/1": _document("offset_changes_list", groups=_list(_CHANGES)),
+    "zkgroup.chroot/1": _document("chroot", chroot=STRING, executed=BOOLEAN, znodes=_list(STRING)),
     "zkgroup.restoration/1": _document("restoration", undone=STRING, executed=BOOLEAN, znodes=_list(STRING)),
     "zkgroup.topics/1": _document(
         "topics",

@@ -35,7 +35,7 @@ def get(path: str) -> None:
     with connected() as ensemble:
         found = admin.get(ensemble, path)
         as_of = ensemble.as_of()
-    if not out.document(documents.document("znode", as_of, **documents.znode(found))):
+    if not out.document(documents.document("znode", as_of, **documents.znode(found)), columns=_KEYS):
         _show(out, found)
 
 

@@ -1,20 +1,28 @@
-"""`zkgroup zookeeper start`: the embedded ZooKeeper in the foreground."""
+"""`zkgroup zookeeper`: the embedded ZooKeeper in the foreground; the chroot of an address."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from zkgroup.admin import chroot as admin
 from zkgroup.errors import EmbeddedServerError
 
-from .frame import group, output
+from . import documents
+from .connection import connected, target
+from .frame import group, output, shared
 from .output import Output, say
 from .signals import StopSignals
 from .units import counted
 
+if TYPE_CHECKING:
+    from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
 zookeeper = group(
-    "zookeeper", help="Run the embedded ZooKeeper (development and tests; needs Java and pyspark)."
+    "zookeeper",
+    help="Run the embedded ZooKeeper (development and tests; needs Java and pyspark), or create a chroot.",
 )
 
 _LOOK_S = 1.0
@@ -43,11 +51,11 @@ def start(servers: str, port: int | None, data: Path | None) -> None:
     if out.format not in ("table", "ndjson"):
         raise click.UsageError(f"zookeeper start prints events: --format table or ndjson, not {out.format}")
     count = int(servers)
-    with StopSignals() as stop:
-        ensemble = EmbeddedZooKeeper(servers=count, port=port, data_dir=data)
+    ensemble = EmbeddedZooKeeper(servers=count, port=port, data_dir=data)
+    with StopSignals(ensemble.abandon_start) as stop:
         try:
-            ensemble.start()
-            _ready(out, ensemble.address, ensemble.pids)
+            if _is_started(ensemble, stop):
+                _ready(out, ensemble.address, ensemble.pids)
             while not stop.wait(_LOOK_S):
                 if len(ensemble.pids) < count:
                     lost = count - len(ensemble.pids)
@@ -57,6 +65,44 @@ def start(servers: str, port: int | None, data: Path | None) -> None:
         finally:
             ensemble.stop()
     say("stopped")
+
+
+@zookeeper.command("create-chroot")
+@click.option("--dry-run", is_flag=True, help="Only show what would be created.")
+def create_chroot(dry_run: bool) -> None:
+    """Create the path at the end of the address (-z HOST:PORT/CHROOT), level by level. Acts at once.
+
+    Neither Kafka nor any other command here does it: a misspelt chroot would be an empty ensemble.
+    """
+    from zkgroup.zookeeper.address import Address
+
+    out = output()
+    chroot = Address.parse(target(shared()).zookeeper).chroot
+    if not chroot:
+        raise click.UsageError("the address names no chroot: write -z HOST:PORT/CHROOT")
+    with connected(above_chroot=True) as ensemble:
+        levels = admin.missing_levels(ensemble, chroot)
+        wanted = bool(levels) and not dry_run
+        if wanted:
+            admin.create_chroot(ensemble, levels)
+        as_of = ensemble.as_of()
+    document = documents.document("chroot", as_of, chroot=chroot, executed=wanted, znodes=list(levels))
+    if out.document(document):
+        return
+    if not levels:
+        out.line(f"{chroot} is there already: nothing to create")
+    else:
+        out.line(f"{'created' if wanted else 'would create'} {', '.join(levels)}")
+
+
+def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
+    """Whether it serves; False where a signal came before."""
+    try:
+        ensemble.start()
+    except EmbeddedServerError:
+        if not stop.received:
+            raise
+    return not stop.received
 
 
 def _ready(out: Output, address: str, pids: tuple[int, ...]) -> None:

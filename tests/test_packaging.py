@@ -58,6 +58,13 @@ def test_wheel_holds_every_file(tmp_path: Path) -> None:
     assert {"zkgroup/py.typed", "zkgroup/demo/data/flights.jsonl.gz"} <= found
 
 
+def test_the_script_starts_where_an_interruption_is_waited_for() -> None:
+    """`zkgroup_cli.entry` imports nothing of ours before it handles SIGINT."""
+    scripts = setup_cfg()["options.entry_points"]["console_scripts"].split("\n")
+
+    assert [line for line in scripts if line] == ["zkgroup = zkgroup_cli.entry:main"]
+
+
 def test_core_install_needs_four_packages() -> None:
     """Everything beyond kazoo, tenacity, click and rich is an extra."""
     lines = setup_cfg()["options"]["install_requires"].split("\n")

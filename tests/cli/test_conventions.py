@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +64,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "status",
         "doctor",
         "zookeeper start",
+        "zookeeper create-chroot",
         "consume",
         "group list",
         "group describe",
@@ -152,8 +156,33 @@ def test_a_missing_chroot_is_a_usage_error(shell: Shell) -> None:
     ran = shell.run("group", "list", "-z", f"{address}/nothing")
 
     assert ran.code == 2
-    assert "/nothing" in ran.err
+    assert f"`zkgroup zookeeper create-chroot -z {address}/nothing`" in ran.err
     assert shell.run("znode", "ls", "/").out == ""
+
+
+def test_a_chroot_is_created_by_the_command_that_the_error_names(shell: Shell) -> None:
+    """Level by level, at once, as everything that only adds; tried dry first; again it does nothing."""
+    address = f"{shell.environment['ZKGROUP_ZOOKEEPER']}/kafka/east"
+    words = ("zookeeper", "create-chroot", "-z", address)
+
+    dry = shell.run(*words, "--dry-run")
+    done = shell.json(*words)
+    again = shell.run(*words)
+
+    outer = address.partition("/")[2].removesuffix("/kafka/east")
+    made = [f"/{outer}/kafka", f"/{outer}/kafka/east"]
+    assert (dry.code, dry.out) == (0, f"would create {', '.join(made)}\n")
+    assert (done["executed"], done["chroot"], done["znodes"]) == (True, made[1], made)
+    assert (again.code, again.out) == (0, f"{made[1]} is there already: nothing to create\n")
+    assert shell.json("group", "list", "-z", address)["groups"] == []
+
+
+def test_creating_a_chroot_needs_one(lone_shell: Shell) -> None:
+    """An address without a path has none."""
+    ran = lone_shell.run("zookeeper", "create-chroot", "-z", "127.0.0.1:1")
+
+    assert ran.code == 2
+    assert "HOST:PORT/CHROOT" in ran.err
 
 
 def test_a_bare_number_is_no_duration(lone_shell: Shell) -> None:
@@ -190,6 +219,31 @@ def test_a_mistyped_command_names_the_nearest(lone_shell: Shell, typed: str, mea
 
     assert ran.code == 2
     assert repr(meant) in ran.err
+
+
+@pytest.mark.parametrize("module", ["zkgroup_cli.main", "click", "zkgroup.errors", "zkgroup_cli.frame"])
+def test_interrupting_the_imports_is_exit_130(module: str) -> None:
+    """Past bug: Ctrl-C in the first tenths of a second printed a traceback. One that is ignored stays so."""
+    program = f"""
+import os, signal, sys
+signal.signal(signal.SIGINT, getattr(signal, sys.argv.pop(1)))
+class Meanwhile:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Meanwhile())
+from zkgroup_cli.entry import main
+main()
+"""
+
+    def run(handling: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, handling, "--version"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    interrupted, ignored = run("default_int_handler"), run("SIG_IGN")
+
+    assert (interrupted.returncode, interrupted.stdout, interrupted.stderr) == (130, "", "interrupted\n")
+    assert (ignored.returncode, ignored.stderr) == (0, "")
 
 
 def test_interrupting_a_one_shot_command_is_exit_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,6 +344,49 @@ def test_profiles_that_cannot_be_used_say_why(config: Path) -> None:
     config.unlink()
     with pytest.raises(click.UsageError, match="there is no"):
         connection.target(Shared(profile="prod"), {})
+
+
+@pytest.mark.parametrize(
+    "broken", [b"=", b"\xff", b"profiles = 3", b'[profiles.default]\nzokeeper = "d:1"\n']
+)
+def test_a_broken_file_of_profiles_stops_only_what_needs_one(
+    config: Path, capsys: pytest.CaptureFixture[str], broken: bytes
+) -> None:
+    """Past bug: it stopped commands with an address too. A warning says that it is not used."""
+    config.write_bytes(broken)
+    env = {"ZKGROUP_ZOOKEEPER": "e:1"}
+
+    assert connection.target(Shared(zookeeper="o:1"), {}).zookeeper == "o:1"
+    assert connection.target(Shared(), env).zookeeper == "e:1"
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 2
+    assert all(line.startswith(f"warning: {config}") for line in warnings)
+    for options, environment in [(Shared(), {}), (Shared(profile="prod", zookeeper="o:1"), env)]:
+        with pytest.raises(click.UsageError, match=re.escape(str(config))):
+            connection.target(options, environment)
+
+
+def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
+    """A folder in its place, as one example; no bug of ours."""
+    config.unlink()
+    config.mkdir()
+
+    with pytest.raises(click.UsageError, match="cannot be read: Is a directory"):
+        connection.target(Shared(), {})
+
+
+def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: Groups) -> None:
+    """Also by a command that asks several times where it is."""
+    groups.parents("billing", "orders")
+    groups.offset("billing", "orders", 0, 1)
+    folder = shell.home / "config" / "zkgroup"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("=")
+
+    ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute")
+
+    assert ran.code == 0
+    assert ran.err.count("warning: ") == 1
 
 
 def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path, lone_shell: Shell) -> None:

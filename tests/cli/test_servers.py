@@ -303,6 +303,27 @@ def test_the_embedded_server_serves_until_a_signal(
     assert [topic["topic"] for topic in topics] == ["orders"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_embedded_server_ends_at_once_while_it_starts(
+    lone_shell: Shell, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Past bug: a signal was heard only when the servers were ready. Here Java never gets there at all."""
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    made = f"""echo $$ > '{tmp_path}/part' && mv '{tmp_path}/part' '{tmp_path}/pid'"""
+    java.write_text(f"#!/bin/sh\n{made}\nexec sleep 600\n")
+    java.chmod(0o755)
+    environment = {**_environment(lone_shell), "JAVA_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+
+    with Process("zookeeper", "start", "--format", "ndjson", env=environment) as server:
+        wait_until((tmp_path / "pid").exists, timeout_s=30)
+        code = server.stop(number)
+
+    assert (code, server.events, server.errors) == (0, [], "stopped\n")
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+    assert list(tmp_path.glob("zkgroup-zookeeper-*")) == []
+
+
 def test_the_embedded_server_prints_events_only(lone_shell: Shell) -> None:
     """json and csv are for documents."""
     assert lone_shell.run("zookeeper", "start", "--format", "json").code == 2

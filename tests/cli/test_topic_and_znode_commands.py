@@ -195,6 +195,17 @@ def test_znodes_are_shown_as_they_are(shell: Shell, groups: Groups) -> None:
     assert table.lines[-1].startswith("pzxid")
 
 
+def test_a_znode_is_the_same_row_of_csv_alone_and_in_a_tree(shell: Shell, groups: Groups) -> None:
+    """Past bug: `get` had schema and moment as columns before those of `tree`."""
+    groups.zk.multi(Create("/text", b"1"))
+
+    alone = shell.run("znode", "get", "/text", "--format", "csv")
+    tree = shell.run("znode", "tree", "/text", "--format", "csv")
+
+    assert (alone.code, alone.lines[0]) == (0, "path,data,data_base64,stat")
+    assert alone.out == tree.out
+
+
 def test_children_are_listed(shell: Shell, groups: Groups) -> None:
     """Names in order; nothing else in the table."""
     groups.zk.multi(Create("/x", None), Create("/x/b", None), Create("/x/a", None))

@@ -46,5 +46,6 @@ class ChrootLook:
     def error(self) -> ConfigError:
         return ConfigError(
             f"{self._address.chroot}: expected the chroot of ZooKeeper address {self._address}, found no "
-            f"such znode; `zkgroup znode ls / -z {self._address.servers}` shows what there is"
+            f"such znode; `zkgroup zookeeper create-chroot -z {self._address}` creates it, "
+            f"`zkgroup znode ls / -z {self._address.servers}` shows what there is"
         )

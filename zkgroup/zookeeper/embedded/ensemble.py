@@ -76,6 +76,8 @@ class EmbeddedZooKeeper:
         self._servers: list[EmbeddedServer] = []
         self._data_dir: Path | None = None
         self._lock: BinaryIO | None = None
+        self._starting = False
+        self._abandoned = False
 
     # --- what it is -------------------------------------------------------------------------------
 
@@ -120,21 +122,42 @@ class EmbeddedZooKeeper:
         """Starts all servers and returns once each of them serves sessions.
 
         Raises EmbeddedServerError, with nothing left running: Java or pyspark is missing, the port or
-        the data folder is in use, or the end of the log of the server that did not come up.
+        the data folder is in use, the end of the log of the server that did not come up, or
+        `abandon_start`.
         """
         if self._servers:
             raise EmbeddedServerError("the embedded ZooKeeper is already started")
         deadline = time.monotonic() + timeout_s
+        self._starting, self._abandoned = True, False
         try:
             self._prepare()
             for server in self._servers:
+                self._go_on()
                 server.spawn()
             for server in self._servers:
+                self._go_on()
                 server.wait_ready(deadline)
+            self._go_on()
         except BaseException:
             self.stop()
             raise
+        finally:
+            self._starting = False
         return self
+
+    def abandon_start(self) -> None:
+        """Makes a `start` that is under way end at once with EmbeddedServerError, with nothing left running.
+
+        For signal handlers: it takes no lock and waits for nothing. Does nothing at any other time.
+        """
+        if self._starting:
+            self._abandoned = True
+            for server in self._servers:
+                server.begin_kill()
+
+    def _go_on(self) -> None:
+        if self._abandoned:
+            raise EmbeddedServerError("the start of the embedded ZooKeeper was abandoned")
 
     def revive(self, timeout_s: float = 30.0) -> None:
         """Every server runs and serves sessions again, whatever a test did to them."""
