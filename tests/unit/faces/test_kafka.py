@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from kafka import errors
 
@@ -9,7 +11,8 @@ from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.member import GroupMember
 from zkgroup.consumer.sources import kafka as module
 from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
-from zkgroup.errors import ConfigError, SourceUnavailableError
+from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
+from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -55,18 +58,51 @@ def test_the_address_is_the_plain_listener_or_the_first(
         (errors.KafkaConnectionError("refused"), SourceUnavailableError),
         (errors.LeaderNotAvailableError("moving"), SourceUnavailableError),
         (errors.OffsetOutOfRangeError({}), errors.OffsetOutOfRangeError),
-        (errors.TopicAuthorizationFailedError(["orders"]), errors.TopicAuthorizationFailedError),
+        (errors.TopicAuthorizationFailedError(["orders"]), SourceError),
+        (errors.KafkaConfigurationError("Unrecognized configs"), ConfigError),
     ],
 )
 def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception]) -> None:
-    """The fetcher asks again after those; the others are for the caller."""
+    """The fetcher asks again after those; the others are errors of ours for the caller, with their cause."""
 
     def asking() -> None:
         raise error
 
     with pytest.raises(told) as raised:
         module._asked(asking, "k1:9092,k2:9092")
-    assert ("k1:9092,k2:9092" in str(raised.value)) == (told is SourceUnavailableError)
+    assert type(raised.value) is told
+    assert raised.value is error or raised.value.__cause__ is error
+    assert ("k1:9092,k2:9092" in str(raised.value)) == (raised.value is not error)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.TopicAuthorizationFailedError(["orders"]), "allow the user to describe and read"),
+        (errors.ClusterAuthorizationFailedError(), "allow the user to describe and read"),
+        (errors.UnsupportedVersionError(), "api_version="),
+        (errors.IncompatibleBrokerVersion(), "api_version="),
+        (errors.UnrecognizedBrokerVersion(), "api_version="),
+        (errors.SaslAuthenticationFailedError(), "check the credentials"),
+        (errors.InvalidTopicError(), "asking again would not help"),
+    ],
+)
+def test_what_waiting_does_not_mend_says_what_to_do(error: Exception, remedy: str) -> None:
+    """Past bug: it stayed kafka-python's own, and the command line called it a bug of zkgroup."""
+
+    def asking() -> None:
+        raise error
+
+    with pytest.raises(SourceError, match=re.escape(remedy)):
+        module._asked(asking, "k1:9092")
+
+
+def test_an_option_that_kafka_python_does_not_know_is_a_usage_error() -> None:
+    """It is found when the source connects first; the brokers and the option are named."""
+    source = KafkaSource("127.0.0.1:1", options={"nonsense": 1}, api_version=(0, 8, 2))
+
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:1: .*nonsense"):
+        source.bounds(TopicPartition("orders", 0))
 
 
 def test_a_source_serves_one_consumer_at_a_time(memory_zookeeper: MemoryZooKeeper) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
-from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
+from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -39,6 +39,10 @@ class KafkaSource(RecordSource):
     A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers that
     cannot be reached are tried again for ever, with a warning. `options` are passed on to
     `kafka.KafkaConsumer` (security, sizes); those that would make it a group member are refused.
+
+    Raises SourceError for what brokers refuse and waiting does not mend (access, credentials, a protocol
+    that they do not speak), ConfigError for options that kafka-python does not take; kafka-python's own
+    error is the cause.
     """
 
     default_reset = "latest"
@@ -136,10 +140,14 @@ class KafkaSource(RecordSource):
             return {}
         wanted = {_kafka().TopicPartition(tp.topic, tp.partition): time_ms for tp in partitions}
         consumer = self._consumer()
-        try:
-            found = self._ask(lambda: consumer.offsets_for_times(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
-        except _kafka().errors.IncompatibleBrokerVersion as error:
-            raise ConfigError("these Kafka brokers do not know the times of their records") from error
+
+        def times() -> Any:
+            try:
+                return consumer.offsets_for_times(wanted, timeout_ms=ANSWER_TIMEOUT_MS)
+            except _kafka().errors.IncompatibleBrokerVersion as error:
+                raise ConfigError("these Kafka brokers do not know the times of their records") from error
+
+        found = self._ask(times)
         ends = self.log_ends(partitions)
         at = {TopicPartition(tp.topic, tp.partition): answer for tp, answer in found.items()}
         return {tp: answer.offset if (answer := at.get(tp)) else ends[tp] for tp in partitions}
@@ -259,7 +267,10 @@ def _kafka() -> Any:
 
 
 def _asked(question: Callable[[], T], brokers: str) -> T:
-    """Asks kafka-python; what waiting may mend becomes `SourceUnavailableError`."""
+    """Asks kafka-python, whose errors become ours, except for `OffsetOutOfRangeError`.
+
+    What waiting may mend is `SourceUnavailableError`.
+    """
     errors = _kafka().errors
     try:
         return question()
@@ -267,6 +278,30 @@ def _asked(question: Callable[[], T], brokers: str) -> T:
         raise
     except errors.RetriableError as error:
         raise SourceUnavailableError(f"Kafka brokers {brokers}: {error}") from error
+    except errors.KafkaConfigurationError as error:
+        raise ConfigError(f"KafkaSource, for Kafka brokers {brokers}: {error}; see its options") from error
+    except errors.KafkaError as error:
+        raise SourceError(f"Kafka brokers {brokers}: {error}; {_remedy(error)}") from error
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about an error that waiting does not mend."""
+    errors = _kafka().errors
+    if isinstance(error, errors.AuthorizationError):
+        return (
+            "allow the user to describe and read the topics (kafka-acls.sh), or connect as another one: "
+            "KafkaSource(options={'security_protocol': ..., 'sasl_mechanism': ...})"
+        )
+    if isinstance(error, (errors.UnsupportedVersionError, errors.UnrecognizedBrokerVersion)):
+        return "say which protocol they speak, for example KafkaSource(api_version=(0, 10, 2))"
+    sasl = (
+        errors.SaslAuthenticationFailedError,
+        errors.UnsupportedSaslMechanismError,
+        errors.IllegalSaslStateError,
+    )
+    if isinstance(error, sasl):
+        return "check the credentials and the mechanism in KafkaSource(options={'sasl_mechanism': ..., ...})"
+    return "asking again would not help: see the brokers' logs"
 
 
 def _record(record: Any) -> SourceRecord:
