@@ -1,4 +1,4 @@
-"""What a member that ended by an error of its own leaves on a shared client, taken away.
+"""Takes away what a member leaves on a shared client that ended without its machine (a crash, a stuck close).
 
 With a client of its own its session ends, and all of its ephemerals with it. A shared session goes on for
 the neighbours; so would its owners, and nobody could claim the partitions. The machine is not asked, since
@@ -18,7 +18,7 @@ from zkgroup.model.ports import Store
 from zkgroup.model.requests import Check, Delete
 from zkgroup.znodes.consumers import Offset, Owner, Registration, owners_path, owners_topic_path
 from zkgroup.znodes.group_state import View
-from zkgroup.znodes.ids import split_thread_id
+from zkgroup.znodes.ids import number_of, split_thread_id
 from zkgroup.zookeeper.blocking import Blocking
 
 log = logging.getLogger("zkgroup.consumer")
@@ -76,7 +76,7 @@ class _Clearing:
             TopicPartition(topic, int(name))
             for topic in topics
             for name in listed[owners_topic_path(self._group, topic)] or ()
-            if name.isdecimal()
+            if number_of(name) is not None
         ]
         offsets = self._zk.read_many([Offset.path(self._group, tp) for tp in partitions])
         owners = self._zk.read_many([Owner.path(self._group, tp) for tp in partitions])

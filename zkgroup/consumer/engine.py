@@ -63,11 +63,13 @@ log = logging.getLogger("zkgroup.consumer")
 T = TypeVar("T")
 
 OWN_GRACE_MS = 200
-"""A machine that has not finished this long after its deadline is given up; its session ends with it."""
+"""A machine that has not finished this long after its deadline is given up."""
 CLIENT_CLOSE_MS = 2000
 CLIENT_CLOSE_MIN_MS = 100
 SHARED_GRACE_MS = 120_000
-"""With a shared client it may go on until its znodes are gone (see `CloseRequested`): a session timeout."""
+"""With a shared client it may go on until its znodes are gone (see `CloseRequested`): a session timeout.
+
+What it leaves then is cleared away, as after a crash."""
 
 
 class MemberEngine:
@@ -299,8 +301,26 @@ class MemberEngine:
         self.loop.step(CloseRequested(self._owns_client, deadline_ms))
 
     def _give_up_closing(self) -> None:
-        log.warning("%s: not closed cleanly in time; the session is ended as it is", self.member)
-        self._finish(Finish(self._owns_client, None))
+        if self._ended:
+            return
+        if self._owns_client:
+            log.warning("%s: not closed cleanly in time; its session is ended as it is", self.member)
+            self._finish(Finish(True, None))
+        else:
+            log.warning("%s: not closed cleanly in time; what it left is taken away", self.member)
+            self._end_and_clear()
+
+    def _end_and_clear(self) -> None:
+        """Ends without the machine. No lease runs and nothing is delivered any more when owners go, so that
+        whoever claims next is alone; a client of its own takes them away with its session."""
+        try:
+            self._end_everything()
+        finally:  # else its znodes would stay for as long as the process lives
+            if self._owns_client:
+                self._close_client()
+            else:
+                clear_away(self.store, self.group, self.member)
+            self._announce_end()
 
     def _fail_application(self, error: BaseException) -> None:
         if self._ended:
@@ -359,14 +379,7 @@ class MemberEngine:
         """An error of our own: nothing of this member may be believed any more."""
         self.failure = error
         self.state = MemberState.FAILED
-        try:
-            self._end_everything()
-        finally:  # else its znodes would stay for as long as the process lives
-            if self._owns_client:
-                self._close_client()
-            else:
-                clear_away(self.store, self.group, self.member)
-            self._announce_end()
+        self._end_and_clear()
 
     def _close_client(self) -> None:
         """Within what is left of the time for closing; a member that ends by itself has some of its own."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.faces.support import Application, Listener
 from zkgroup.consumer.callbacks import Callbacks
-from zkgroup.consumer.effects import MemberState
-from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.clearing import clear_away
+from zkgroup.consumer.effects import Effect, MemberState
+from zkgroup.consumer.engine import SHARED_GRACE_MS, MemberEngine
+from zkgroup.consumer.events import CloseRequested, Event
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.worker import Call
 from zkgroup.errors import MemberClosedError, MemberFailedError
 from zkgroup.metrics import NoMetrics
 from zkgroup.model import StaticSubscription, TopicPartition
+from zkgroup.model.ports import Instant, Store
 from zkgroup.settings import GroupSettings
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
@@ -62,10 +66,22 @@ class ByHand:
         call.done(None)
 
 
+class Told:
+    """A `Share` that notes what it is told and delivers nothing."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: self.told.append(name)
+
+
 class Bench:
     """One member of its own, driven step by step."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, machine: type[MemberMachine] = MemberMachine, *, owns_client: bool = True, share: Any = None
+    ) -> None:
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock)
         for path in ("/brokers/ids", "/brokers/topics", "/consumers"):
@@ -75,7 +91,7 @@ class Bench:
         self.engine = MemberEngine(
             group="g",
             member="g_a",
-            machine=MemberMachine(
+            machine=machine(
                 MemberConfig(
                     group="g",
                     member_id="g_a",
@@ -87,7 +103,8 @@ class Bench:
             clock=self.clock,
             callbacks=Callbacks(Listener(self.app), self.runner),
             callback_timeout_ms=3000,
-            owns_client=True,
+            owns_client=owns_client,
+            share=share,
             history=None,
             metrics=NoMetrics(),
         )
@@ -217,3 +234,58 @@ def test_a_closed_member_says_so(bench: Bench) -> None:
         bench.engine.check_usable()
     with pytest.raises(MemberClosedError):
         bench.engine.when(lambda: True).result(0)
+
+
+class Stuck(MemberMachine):
+    """A machine that does nothing more once it is asked to close."""
+
+    def step(self, event: Event, now: Instant) -> tuple[Effect, ...]:
+        self.is_stuck = getattr(self, "is_stuck", False) or isinstance(event, CloseRequested)
+        return () if self.is_stuck else super().step(event, now)
+
+
+def test_a_close_that_is_given_up_ends_the_session_of_a_client_of_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With it go all its znodes."""
+    bench = Bench(Stuck)
+    bench.assigned()
+    bench.engine.begin_close(1.0)
+    bench.pass_time(5000)
+
+    assert bench.engine.finished.is_set()
+    assert [path for path in bench.server.tree() if "/owners/orders/" in path or "/ids/" in path] == []
+    assert "its session is ended as it is" in caplog.text
+
+
+def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past bug: its owners stayed for as long as the client lived, and the log told of an ended session.
+
+    Leases and delivery have ended before the first owner is deleted.
+    """
+    share = Told()
+    bench = Bench(Stuck, owns_client=False, share=share)
+    bench.assigned()
+    engine = bench.engine
+    known_when_cleared = []
+
+    def watched(store: Store, group: str, member: str) -> None:
+        may_deliver = [engine.board.current.may_deliver(tp, token, 0) for tp, token in tokens.items()]
+        known_when_cleared.append((may_deliver, share.told[-2:]))
+        clear_away(store, group, member)
+
+    monkeypatch.setattr("zkgroup.consumer.engine.clear_away", watched)
+    tokens = {tp: grant.token for tp, grant in engine.board.current.grants.items()}
+    before = sorted(path for path in bench.server.tree() if "/owners/orders/" in path)
+    engine.begin_close(1.0)
+    bench.pass_time(800 + SHARED_GRACE_MS - 1)
+    waited = engine.finished.is_set()
+    bench.pass_time(1)
+
+    assert (len(before), waited, engine.finished.is_set()) == (2, False, True)
+    assert known_when_cleared == [([False, False], ["ended", "finished"])]
+    assert [path for path in bench.server.tree() if "/owners/orders/" in path or "/ids/" in path] == []
+    assert bench.server.clients["a"].session is not None  # the neighbours' as well
+    assert "what it left is taken away" in caplog.text
