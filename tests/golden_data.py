@@ -75,6 +75,8 @@ class Frame(NamedTuple):
     client_id: str | None
     data: bytes
     """The whole frame, its size included."""
+    broker: int | None = None
+    """Which broker received the request and sent the response, where the recording names them."""
 
 
 def frames(folder: str) -> Iterator[Frame]:
@@ -93,4 +95,5 @@ def frames(folder: str) -> Iterator[Frame]:
                     correlation_id=record["correlation"] if "correlation" in record else record["corr"],
                     client_id=record.get("client_id", record.get("client")),
                     data=bytes.fromhex(record["hex"]),
+                    broker=record.get("broker"),
                 )

@@ -1,0 +1,74 @@
+"""Requests of a controller, made short, and a host that does as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from zkgroup.broker.receiver import Action, Handling
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import (
+    Broker,
+    LeaderAndIsrRequest,
+    PartitionStateInfo,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.error_codes import ErrorCode
+
+T = TypeVar("T")
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def broker(number: int) -> Broker:
+    return Broker(number, f"host{number}", 9000 + number)
+
+
+def brokers(*numbers: int) -> tuple[Broker, ...]:
+    return tuple(map(broker, numbers))
+
+
+def state(
+    tp: TopicPartition = ORDERS,
+    leader: int = 1,
+    *,
+    epoch: int = 0,
+    isr: tuple[int, ...] = (1, 2),
+    replicas: tuple[int, ...] = (1, 2),
+    decided: int = 1,
+    version: int = 0,
+) -> PartitionStateInfo:
+    """What a decision of controller epoch `decided` made of a partition."""
+    return PartitionStateInfo(*tp, decided, leader, epoch, isr, version, replicas)
+
+
+def leader_and_isr(
+    *states: PartitionStateInfo, leaders: tuple[int, ...] = (1, 2, 3), epoch: int = 1
+) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(9, epoch, states, brokers(*leaders))
+
+
+def update_metadata(
+    *states: PartitionStateInfo, live: tuple[int, ...] = (1, 2, 3), epoch: int = 1
+) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(9, epoch, states, brokers(*live))
+
+
+def stop_replica(*partitions: TopicPartition, delete: bool = False, epoch: int = 1) -> StopReplicaRequest:
+    return StopReplicaRequest(9, epoch, delete, partitions)
+
+
+def handled(
+    handling: Handling[T], errors: Mapping[TopicPartition, int] | None = None
+) -> tuple[list[Action], T]:
+    """What a handler had done, in order, and its answer; `errors` are what the host says of partitions."""
+    actions: list[Action] = []
+    error: int | None = None
+    while True:
+        try:
+            action = next(handling) if error is None else handling.send(error)
+        except StopIteration as done:
+            return actions, done.value
+        actions.append(action)
+        error = (errors or {}).get(action.topic_partition, ErrorCode.NONE)

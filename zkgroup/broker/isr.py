@@ -1,0 +1,247 @@
+"""Which replicas are in sync, as the leader of a partition decides it and writes it down. Pure.
+
+The leader alone changes the ISR between two decisions of the controller, by conditional writes to `state`. A
+write of which no answer came may be applied later, so its members count for the high watermark until the
+znode has moved on. Source: kafka/cluster/Partition.scala and kafka/utils/ReplicationUtils.scala @0.8.2.2;
+for the lag kafka/cluster/Replica.scala@1.1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from zkgroup.broker.replica_host import Follower
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import (
+    Code,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Outcome,
+    Read,
+    ReadDone,
+    SetData,
+)
+from zkgroup.wire.control import PartitionStateInfo
+from zkgroup.znodes.partitions import PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class IsrWrite:
+    """A conditional write of `state`: the decision that made us leader, with another ISR."""
+
+    topic_partition: TopicPartition
+    state: PartitionState
+    version: int
+    """Of the znode as we know it."""
+
+    def request(self) -> Multi:
+        """Raises ConfigError for what may not be written (an id or epoch below 0 from the controller)."""
+        path = PartitionState.path(self.topic_partition)
+        return Multi((SetData(path, self.state.encode(), self.version),))
+
+
+class Meaning(Enum):
+    """What an outcome means for the ISR."""
+
+    STORED = "stored"
+    """The ISR written is in force."""
+    KEPT = "kept"
+    """The ISR is as it was; what is still wanted is proposed again."""
+    READ_BACK = "read back"
+    """The znode has to be read (`Isr.read_request`) before anything else is written."""
+    ADOPTED = "adopted"
+    """The znode holds another ISR of our own term; it is ours now, and may be changed again."""
+    DEPOSED = "deposed"
+    """Somebody else decided since, or the partition is gone: no more writes before the controller's word."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """When a follower had all that there was."""
+
+    caught_up_ms: int | None = None
+    fetched_ms: int | None = None
+    leader_end: int = 0
+    """Of the log when it fetched last."""
+
+
+class Isr:
+    """The ISR of one partition for as long as one LeaderAndIsr makes this broker its leader."""
+
+    def __init__(self, broker: int, state: PartitionStateInfo, now_ms: int) -> None:
+        """`state` names `broker`, the own id, as leader. Members of the ISR count as caught up now."""
+        assert state.leader == broker
+        self.topic_partition = state.topic_partition
+        self._broker = broker
+        self._replicas = state.replicas
+        self._stored = PartitionState(broker, state.leader_epoch, state.isr, state.controller_epoch)
+        self._version = state.zk_version
+        self._progress = {one: _Progress() for one in state.replicas if one != broker}
+        for member in state.isr:
+            if member in self._progress:
+                self._progress[member].caught_up_ms = now_ms
+        self._in_flight: IsrWrite | None = None
+        self._doubtful: frozenset[int] = frozenset()
+        self._deposed = False
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """As it is in ZooKeeper, as far as is known."""
+        return self._stored.isr
+
+    @property
+    def version(self) -> int:
+        """Of the `state` znode, as far as is known."""
+        return self._version
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of this term."""
+        return self._stored.leader_epoch
+
+    @property
+    def counted(self) -> frozenset[int]:
+        """Whom the high watermark waits for: the ISR, and every ISR proposed whose fate is not known."""
+        proposed = () if self._in_flight is None else self._in_flight.state.isr
+        return self._doubtful.union(self.isr, proposed)
+
+    @property
+    def acts(self) -> bool:
+        """False once another decision was found in the znode."""
+        return not self._deposed
+
+    # --- what followers do ----------------------------------------------------------------------
+
+    def fetched(self, follower: int, offset: int, log_end_offset: int, now_ms: int) -> None:
+        """A follower asks for what stands from `offset` on; our log ends at `log_end_offset`.
+
+        It has caught up now where nothing is missing, and had caught up at its last fetch where nothing of
+        what stood there then is missing: under a steady stream it is never at the very end.
+        """
+        progress = self._progress.get(follower)
+        if progress is None:
+            return
+        if offset >= log_end_offset:
+            progress.caught_up_ms = now_ms
+        elif progress.fetched_ms is not None and offset >= progress.leader_end:
+            progress.caught_up_ms = max(progress.caught_up_ms or 0, progress.fetched_ms)
+        progress.fetched_ms = now_ms
+        progress.leader_end = log_end_offset
+
+    # --- what is written ------------------------------------------------------------------------
+
+    def propose(self, followers: Mapping[int, Follower], now_ms: int, lag_max_ms: int) -> IsrWrite | None:
+        """The write that brings the ISR up to date; None where it is, or an outcome is awaited.
+
+        Out goes who has lost lines, and who has not caught up for longer than `lag_max_ms`; never this
+        broker. In comes a replica that has caught up within it and may join (`Follower.caught_up`). While
+        an earlier write is in doubt, the ISR is written even unchanged: that settles it.
+
+        Call it every half of the lag limit, and when a fetch shows a follower that may join or has lost
+        lines. Before the write is sent the host is told whom it `counted`, and again when its fate is known.
+        """
+        if self._deposed or self._in_flight is not None:
+            return None
+        isr = self._wanted(followers, now_ms - lag_max_ms)
+        if isr == self.isr and not self._doubtful:
+            return None
+        stored = self._stored
+        state = PartitionState(
+            stored.leader, stored.leader_epoch, isr, stored.controller_epoch, stored.extensions
+        )
+        self._in_flight = IsrWrite(self.topic_partition, state, self._version)
+        return self._in_flight
+
+    def read_request(self) -> Read:
+        """What `Meaning.READ_BACK` asks for; its outcome goes to `read_back`."""
+        return Read(PartitionState.path(self.topic_partition))
+
+    def written(self, outcome: Outcome) -> Meaning:
+        """What became of the write that `propose` gave."""
+        write, self._in_flight = self._in_flight, None
+        assert write is not None
+        match outcome:
+            case MultiDone(stats=(stat,)) if stat is not None:
+                self._take(write.state, stat.version)
+                return Meaning.STORED
+            case MultiRefused(code=Code.BAD_VERSION):
+                self._in_flight = write
+                return Meaning.READ_BACK
+            case MultiRefused(code=Code.NO_NODE):
+                self._deposed = True
+                return Meaning.DEPOSED
+            case MultiRefused() | NotSent():
+                return Meaning.KEPT
+            case _:
+                self._in_flight = write
+                return Meaning.READ_BACK
+
+    def read_back(self, outcome: Outcome) -> Meaning:
+        """What the znode, read after a write in doubt or refused, says about it.
+
+        The cure of KAFKA-2729: where the term is still ours, what is stored is taken over, whoever wrote it.
+        0.8.2.2 goes on with the version that it remembers, and is refused for ever.
+        """
+        assert self._in_flight is not None
+        if not isinstance(outcome, ReadDone):
+            return Meaning.READ_BACK
+        write, self._in_flight = self._in_flight, None
+        stored, version = self._read(outcome.znode)
+        if stored is None or not self._is_ours(stored):
+            self._doubtful = self._doubtful.union(write.state.isr)
+            self._deposed = True
+            return Meaning.DEPOSED
+        if version == write.version:
+            # It was not applied, and could still be: the next write that is accepted rules that out.
+            self._doubtful = self._doubtful.union(write.state.isr)
+            return Meaning.KEPT
+        self._take(stored, version)
+        return Meaning.STORED if stored == write.state else Meaning.ADOPTED
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _wanted(self, followers: Mapping[int, Follower], since_ms: int) -> tuple[int, ...]:
+        members = [one for one in self.isr if one == self._broker or self._stays(one, followers, since_ms)]
+        joining = [
+            one
+            for one in self._replicas
+            if one not in self.isr and (one == self._broker or self._joins(one, followers, since_ms))
+        ]
+        return (*members, *joining)
+
+    def _stays(self, member: int, followers: Mapping[int, Follower], since_ms: int) -> bool:
+        follower = followers.get(member)
+        return self._in_time(member, since_ms) and not (follower is not None and follower.lost)
+
+    def _joins(self, replica: int, followers: Mapping[int, Follower], since_ms: int) -> bool:
+        follower = followers.get(replica)
+        able = follower is not None and follower.caught_up and not follower.lost
+        return able and self._in_time(replica, since_ms)
+
+    def _in_time(self, replica: int, since_ms: int) -> bool:
+        progress = self._progress.get(replica)
+        return (
+            progress is not None and progress.caught_up_ms is not None and progress.caught_up_ms >= since_ms
+        )
+
+    def _take(self, state: PartitionState, version: int) -> None:
+        """The znode has moved on: no write that asked for an earlier version can be applied any more."""
+        self._stored, self._version = state, version
+        self._doubtful = frozenset()
+
+    def _is_ours(self, stored: PartitionState) -> bool:
+        return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)
+
+    def _read(self, znode: Znode | None) -> tuple[PartitionState | None, int]:
+        if znode is None:
+            return None, -1
+        try:
+            state = PartitionState.decode(PartitionState.path(self.topic_partition), znode.data)
+        except CorruptZnodeError:
+            return None, -1
+        return state, znode.stat.version
