@@ -36,8 +36,8 @@ def page() -> str:
     intro = [
         "The protocol of a Kafka 0.8.2.2 consumer group as 74 statements, and the facts about ZooKeeper on which",
         "our recipes stand, each with the tests that show it. 71 to 74 run against real Kafka 0.8.2.2.",
-        "Facts marked T are shown on a real server, those marked M by the exhaustive model and by the production",
-        "code under simulation.",
+        "Facts marked T are shown on a real server, those marked M by the exhaustive model and by a scenario of",
+        "the production code under simulation.",
     ]
     rows = [(str(number), text, names(items.get(number, []))) for number, text in ITEMS.items()]
     facts = [
@@ -54,14 +54,31 @@ def page() -> str:
     )
 
 
+SCENARIOS = "tests/simulation/scenarios.py"
+"""Its functions are the tests' as well: `test_scenarios` plays each by itself."""
+
+_ON_REAL_SERVERS = ("tests/interop/", "tests/integration/")
+
+
 def all_tests() -> Iterator[Test]:
-    """Every test function below `tests`, in order of file and line."""
-    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+    """Every test function and scenario below `tests`, in order of file and line."""
+    for file in sorted([*(ROOT / "tests").rglob("test_*.py"), ROOT / SCENARIOS]):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         module = ast.get_docstring(tree) or ""
+        where = file.relative_to(ROOT).as_posix()
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                yield Test(file.relative_to(ROOT).as_posix(), node.name, ast.get_docstring(node) or module)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
+                node.name.startswith("test_") or where == SCENARIOS
+            ):
+                text = ast.get_docstring(node)
+                yield Test(where, node.name, module if text is None and where != SCENARIOS else text or "")
+
+
+def is_shown(mark: str, tests: list[Test]) -> bool:
+    """Whether a fact is shown where its mark says: T on a real server, M by a scenario of the production code."""
+    if mark == "T":
+        return any(test.file.startswith(_ON_REAL_SERVERS) for test in tests)
+    return any(test.file == SCENARIOS for test in tests)
 
 
 def by_item(tests: list[Test], item: re.Pattern[str] = ITEM) -> Mapping[int, list[Test]]:

@@ -10,6 +10,7 @@ import pytest
 from docs.tools import checklist_page, controller_statements, errors_page, znodes_page
 from docs.tools.generate import DOCS, PAGES
 from docs.tools.statements import ITEMS, RECIPES
+from tests.simulation.scenarios import SCENARIOS
 from zkgroup.settings import GroupSettings
 
 
@@ -84,6 +85,33 @@ def test_every_statement_has_a_test() -> None:
 
     assert sorted(set(ITEMS) - set(checklist_page.by_item(tests))) == []
     assert sorted(set(RECIPES) - set(checklist_page.by_recipe(tests))) == []
+
+
+def test_facts_are_shown_where_their_mark_says() -> None:
+    """T on a real server, M by a scenario of the production machine; another kind of test is not enough."""
+    tests = checklist_page.by_recipe(list(checklist_page.all_tests()))
+
+    assert [fact for fact in RECIPES if not checklist_page.is_shown(fact[1], tests.get(fact, []))] == []
+
+
+def test_a_fact_is_not_shown_by_a_test_of_another_kind() -> None:
+    """A unit test shows neither kind; a real server does not show what a search found."""
+    unit, real, scenario = (
+        checklist_page.Test(file, "f", "")
+        for file in ("tests/unit/test_a.py", "tests/interop/test_a.py", checklist_page.SCENARIOS)
+    )
+
+    assert [checklist_page.is_shown("T", [one]) for one in (unit, real, scenario)] == [False, True, False]
+    assert [checklist_page.is_shown("M", [one]) for one in (unit, real, scenario)] == [False, False, True]
+
+
+def test_every_scenario_that_names_a_fact_is_played() -> None:
+    """One that is in no list would show nothing."""
+    played = {scenario.__name__ for scenario in SCENARIOS}
+    written = [test for test in checklist_page.all_tests() if test.file == checklist_page.SCENARIOS]
+
+    assert played <= {test.name for test in written}
+    assert checklist_page.by_recipe([test for test in written if test.name not in played]) == {}
 
 
 def test_no_page_has_a_line_that_says_it_is_missing() -> None:

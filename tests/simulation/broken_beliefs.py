@@ -117,6 +117,11 @@ def registration_of_another_session_is_adopted(patch: Patch) -> None:
     patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
 
 
+def session_is_what_the_client_says(patch: Patch) -> None:
+    """The own registration is not read back."""
+    patch.setattr(Snapshot, "_check_own", lambda self, znode: None)
+
+
 def callbacks_are_not_awaited(patch: Patch) -> None:
     """Partitions are released while the application still delivers them."""
     real = Application.revoke

@@ -176,6 +176,20 @@ def owner_read_before_offset(patch: Patch) -> None:
         patch.setattr(f"zkgroup.consumer.machine.{module}.read_back", read_back)
 
 
+def owner_read_with_its_offset(patch: Patch) -> None:
+    """One request for both, the owner first: a server that is read path by path keeps that order."""
+
+    def read_back(paths: Paths, partitions: Any) -> Any:
+        tps = tuple(partitions)
+        markers = [paths.marker(tp) for tp in tps]
+        (found,) = yield from read_many([*paths.owners(tps), *paths.offsets(tps), *markers])
+        owners, offsets, marked = (found[i : i + len(tps)] for i in range(0, 3 * len(tps), len(tps)))
+        return {tp: Seen(*seen) for tp, *seen in zip(tps, offsets, owners, marked, strict=True)}
+
+    for module in ("claim", "commit", "release"):
+        patch.setattr(f"zkgroup.consumer.machine.{module}.read_back", read_back)
+
+
 # --- releases -------------------------------------------------------------------------------------
 
 

@@ -100,6 +100,13 @@ BUGS: tuple[Bug, ...] = (
         "adopt offset first",
     ),
     Bug(
+        "owner read with its offset",
+        broken_writes.owner_read_with_its_offset,
+        scenarios.adopted_claim_is_safe_wherever_a_successor_comes,
+        "S2",
+        "adopt offset first",
+    ),
+    Bug(
         "release by path",
         broken_writes.release_by_path,
         scenarios.release_of_what_was_taken_deletes_nothing,
@@ -169,6 +176,13 @@ BUGS: tuple[Bug, ...] = (
         broken_beliefs.registration_of_another_session_is_adopted,
         SETUPS["abandon"],
         "S1|S2|not converged",
+        "session read",
+    ),
+    Bug(
+        "session as the client says",
+        broken_beliefs.session_is_what_the_client_says,
+        scenarios.client_that_changed_its_session_silently_is_not_believed,
+        "not told of",
         "session read",
     ),
     Bug(

@@ -7,7 +7,9 @@ machine as it is; the catalogue of seeded bugs runs some of them on a machine wi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from tests.unit.consumer.stage import GROUP, Stage, is_stable, reads, told, tp, writes_to
 from zkgroup.consumer import events as ev
@@ -20,6 +22,7 @@ from zkgroup.testing.simulation.audit import Audit
 from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
 
 Scenario = Callable[[], None]
+Act = Callable[[], object]
 IDLE = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"1","zkgroup":"by hand"}'
 
 
@@ -77,6 +80,21 @@ def nth(count: int, wanted: Callable[[Request], bool]) -> Callable[[Request], bo
     return is_it
 
 
+def gets_a_session_that_nobody_is_told_of(stage: Stage, name: str) -> None:
+    """The old session has ended; what is under way goes to the server in the new one, and no event comes.
+
+    Our own client does not do that (recipes 9: a request carries the session that it was asked for).
+    """
+    client = stage.server.clients[name]
+    assert client.session is not None
+    stage.server.expire_session(client.session.session_id)
+    client.session = stage.server.leader.create_session(name, client.session_timeout_ms)
+    client.requests = deque(flight._replace(session=client.session) for flight in client.requests)
+    client.data_watches.clear()
+    client.child_watches.clear()
+    stage.server.catch_up(name)
+
+
 def of_partition(request: Request) -> bool:
     """A bulk read of the owner or the offset of partition 0."""
     return isinstance(request, ReadMany) and any(
@@ -103,6 +121,63 @@ def adopted_claim_takes_the_fence_of_its_own_read() -> None:
     successor.still_owns()
     for begun in stage.notes("own.begin", "a"):
         assert begun.fields["version"] == 0, "S2: adopted with the fence of the successor"
+
+
+def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
+    """Recipes 5 [M]: as above, path by path, the successor at each moment of the read-back in turn.
+
+    So one request for both is seen as well: with the owner first in it, something fits between the two.
+    """
+    came = []
+    for moment in range(1, 6):
+        stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+        stage.server.bulk_paths = 1
+        successor = Successor(stage)
+
+        def takes(successor: Successor = successor, moment: int = moment) -> None:
+            successor.takes()
+            came.append(moment)
+
+        def lose_the_reply(stage: Stage = stage, moment: int = moment, takes: Act = takes) -> str:
+            stage.when("client-a", nth(moment, of_partition), takes)
+            return "lost_reply"
+
+        stage.when("client-a", writes_to("/owners/", Create), lose_the_reply)
+        member = stage.join("a", run_ms=4000)
+        if member.machine.held():
+            stage.commit(member, {tp(0): 1})
+        judge(stage)
+        for begun in stage.notes("own.begin", "a"):
+            assert begun.fields["version"] == 0, "S2: adopted with the fence of the successor"
+        if moment in came:
+            successor.still_owns()
+    assert came[:3] == [1, 2, 3], "before the offset, the owner and the marker are read"
+
+
+def client_that_changed_its_session_silently_is_not_believed() -> None:
+    """Recipes 2 [M]: at the registration, before the claim, before a commit. Nothing is claimed or
+    committed for a session that the member does not know, and once it is told, it is a member again."""
+    for moment in (
+        writes_to("/ids/", Create),
+        writes_to("/owners/", Create),
+        writes_to("/offsets/", SetData),
+    ):
+        stage = Stage(topics={"t": 2})
+        stage.when("client-a", moment, partial(gets_a_session_that_nobody_is_told_of, stage, "client-a"))
+        member = stage.join("a", run_ms=2000)
+        if member.machine.held():
+            stage.commit(member, {tp(0): 5})
+            assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
+        stage.run(1000)
+        assert stage.owners() == {}, "claimed in a session that the member was not told of"
+        assert member.machine.held() == {}
+        client = member.client
+        client.incarnation += 1
+        client.become(client.link, client.connected_event())
+        stage.run(3000)
+        judge(stage)
+        assert is_stable(member)
+        assert stage.owners() == {0: "a-0", 1: "a-0"}
 
 
 def release_without_commit_deletes_its_own_znode_only() -> None:
@@ -235,7 +310,7 @@ def neighbour_in_the_way_is_waited_for() -> None:
 
 
 def sticky_readers_of_one_change_agree() -> None:
-    """Recipes 4: both find the plan too old; the loser of the write reads again and takes the winner's."""
+    """Recipes 4 [M]: both find the plan too old; the loser of the write reads again, takes the winner's."""
     stage = Stage(topics={"t": 4}, partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     third = stage.join("c")
@@ -284,6 +359,8 @@ def late_request_is_over_before_it_is_read_back() -> None:
 
 SCENARIOS: tuple[Scenario, ...] = (
     adopted_claim_takes_the_fence_of_its_own_read,
+    adopted_claim_is_safe_wherever_a_successor_comes,
+    client_that_changed_its_session_silently_is_not_believed,
     release_without_commit_deletes_its_own_znode_only,
     release_of_what_was_taken_deletes_nothing,
     marker_counts_though_a_stranger_wrote_after_it,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zkgroup.testing import Simulation
+from zkgroup.testing.simulation.setup import draw
 
 SEEDS = 20
+STEPS = 600
 
 
 @pytest.mark.timeout(300)
@@ -14,6 +18,14 @@ SEEDS = 20
 def test_schedules_hold_where_bulk_reads_are_cut(bulk_paths: int) -> None:
     """Recipes 3: a 3.4 server is read path by path, a big group packet by packet; nothing rests on more."""
     for seed in range(SEEDS):
-        simulation = Simulation(seed)
-        simulation.world.server.bulk_paths = bulk_paths
-        simulation.run()
+        Simulation(seed, setup=replace(draw(seed, STEPS), bulk_paths=bulk_paths)).run()
+
+
+def test_schedules_are_drawn_with_whole_and_with_cut_reads() -> None:
+    """So the many seeds meet both, and the server of each reads as drawn."""
+    drawn = {draw(seed, STEPS).bulk_paths for seed in range(50)}
+
+    assert drawn == {None, 1, 2, 5}
+    assert all(
+        Simulation(seed, steps=0).world.server.bulk_paths == draw(seed, 0).bulk_paths for seed in range(10)
+    )

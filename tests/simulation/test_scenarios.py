@@ -9,5 +9,5 @@ from tests.simulation.scenarios import SCENARIOS, Scenario
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_interleaving_that_the_model_found_is_survived(scenario: Scenario) -> None:
-    """Recipes 4 [M], recipes 5 [M], recipes 6 [M], recipes 9 [M], recipes 10 [M]: each one says which."""
+    """Each one says which part of the recipes it shows."""
     scenario()

@@ -73,10 +73,10 @@ class _Clearing:
         topics = self._zk.list_many([parent])[parent] or ()
         listed = self._zk.list_many([owners_topic_path(self._group, topic) for topic in topics])
         partitions = [
-            TopicPartition(topic, int(name))
+            TopicPartition(topic, number)
             for topic in topics
             for name in listed[owners_topic_path(self._group, topic)] or ()
-            if number_of(name) is not None
+            if (number := number_of(name)) is not None
         ]
         offsets = self._zk.read_many([Offset.path(self._group, tp) for tp in partitions])
         owners = self._zk.read_many([Owner.path(self._group, tp) for tp in partitions])

@@ -16,6 +16,7 @@ from zkgroup.model.ports import Clock, Store
 from zkgroup.model.requests import Code, Outcome, ReadMany, ReadManyDone
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
 from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.blocking import Blocking
 
 LOOK_AGAIN_S = 0.1
@@ -129,7 +130,8 @@ class ZooKeeperCluster:
 
     def brokers(self) -> Mapping[int, BrokerRegistration]:
         names = self._blocking.list_many([broker_ids_path()])[broker_ids_path()] or ()
-        paths = {int(name): BrokerRegistration.path(int(name)) for name in names if name.isdecimal()}
+        numbers = [number for name in names if (number := number_of(name)) is not None]
+        paths = {number: BrokerRegistration.path(number) for number in numbers}
         found = self._blocking.read_many(list(paths.values()))
         return {
             broker: BrokerRegistration.decode(path, znode.data)

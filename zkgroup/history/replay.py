@@ -21,6 +21,7 @@ from zkgroup.znodes.consumers import (
     owners_path,
     resets_path,
 )
+from zkgroup.znodes.ids import number_of
 
 _NOWHERE = TopicPartition("", -1)
 PlaceKind = Literal["id", "owner", "offset", "reset", "topic"]
@@ -171,9 +172,10 @@ class _Places:
         if path.startswith(self._topics) and "/" not in path.removeprefix(self._topics):
             return Place("topic", topic=path.removeprefix(self._topics))
         for prefix, kind in self._partitions.items():
-            topic, slash, number = path.removeprefix(prefix).partition("/")
-            if path.startswith(prefix) and slash and number.isdecimal():
-                return Place(kind, topic_partition=TopicPartition(topic, int(number)))
+            topic, slash, name = path.removeprefix(prefix).partition("/")
+            number = number_of(name)
+            if path.startswith(prefix) and slash and number is not None:
+                return Place(kind, topic_partition=TopicPartition(topic, number))
         return None
 
 

@@ -24,7 +24,9 @@ from tests.unit.consumer.stage import (
 )
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import Assign, Lose
+from zkgroup.history import check_history
 from zkgroup.model.requests import Create, Delete, Request, SetData, Sync
+from zkgroup.testing.server_history import server_transactions
 from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
@@ -222,3 +224,16 @@ def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
 
     assert (given(second), len(releases(second))) == ([token_of(stage)], 1)
     assert given(second) > given(first)
+
+
+@pytest.mark.parametrize("name", ["9" * 5000, "²", "٣", "007"])
+def test_a_name_that_is_no_number_is_nobodys_partition(name: str) -> None:
+    """Past bug: digits without end below `owners` ended a member on a shared client, and the checker."""
+    stage = Stage(topics={"t": 2})
+    stage.server.put(f"/consumers/{GROUP}/owners/t/{name}", b"g_a-0")
+
+    member = stage.join("a", client="shared", run_ms=3000)
+
+    assert is_stable(member)
+    assert owned(member) == [0, 1]
+    check_history(stage.recording.records, server_transactions(stage.server.log, stage.clock))

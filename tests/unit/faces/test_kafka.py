@@ -9,6 +9,7 @@ from kafka import errors
 
 from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.member import GroupMember
+from zkgroup.consumer.reads import ZooKeeperCluster
 from zkgroup.consumer.sources import kafka as module
 from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
@@ -131,3 +132,14 @@ def test_a_consumer_that_cannot_be_put_together_gives_its_source_back(
 
         source.configure(named, "other")
     source.close()
+
+
+def test_a_name_that_is_no_broker_id_is_passed_over(memory_zookeeper: MemoryZooKeeper) -> None:
+    """Past bug: digits without end ended the consumer."""
+    memory_zookeeper.put("/brokers/ids/1", BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode())
+    for name in ("9" * 5000, "²", "٣", "01"):
+        memory_zookeeper.put(f"/brokers/ids/{name}", b"{}")
+    cluster = ZooKeeperCluster(memory_zookeeper.client())
+
+    assert list(cluster.brokers()) == [1]
+    cluster.close()

@@ -48,6 +48,7 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.znodes.consumers import Offset, owners_path
+from zkgroup.znodes.ids import number_of
 
 CLAIM_TIMER = "claim"
 RECHECK_TIMER = "blocked"
@@ -320,11 +321,11 @@ class Claims:
         (below,) = yield from ask(Query(ListMany(tuple(f"{parent}/{topic}" for topic in topics))))
         assert isinstance(below, ListManyDone), below
         tps = [
-            TopicPartition(topic, int(name))
+            TopicPartition(topic, number)
             for topic, names in zip(topics, below.children, strict=True)
             if isinstance(names, tuple)
             for name in sorted(names)
-            if name.isdecimal()
+            if (number := number_of(name)) is not None
         ]
         (owners,) = yield from read_many(self._paths.owners(tps))
         session, owned = self._core.session, self._core.owned

@@ -56,6 +56,8 @@ class Setup:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Chance of each fault in a thousand steps."""
     session_timeout_ms: int = 6000
+    bulk_paths: int | None = None
+    """So many paths of a bulk read are read at one moment; all of them when None."""
 
     def settings(self) -> GroupSettings:
         return GroupSettings(
@@ -92,6 +94,7 @@ def draw(seed: int, steps: int) -> Setup:
         steps=steps,
         stale=rng.random() < 0.5,
         weights=weights,
+        bulk_paths=rng.choice((None, None, None, 1, 2, 5)),
     )
 
 

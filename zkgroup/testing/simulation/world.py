@@ -22,6 +22,7 @@ class World:
         self.setup = setup
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock, stepped=True)
+        self.server.bulk_paths = setup.bulk_paths
         self.recording = Recording(self.clock)
         self.audit = Audit(self.server, GROUP, self.recording)
         self.actors: list[Actor] = []
