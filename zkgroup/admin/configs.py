@@ -1,0 +1,234 @@
+"""Configurations of topics, brokers, clients, users and addresses: read, changed, brokers told.
+
+The change and its notification are one transaction, conditional on the version that was read. Which of the
+three notification formats is written follows from the brokers that are registered (controller.md 1.5): a
+wrong one is ignored at best, and stops all later changes at some releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.guards import read_back
+from zkgroup.admin.picture import held
+from zkgroup.admin.ruling import Ruling, read_ruling, refuse_kraft
+from zkgroup.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+)
+from zkgroup.model import Znode
+from zkgroup.model.requests import Create, Operation, SetData
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, config_changes_path, notify_format
+from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, config_path, entities_path
+from zkgroup.znodes.configs import EntityConfig
+
+HIDDEN = "[hidden]"
+"""Shown in place of what nobody should read over a shoulder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigDescription:
+    """One row of `config describe`."""
+
+    entity: ConfigEntity
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigPlan:
+    """A configuration as it would become. Nothing has been written."""
+
+    as_of: AsOf
+    entity: ConfigEntity
+    znode: Znode | None
+    """As it is; None where the entity has none yet."""
+    before: EntityConfig
+    after: EntityConfig
+    format: NotifyFormat
+    """Of the notification."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[tuple[str, str | None, str | None], ...]:
+        """(name, before, after) of what changes, by name; None: not set."""
+        old, new = self.before.overrides, self.after.overrides
+        names = sorted(set(old) | set(new))
+        return tuple((name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
+
+
+def describe_configs(
+    ensemble: Ensemble, entities: Sequence[ConfigEntity], kind: EntityKind | None = None
+) -> tuple[AsOf, tuple[ConfigDescription, ...], tuple[str, ...]]:
+    """These entities, or all of a kind that have a configuration; and what cannot be read.
+
+    Of a kind, the clients of users are included.
+    """
+    wanted = list(entities)
+    if kind is not None:
+        wanted = _all_of(ensemble, kind)
+    znodes = ensemble.zk.read_many([entity.config_path for entity in wanted])
+    rows, unreadable = [], []
+    for entity in wanted:
+        znode = znodes[entity.config_path]
+        entry = held(znode, EntityConfig.decode) if znode else None
+        if entry is not None and entry.error:
+            unreadable.append(str(entry.error))
+            continue
+        overrides = entry.value.overrides if entry and entry.value else {}
+        if kind is None or overrides or kind != "users":
+            rows.append(ConfigDescription(entity=entity, configs=shown(overrides)))
+    return ensemble.as_of(), tuple(rows), tuple(unreadable)
+
+
+def shown(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Settings for a reader: passwords and what proves them are hidden."""
+    return {name: HIDDEN if is_secret(name) else value for name, value in overrides.items()}
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value is a password, or made from one (`SCRAM-SHA-256`)."""
+    return name.startswith("SCRAM-") or name.endswith(("password", "jaas.config"))
+
+
+def plan_config(
+    ensemble: Ensemble,
+    entity: ConfigEntity,
+    set_to: Mapping[str, str],
+    removed: Collection[str] = (),
+    *,
+    format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
+    ruling: Ruling | None = None,
+) -> ConfigPlan:
+    """What a change would make of a configuration; settings that are not named stay, known or not.
+
+    Args:
+        format: of the notification; by default the one that the registered brokers read.
+        ruling: brokers and controller, where they have been read already.
+
+    Raises:
+        ConfigError: a setting both set and removed, one removed that is not set, a secret, a value that
+            cannot be written, or an entity of which the brokers here know no configuration.
+        NotFoundError: a topic that does not exist.
+        CorruptZnodeError: the present configuration cannot be read, so it cannot be kept either.
+    """
+    _check_names(set_to, removed)
+    ensemble.zk.sync("/")
+    if entity.kind == "topics" and ensemble.zk.exists(Topic.path(entity.name)) is None:
+        raise NotFoundError(f"{Topic.path(entity.name)}: there is no topic {entity.name!r}")
+    changes = {entity: (set_to, removed)}
+    (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling or read_ruling(ensemble))
+    return plan
+
+
+def plan_configs(
+    ensemble: Ensemble,
+    changes: Mapping[ConfigEntity, tuple[Mapping[str, str], Collection[str]]],
+    *,
+    ruling: Ruling,
+    format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
+) -> tuple[ConfigPlan, ...]:
+    """The same of many entities, read together: each to (settings to set, settings to remove)."""
+    refuse_kraft(ruling)
+    paths = {entity: entity.config_path for entity in changes}
+    znodes = ensemble.zk.read_many([*paths.values(), entities_path("users")])
+    if format is None:
+        users_known = znodes[entities_path("users")] is not None
+        format = notify_format(ruling.brokers.values(), users_known)  # noqa: A001
+    as_of, plans = ensemble.as_of(), []
+    for entity, (set_to, removed) in changes.items():
+        znode = znodes[paths[entity]]
+        before = EntityConfig.decode(znode.path, znode.data) if znode else EntityConfig()
+        if missing := sorted(set(removed) - set(before.overrides)):
+            raise ConfigError(f"{paths[entity]}: {', '.join(missing)} is not set, so it cannot be removed")
+        plan = ConfigPlan(
+            as_of=as_of,
+            entity=entity,
+            znode=znode,
+            before=before,
+            after=before.changed(set_to, removed),
+            format=format,
+            notes=tuple(f"{text}: its version is not known" for text in ruling.unreadable),
+        )
+        operations_of(plan)  # what cannot be written is refused now
+        plans.append(plan)
+    return tuple(plans)
+
+
+def operations_of(plan: ConfigPlan) -> tuple[Operation, Operation]:
+    """The writes of a plan, for a transaction: the configuration, then the notification."""
+    data = plan.after.encode()
+    path = plan.entity.config_path
+    change = Create(path, data) if plan.znode is None else SetData(path, data, plan.znode.stat.version)
+    told = ConfigChange(plan.entity, plan.format).encode()
+    return change, Create(ConfigChange.prefix(), told, sequential=True)
+
+
+def prepare(ensemble: Ensemble, plans: Sequence[ConfigPlan]) -> None:
+    """Makes the parents that the writes of these plans need."""
+    parents = [config_path(), config_changes_path()]
+    for plan in plans:
+        parents.append(entities_path(plan.entity.kind))
+        if plan.entity.client is not None:
+            user = plan.entity.config_path.rpartition("/clients/")[0]
+            parents += [user, f"{user}/clients"]
+    ensemble.zk.create_missing(*dict.fromkeys(parents))
+
+
+def alter_config(ensemble: Ensemble, plan: ConfigPlan) -> None:
+    """Carries the plan out. Raises ConflictError where the configuration has changed since."""
+    prepare(ensemble, [plan])
+    write(ensemble, operations_of(plan), plan.entity.config_path, plan.after.encode())
+
+
+def write(ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes) -> None:
+    """One transaction; without an answer it is looked up by what `path` then holds.
+
+    Raises ConflictError where something is not as it was read.
+    """
+    try:
+        ensemble.zk.multi(*operations)
+    except OutcomeUnknownError as error:
+        read_back(error, lambda: _holds(ensemble, path, data))
+    except OperationRefusedError as error:
+        raise ConflictError(
+            f"{error.path}: changed since it was read ({error.code}); run the command again"
+        ) from error
+
+
+def _holds(ensemble: Ensemble, path: str, data: bytes) -> bool:
+    ensemble.zk.sync("/")
+    found = ensemble.zk.find(path)
+    return found is not None and found.data == data
+
+
+def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:
+    if not set_to and not removed:
+        raise ConfigError("say what to change: a setting to add or to delete")
+    if both := sorted(set(set_to) & set(removed)):
+        raise ConfigError(f"{', '.join(both)}: named both to be set and to be removed")
+    if secret := sorted(name for name in {*set_to, *removed} if is_secret(name)):
+        raise ConfigError(
+            f"{', '.join(secret)}: passwords are stored encoded by Kafka's own tool; change them with that"
+        )
+
+
+def _all_of(ensemble: Ensemble, kind: EntityKind) -> list[ConfigEntity]:
+    parent = entities_path(kind)
+    names = sorted(ensemble.zk.list_many([parent])[parent] or ())
+    found = [ConfigEntity(kind, name) for name in names]
+    if kind != "users":
+        return found
+    folders = {one: f"{one.config_path}/clients" for one in found}
+    clients = ensemble.zk.list_many(list(folders.values()))
+    of_users = [
+        ConfigEntity(kind, one.name, client)
+        for one, folder in folders.items()
+        for client in sorted(clients[folder] or ())
+    ]
+    return sorted([*found, *of_users], key=lambda one: one.entity_path)

@@ -1,0 +1,178 @@
+"""`reassign generate` and `plan`: the cluster as `zkgroup.placement` needs it, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkgroup.admin.brokers import hosted_topics, placeable
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.reassigning import refuse_second
+from zkgroup.admin.ruling import read_ruling, refuse_kraft
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.model import TopicPartition
+from zkgroup.placement import (
+    Compat,
+    Loss,
+    Phase,
+    Picture,
+    Plan,
+    RackMode,
+    balance,
+    decommission,
+    generate,
+    phases,
+    replace,
+    set_rf,
+)
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.ids import validate_topic
+
+Sizes = Mapping[TopicPartition, int]
+Planner = Callable[[Picture, Collection[Loss]], Plan]
+"""Makes a plan of a picture, given what it may make worse."""
+
+NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What `generate` proposes, beside what is."""
+
+    as_of: AsOf
+    current: Mapping[TopicPartition, tuple[int, ...]]
+    proposed: Mapping[TopicPartition, tuple[int, ...]]
+    notes: tuple[str, ...]
+
+    @property
+    def moves(self) -> int:
+        """Replicas that would be copied."""
+        return sum(len(set(lists) - set(self.current[tp])) for tp, lists in self.proposed.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How a plan is to be made."""
+
+    rack_mode: RackMode = "enforced"
+    allow: Collection[Loss] = ()
+    sizes: Sizes | None = None
+    """Bytes of one replica of each partition, or None to count replicas."""
+    max_moves: int | None = None
+    """Copies that run at the same time; None for no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasedPlan:
+    """A plan, and the requests that carry it out one after the other."""
+
+    as_of: AsOf
+    plan: Plan
+    phases: tuple[Phase, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def propose(
+    ensemble: Ensemble,
+    topics: Sequence[str],
+    brokers: Sequence[int],
+    *,
+    compat: Compat = "0.10",
+    rack_mode: RackMode = "enforced",
+) -> Proposal:
+    """Deals whole topics anew over these brokers, as Kafka's `--generate` does. Writes nothing.
+
+    Raises:
+        NotFoundError: a topic that does not exist.
+        ConfigError: a broker that is not registered or named twice, too few brokers, racks on some only.
+    """
+    for name in topics:
+        validate_topic(name)
+    ensemble.zk.sync("/")
+    able = {one.id: one for one in placeable(read_ruling(ensemble).brokers)}
+    if strangers := sorted(set(brokers) - set(able)):
+        raise ConfigError(
+            f"brokers {strangers}: not registered, or hosting nothing; there are {sorted(able)}"
+        )
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
+    if missing := [name for name in topics if znodes[Topic.path(name)] is None]:
+        raise NotFoundError(f"{Topic.path(missing[0])}: there is no topic {', '.join(missing)}")
+    found = {
+        name: Topic.decode(znode.path, znode.data) for name in topics if (znode := znodes[Topic.path(name)])
+    }
+    lists = {name: topic.partitions for name, topic in found.items()}
+    chosen = [able[broker] for broker in brokers]
+    proposed, notes = generate(lists, chosen, compat=compat, rack_mode=rack_mode)
+    current = {
+        TopicPartition(name, number): held for name, parts in lists.items() for number, held in parts.items()
+    }
+    return Proposal(as_of=ensemble.as_of(), current=current, proposed=proposed, notes=notes)
+
+
+def read_picture(ensemble: Ensemble, wish: Wish) -> Picture:
+    """Every partition with its replicas and ISR, and the brokers that can be given replicas.
+
+    Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
+    """
+    ensemble.zk.sync("/")
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
+    refuse_second(ensemble)
+    topics, states = hosted_topics(ensemble)
+    if moving := sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.moving):
+        raise ConflictError(
+            f"{Topic.path(moving[0].topic)}: {moving[0]} is being moved; `zkgroup reassign list` shows it"
+        )
+    replicas = {
+        TopicPartition(name, number): lists
+        for name, topic in topics.items()
+        for number, lists in topic.partitions.items()
+    }
+    return Picture(
+        replicas=replicas,
+        brokers=placeable(ruling.brokers),
+        sizes=wish.sizes,
+        in_sync={tp: state.isr if state else replicas[tp] for tp, state in states.items()},
+        rack_mode=wish.rack_mode,
+    )
+
+
+def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
+    """Reads the cluster, plans, and cuts the plan into requests.
+
+    Raises PlanRefusedError where the plan would make something worse that `wish.allow` does not name, and
+    what `read_picture` and the planner raise.
+    """
+    picture = read_picture(ensemble, wish)
+    plan = planner(picture, wish.allow)
+    limit = NO_LIMIT if wish.max_moves is None else wish.max_moves
+    return PhasedPlan(
+        as_of=ensemble.as_of(),
+        plan=plan,
+        phases=phases(plan, picture, max_moves=limit),
+        notes=plan.notes,
+    )
+
+
+def planner_decommission(brokers: Collection[int]) -> Planner:
+    """Empties these brokers."""
+    return lambda picture, allow: decommission(picture, brokers, allow=allow)
+
+
+def planner_replace(pairs: Mapping[int, int]) -> Planner:
+    """Puts brokers in the place of others."""
+    return lambda picture, allow: replace(picture, pairs, allow=allow)
+
+
+def planner_set_rf(factor: int, topics: Collection[str] | None) -> Planner:
+    """Another number of replicas, of all topics or of some."""
+    return lambda picture, allow: set_rf(picture, factor, topics=topics, allow=allow)
+
+
+def planner_balance(*, leaders_only: bool, tolerance: float | None) -> Planner:
+    """Even loads."""
+    if tolerance is None:
+        return lambda picture, allow: balance(picture, leaders_only=leaders_only, allow=allow)
+    return lambda picture, allow: balance(
+        picture, leaders_only=leaders_only, tolerance=tolerance, allow=allow
+    )

@@ -1,0 +1,380 @@
+"""Reassignments asked of the controller: checked, shown, throttled, submitted, cancelled.
+
+The request is one znode, `/admin/reassign_partitions`. It is only ever created: later releases do not look at
+one that changes (controller.md 4.1). Throttles go with it in one transaction, so a refusal leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.admin.brokers import is_controller_only, read_states
+from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.picture import held
+from zkgroup.admin.ruling import (
+    OURS_VERSION,
+    Ruling,
+    check_dead_targets,
+    check_throttle,
+    notes_on_requests,
+    read_ruling,
+    refuse_kraft,
+)
+from zkgroup.admin.throttling import plan_throttle
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Check, Create, Operation, SetData
+from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config_changes import NotifyFormat
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.limits import DATA_BYTES_MAX
+from zkgroup.znodes.topics import delete_topics_path
+
+NAMED = 5
+"""Partitions that one message names."""
+
+OVERHEAD_BYTES = 300
+"""Room for a configuration's path and its notification in the transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moving:
+    """What a request would do to one partition."""
+
+    topic_partition: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    in_sync: tuple[int, ...] | None
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """Brokers that get a copy."""
+        return tuple(broker for broker in self.after if broker not in self.before)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do: the order counts, the first one is the preferred leader."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentPlan:
+    """What would be asked for. Nothing has been."""
+
+    as_of: AsOf
+    rows: tuple[Moving, ...]
+    """Every partition of the file, in order; those with nothing to do are not asked for."""
+    throttle: int | None
+    """Bytes a second for each broker."""
+    configs: tuple[ConfigPlan, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def effective(self) -> tuple[Moving, ...]:
+        """The partitions that change."""
+        return tuple(row for row in self.rows if row.changes)
+
+    @property
+    def moves(self) -> int:
+        """Replicas that are copied."""
+        return sum(len(row.added) for row in self.effective)
+
+    @property
+    def request(self) -> Reassignment:
+        """What the controller is given."""
+        return Reassignment(tuple(Move(row.topic_partition, row.after) for row in self.effective))
+
+    @property
+    def rollback(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The lists as they were, of what changes."""
+        return {row.topic_partition: row.before for row in self.effective}
+
+
+def plan_reassignment(
+    ensemble: Ensemble,
+    moves: Sequence[Move],
+    *,
+    throttle: int | None = None,
+    force: bool = False,
+    format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
+) -> ReassignmentPlan:
+    """Checks a reassignment against the cluster.
+
+    Args:
+        moves: as `kafka_files.parse_reassignment` gives them: each partition and broker once.
+        throttle: bytes a second for each broker, or None for no limit.
+        force: also to brokers that are not registered now; the controller waits for them.
+
+    Raises:
+        ConflictError: one runs already; the message names what is running.
+        NotFoundError: a topic or partition that does not exist.
+        ConfigError: brokers that are not registered, or that host nothing; more than one request holds.
+        RefusedError: what the versions here would ignore or drop; a migrated cluster.
+    """
+    ensemble.zk.sync("/")
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
+    refuse_second(ensemble)
+    names = sorted({move.topic_partition.topic for move in moves})
+    topics = _topics(ensemble, names)
+    _check_partitions(moves, topics)
+    _refuse_moving(moves, topics)
+    notes = [*notes_on_requests(ruling), *_check_targets(moves, ruling, force=force)]
+    marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    notes += [f"topic {name} is being deleted: its moves will be dropped" for name in names if name in marked]
+    states = read_states(ensemble, [move.topic_partition for move in moves])
+    rows = []
+    for move in sorted(moves, key=lambda one: one.topic_partition):
+        tp = move.topic_partition
+        state = states[tp]
+        before = topics[tp.topic].partitions[tp.partition]
+        in_sync = state.isr if state else None
+        rows.append(Moving(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync))
+    notes += _notes_on_sources(rows, ruling)
+    configs: tuple[ConfigPlan, ...] = ()
+    if throttle is not None:
+        notes += filter(None, [check_throttle(ruling)])
+        lists = {row.topic_partition: (row.before, row.after) for row in rows}
+        configs = plan_throttle(ensemble, lists, throttle, ruling, format)
+    plan = ReassignmentPlan(
+        as_of=ensemble.as_of(),
+        rows=tuple(rows),
+        throttle=throttle,
+        configs=configs,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    _check_size(plan)
+    return plan
+
+
+def submit(ensemble: Ensemble, plan: ReassignmentPlan) -> None:
+    """Creates the request, with the throttles, in one transaction.
+
+    Raises ConflictError where another one has come up, or a configuration has changed, since the plan.
+    """
+    prepare(ensemble, plan.configs)
+    ensemble.zk.create_missing(admin_path())
+    refuse_second(ensemble)
+    data = plan.request.encode()
+    operations: list[Operation] = [one for config in plan.configs for one in operations_of(config)]
+    operations.append(Create(Reassignment.path(), data))
+    try:
+        write(ensemble, operations, Reassignment.path(), data)
+    except ConflictError:
+        refuse_second(ensemble)
+        raise
+
+
+def refuse_second(ensemble: Ensemble) -> None:
+    """Raises ConflictError where a reassignment is running; names the partitions."""
+    znode = ensemble.zk.find(Reassignment.path())
+    if znode is None:
+        return
+    request = held(znode, Reassignment.decode)
+    if request.value is None:
+        found = f"one that cannot be read ({request.error})"
+    else:
+        named = ", ".join(str(move.topic_partition) for move in request.value.moves[:NAMED])
+        more = len(request.value.moves) - NAMED
+        found = f"{named}{f' and {more} more' if more > 0 else ''}" if named else "an empty one"
+    raise ConflictError(
+        f"{Reassignment.path()}: a reassignment runs already: {found}; `zkgroup reassign list` shows it"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelPlan:
+    """A running request as it would be changed. Nothing has been."""
+
+    as_of: AsOf
+    version: int
+    before: Reassignment
+    after: Reassignment
+    rows: tuple[Moving, ...]
+    """Of what is cancelled: where it is and where it goes back to."""
+
+
+def plan_cancel(
+    ensemble: Ensemble,
+    partitions: Collection[TopicPartition] = (),
+    rollback: Sequence[Move] = (),
+) -> CancelPlan:
+    """What sends running moves back to where they came from: only a controller of ours looks again.
+
+    Args:
+        partitions: which ones; none means all that run.
+        rollback: where they were, from the rollback file; needed where the topic does not tell (before
+            2.4 a replica list is old and new together).
+
+    Raises:
+        RefusedError: a real controller rules, or none, or a former list is not known.
+        NotFoundError: none runs, or one of the partitions is not being moved.
+    """
+    ensemble.zk.sync("/")
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
+    znode = ensemble.zk.find(Reassignment.path())
+    if znode is None:
+        raise NotFoundError(f"{Reassignment.path()}: no reassignment runs")
+    _check_cancellable(ruling)
+    request = Reassignment.decode(znode.path, znode.data)
+    if strangers := sorted(set(partitions) - set(request.targets)):
+        raise NotFoundError(f"{znode.path}: {_listed(strangers)} is not being moved")
+    chosen = sorted(set(partitions) or request.targets)
+    topics = _topics(ensemble, sorted({tp.topic for tp in chosen}))
+    given = {move.topic_partition: move.replicas for move in rollback}
+    rows = []
+    for tp in chosen:
+        topic = topics.get(tp.topic)
+        if topic is None or tp.partition not in topic.partitions:
+            raise NotFoundError(f"{Topic.path(tp.topic)}: there is no partition {tp.partition}")
+        former = given.get(tp) or former_replicas(topic, tp.partition, request.targets[tp])
+        if former is None:
+            raise _unknown_former(tp, topic)
+        now = topic.partitions[tp.partition]
+        rows.append(Moving(topic_partition=tp, before=now, after=former, in_sync=None))
+    back = {row.topic_partition: row.after for row in rows}
+    after = tuple(
+        Move(move.topic_partition, back.get(move.topic_partition, move.replicas)) for move in request.moves
+    )
+    changed = Reassignment(after)
+    changed.encode()
+    return CancelPlan(
+        as_of=ensemble.as_of(),
+        version=znode.stat.version,
+        before=request,
+        after=changed,
+        rows=tuple(rows),
+    )
+
+
+def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
+    """Changes the request, if it is still the one that was shown and a controller of ours still rules.
+
+    Raises ConflictError otherwise, RefusedError where another controller has taken over.
+    """
+    _check_cancellable(read_ruling(ensemble))
+    data = plan.after.encode()
+    operations: list[Operation] = [
+        Check(Controller.path(), OURS_VERSION),
+        SetData(Reassignment.path(), data, plan.version),
+    ]
+    write(ensemble, operations, Reassignment.path(), data)
+
+
+def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tuple[int, ...] | None:
+    """Where a partition was before its move began, as far as the topic tells; None where it does not.
+
+    From 2.4 on the topic names what a move adds. Before, a list with all of the target in it may be old and
+    new together, and which of the target were there before is lost.
+    """
+    now = topic.partitions[partition]
+    adding = topic.adding.get(partition, ())
+    if adding or topic.removing.get(partition):
+        return tuple(broker for broker in now if broker not in adding)
+    return None if set(target) <= set(now) else now
+
+
+def _check_cancellable(ruling: Ruling) -> None:
+    if ruling.is_ours:
+        return
+    if ruling.controller_znode is None:
+        why = "no controller lives; the next one may be a real one, which does not look at a changed request"
+    else:
+        ruler = ruling.controller.broker if ruling.controller else "?"
+        why = (
+            f"broker {ruler} is a real controller, which does not look at a changed request; from Kafka 2.4 "
+            "on its brokers cancel (`kafka-reassign-partitions --bootstrap-server ... --cancel`), before, "
+            "wait for the end and move back with the rollback file"
+        )
+    raise RefusedError(f"{Reassignment.path()}: {why}")
+
+
+def _unknown_former(tp: TopicPartition, topic: Topic) -> Exception:
+    now = list(topic.partitions[tp.partition])
+    return RefusedError(
+        f"{Topic.path(tp.topic)}: {tp} is on {now}, old and new together; give the rollback file of the "
+        "execution (--reassignment-json-file)"
+    )
+
+
+def _topics(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
+    """Topics by name; one that does not exist is left out. Raises CorruptZnodeError."""
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    return {
+        name: Topic.decode(znode.path, znode.data) for name in names if (znode := znodes[Topic.path(name)])
+    }
+
+
+def _check_partitions(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
+    missing = sorted(
+        tp
+        for tp in (move.topic_partition for move in moves)
+        if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions
+    )
+    if missing:
+        raise NotFoundError(f"there is no partition {_listed(missing)}; nothing was changed")
+
+
+def _refuse_moving(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
+    moving = sorted(
+        move.topic_partition
+        for move in moves
+        if move.topic_partition.partition in topics[move.topic_partition.topic].moving
+    )
+    if moving:
+        raise ConflictError(
+            f"{Topic.path(moving[0].topic)}: {_listed(moving)} is being moved already, by the brokers' own "
+            "API; `zkgroup reassign list` shows it"
+        )
+
+
+def _check_targets(moves: Sequence[Move], ruling: Ruling, *, force: bool) -> Iterator[str]:
+    wanted = {broker for move in moves for broker in move.replicas}
+    empty = {number for number, one in ruling.brokers.items() if is_controller_only(one)}
+    if wanted & empty:
+        raise ConfigError(f"broker {_numbers(wanted & empty)} is a controller that hosts nothing")
+    dead = wanted - set(ruling.brokers)
+    if not dead:
+        return
+    if not force:
+        raise ConfigError(
+            f"broker {_numbers(dead)} is not registered; --force asks for the move all the same"
+        )
+    check_dead_targets(ruling, dead)
+    yield f"broker {_numbers(dead)} is not registered: the move waits for it"
+
+
+def _notes_on_sources(rows: Sequence[Moving], ruling: Ruling) -> Iterator[str]:
+    lost = [
+        row.topic_partition
+        for row in rows
+        if row.changes and row.in_sync is not None and not set(row.in_sync) & set(ruling.brokers)
+    ]
+    if lost:
+        yield f"{_listed(lost)}: no replica in sync is alive to copy from, so the move waits"
+
+
+def _check_size(plan: ReassignmentPlan) -> None:
+    """Refuses what one transaction cannot carry, before anything is written (K33)."""
+    if not plan.effective:
+        return
+    data = len(plan.request.encode())
+    configs = sum(len(config.after.encode()) + OVERHEAD_BYTES for config in plan.configs)
+    if data + configs > DATA_BYTES_MAX:
+        raise ConfigError(
+            f"reassignment of {len(plan.effective)} partitions with its throttles: expected at most "
+            f"{DATA_BYTES_MAX} bytes, found {data + configs}; split the file"
+        )
+
+
+def _listed(partitions: Sequence[TopicPartition]) -> str:
+    named = ", ".join(map(str, partitions[:NAMED]))
+    return named if len(partitions) <= NAMED else f"{named} and {len(partitions) - NAMED} more"
+
+
+def _numbers(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))

@@ -1,0 +1,8 @@
+"""Values of lower slices that the arguments of this package are made of; the command line gets them here."""
+
+from zkgroup.placement import Compat, Loss
+from zkgroup.znodes.admin_requests import Move
+from zkgroup.znodes.config_changes import NotifyFormat
+from zkgroup.znodes.config_entity import ConfigEntity, EntityKind
+
+__all__ = ["Compat", "ConfigEntity", "EntityKind", "Loss", "Move", "NotifyFormat"]
