@@ -8,17 +8,25 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from zkgroup.admin.kafka_files import reassignment_text
 from zkgroup.admin.offsets import Act
-from zkgroup.admin.undo import UndoFolder, new_undo_id
+from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition, Znode
 
+from .connection import target
 from .frame import COMMAND_LINE, output, shared
 from .output import Output, say
+
+if TYPE_CHECKING:
+    from zkgroup.admin.ensemble import Ensemble
 
 
 def undo_folder() -> UndoFolder:
@@ -62,6 +70,50 @@ def new_act() -> Act:
     typed: Sequence[str] = click.get_current_context().meta[COMMAND_LINE]
     undo_id = new_undo_id(time.time_ns() // 1_000_000, secrets.token_hex(2))
     return Act(undo_id=undo_id, command=shlex.join(["zkgroup", *typed]), user=_user())
+
+
+def rollback_folder() -> Path:
+    """Beside the undo files: replica lists as they were, in the form of Kafka's own files."""
+    return undo_folder().path.parent / "rollback"
+
+
+def saved_act(ensemble: Ensemble, way_back: str, znodes: Sequence[Znode | None]) -> Act:
+    """A new act whose undo file is saved: the znodes as they are, and how to go back in words.
+
+    `offsets undo` tells those words for it, since putting bytes back would not undo what brokers have done.
+    """
+    act = new_act()
+    record = UndoRecord(
+        undo_id=act.undo_id,
+        time_ms=ensemble.clock.wall_ms(),
+        command=act.command,
+        zookeeper=target(shared()).zookeeper,
+        znodes=tuple((znode.path, znode.data) for znode in znodes if znode is not None),
+        way_back=way_back,
+    )
+    undo_folder().save(record)
+    return act
+
+
+def saved_rollback(name: str, replicas: Mapping[TopicPartition, Sequence[int]]) -> Path:
+    """Writes the lists into a file that Kafka's tool and ours take. Raises ConfigError."""
+    file = rollback_folder() / f"{name}.json"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(reassignment_text(replicas) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise ConfigError(
+            f"{file}: the rollback file cannot be written, so nothing was changed: {error}"
+        ) from error
+    return file
+
+
+def command_words(*words: str) -> str:
+    """A command to type next, to the same ensemble."""
+    return shlex.join(["zkgroup", *shared().connection_words(), *words])
 
 
 def say_way_back(undo_id: str, *, force: bool = False) -> None:

@@ -25,7 +25,12 @@ _COMMANDS = {
     "consume": (".consume_command:consume", "Join a group as a member."),
     "group": (".group_commands:group", "Look at groups, check and delete them."),
     "offsets": (".offsets_commands:offsets", "Show, save and change committed offsets."),
-    "topic": (".topic_commands:topic", "Create, look at and delete topics."),
+    "topic": (".topic_commands:topic", "Create, look at, alter and delete topics."),
+    "broker": (".broker_commands:broker", "Look at registered brokers."),
+    "controller": (".broker_commands:controller", "Look at who rules the cluster."),
+    "elect": (".elect_commands:elect", "Have leaders elected."),
+    "reassign": (".reassign_commands:reassign", "Move replicas between brokers."),
+    "config": (".config_commands:config", "Look at configurations and change them."),
     "znode": (".znode_commands:znode", "Look at znodes (read-only)."),
     "completion": (".completion_command:completion", "Print the shell completion script."),
 }

@@ -10,7 +10,7 @@ from zkgroup.admin.offset_plans import OffsetPlan
 from zkgroup.admin.offsets import apply_plan
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.admin.undoing import plan_restoration, plan_undo, restore_znodes
-from zkgroup.errors import PartlyDoneError, ZkGroupError
+from zkgroup.errors import PartlyDoneError, RefusedError, ZkGroupError
 
 from . import documents, offset_tables
 from .connection import target
@@ -67,6 +67,8 @@ def undo_record(
         say(f"the last act on {where}: {record.undo_id}, `{record.command}`")
     if record.zookeeper != where:
         say(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
+    if record.way_back is not None:
+        raise RefusedError(f"{record.undo_id}, `{record.command}`: {record.way_back}")
     if record.group is None:
         _restore(ensemble, out, record, execute=execute, yes=yes)
     else:

@@ -10,7 +10,7 @@ import click
 from zkgroup.admin import offset_files, offset_plans
 from zkgroup.admin.describe import describe_offsets, unreadable_offsets
 from zkgroup.admin.reading import picture_or_nothing, read_picture
-from zkgroup.errors import ConfigError, PartlyDoneError
+from zkgroup.errors import PartlyDoneError
 from zkgroup.model import TopicPartition
 
 from . import documents, offset_tables
@@ -20,7 +20,7 @@ from .frame import output
 from .offset_acts import carry_out, undo_record
 from .options import consent_options, force_option, group_argument, source_option
 from .output import say
-from .parameters import PartitionValue, TopicPartitions
+from .parameters import PartitionValue, TopicPartitions, file_text
 from .sources import log_ends, log_positions
 from .units import parse_iso_duration_ms, parse_time_ms
 
@@ -89,7 +89,7 @@ def export(groups: tuple[str, ...]) -> None:
 @consent_options
 def import_(file: IO[str], group: str | None, force: bool, **consent: bool) -> None:
     """Write the offsets in FILE (`-` for stdin), in any format that `export` writes."""
-    saved = offset_files.parse(_text(file), group=group)
+    saved = offset_files.parse(file_text(file), group=group)
     with connected() as ensemble:
         plans = []
         for name in sorted({one.group for one in saved}):
@@ -156,7 +156,7 @@ def reset(
         picture = read_picture(ensemble, group)
         if "from_file" in chosen:
             plan = offset_plans.plan_values(
-                picture, offset_files.parse_topic_rows(_text(chosen["from_file"]))
+                picture, offset_files.parse_topic_rows(file_text(chosen["from_file"]))
             )
         else:
             target = _target(chosen, ensemble.clock.wall_ms())
@@ -178,13 +178,6 @@ def undo(undo_id: str | None, force: bool, **consent: bool) -> None:
     """
     with connected() as ensemble:
         undo_record(ensemble, output(), undo_id, force=force, **consent)
-
-
-def _text(file: IO[str]) -> str:
-    try:
-        return file.read()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file.name}: expected text in UTF-8, found {error.reason}") from error
 
 
 def _topics(values: Iterable[TopicPartition]) -> list[str]:

@@ -79,6 +79,13 @@ def force_option(text: str) -> Decorator:
     return click.option("--force", is_flag=True, help=text)
 
 
+def disable_racks_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--disable-rack-aware`, Kafka's word."""
+    return click.option(
+        "--disable-rack-aware", is_flag=True, help="Place replicas without looking at the brokers' racks."
+    )(function)
+
+
 def group_argument(many: bool = False) -> Decorator:
     """The argument GROUP, completed from ZooKeeper where one answers at once."""
     if many:

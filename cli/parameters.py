@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import IO, Any
 
 import click
 
-from .units import is_whole, parse_duration_ms
+from zkgroup.errors import ConfigError
+
+from .units import is_whole, parse_duration_ms, parse_size
 
 DURATION_MAX_MS = 2**31 - 1
 """An Int, as every time in milliseconds among Kafka's settings; clocks and waits take it too."""
@@ -34,6 +36,39 @@ class Duration(click.ParamType[int]):
                 f"{value!r} leaves no time: expected at least {self._least_ms}ms, for example 10s", param, ctx
             )
         return found
+
+
+class Rate(click.ParamType[int]):
+    """A size with its unit, in bytes; at least 1."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            found = parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not 1 <= found < 2**63:
+            self.fail(f"{value!r}: expected at least 1B, and fewer than 2^63", param, ctx)
+        return found
+
+
+class ReplicaLists(click.ParamType[list[list[int]]]):
+    """`0:1,1:2`: broker ids by partition."""
+
+    name = "b:b,b:b..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[list[int]]:
+        if isinstance(value, list):
+            return value
+        lists = [part.split(":") for part in value.split(",")]
+        if not all(is_whole(broker) for replicas in lists for broker in replicas):
+            self.fail(f"{value!r}: expected broker ids such as 0:1,1:2 (two partitions)", param, ctx)
+        return [[int(broker) for broker in replicas] for replicas in lists]
 
 
 class NameAndCount(click.ParamType[tuple[str, int]]):
@@ -105,6 +140,14 @@ class TopicPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
                 f"{value!r}: expected TOPIC or TOPIC:PARTITION,PARTITION, for example orders:0,3", param, ctx
             )
         return topic, tuple(int(part) for part in parts)
+
+
+def file_text(file: IO[str]) -> str:
+    """What a file holds. Raises ConfigError where it is no UTF-8."""
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file.name}: expected text in UTF-8, found {error.reason}") from error
 
 
 DURATION = Duration()

@@ -8,51 +8,26 @@ changing anything makes a new version.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-Schema = dict[str, Any]
+from .cluster_schemas import BROKERS, CLUSTER_SCHEMAS
+from .schema_parts import (
+    BOOLEAN,
+    COUNT,
+    INTEGER,
+    SESSION,
+    STRING,
+    TIME,
+    Schema,
+    document,
+    list_of,
+    map_of,
+    nullable,
+    object_of,
+    word,
+)
 
-STRING: Schema = {"type": "string"}
-INTEGER: Schema = {"type": "integer"}
-BOOLEAN: Schema = {"type": "boolean"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"}
-SESSION: Schema = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
-
-
-def _nullable(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def _map(values: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": values}
-
-
-def _word(*words: str) -> Schema:
-    return {"type": "string", "enum": list(words)}
-
-
-def _object(**properties: Schema) -> Schema:
-    """Every key is there, and no other."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _document(name: str, **properties: Schema) -> Schema:
-    moment = _object(zxid=COUNT, time=TIME)
-    return _object(schema={"const": f"zkgroup.{name}/1"}, as_of=moment, **properties)
-
-
-_STATE = _word("empty", "stable", "rebalancing", "inconsistent", "frozen")
-_PROBLEM = _word(
+_STATE = word("empty", "stable", "rebalancing", "inconsistent", "frozen")
+_PROBLEM = word(
     "unowned",
     "wrong_owner",
     "owner_not_member",
@@ -67,54 +42,54 @@ _PROBLEM = _word(
     "unsupported_subscription",
 )
 
-_SUMMARY = _object(
+_SUMMARY = object_of(
     group=STRING,
     state=_STATE,
     members=COUNT,
-    topics=_list(STRING),
+    topics=list_of(STRING),
     partitions=COUNT,
     unowned=COUNT,
-    lag=_nullable(COUNT),
+    lag=nullable(COUNT),
 )
 
-_MEMBER = _object(
+_MEMBER = object_of(
     member=STRING,
     session=SESSION,
-    threads=_map(COUNT),
-    pattern=_nullable(STRING),
-    subscription=_map(COUNT),
+    threads=map_of(COUNT),
+    pattern=nullable(STRING),
+    subscription=map_of(COUNT),
     registered_at=TIME,
-    kind=_word("zkgroup", "jvm", "unknown"),
-    host=_nullable(STRING),
-    agrees=_nullable(BOOLEAN),
+    kind=word("zkgroup", "jvm", "unknown"),
+    host=nullable(STRING),
+    agrees=nullable(BOOLEAN),
 )
 
-_PARTITION = _object(
+_PARTITION = object_of(
     topic=STRING,
     partition=COUNT,
-    owner=_nullable(STRING),
-    member=_nullable(STRING),
-    expected_owner=_nullable(STRING),
-    owned_since=_nullable(TIME),
-    token=_nullable(COUNT),
-    offset=_nullable(COUNT),
-    committed_at=_nullable(TIME),
-    log_end_offset=_nullable(COUNT),
-    lag=_nullable(COUNT),
-    problem=_nullable(_PROBLEM),
+    owner=nullable(STRING),
+    member=nullable(STRING),
+    expected_owner=nullable(STRING),
+    owned_since=nullable(TIME),
+    token=nullable(COUNT),
+    offset=nullable(COUNT),
+    committed_at=nullable(TIME),
+    log_end_offset=nullable(COUNT),
+    lag=nullable(COUNT),
+    problem=nullable(_PROBLEM),
 )
 
-_GROUP = _document(
+_GROUP = document(
     "group",
     group=STRING,
     state=_STATE,
-    assignor=_nullable(STRING),
-    generation=_nullable(COUNT),
-    members=_list(_MEMBER),
-    partitions=_list(_PARTITION),
+    assignor=nullable(STRING),
+    generation=nullable(COUNT),
+    members=list_of(_MEMBER),
+    partitions=list_of(_PARTITION),
 )
 
-_STAT = _object(
+_STAT = object_of(
     **dict.fromkeys(
         (
             "czxid",
@@ -133,35 +108,34 @@ _STAT = _object(
     )
 )
 
-_ZNODE = {"path": STRING, "data": _nullable(STRING), "data_base64": _nullable(STRING), "stat": _STAT}
+_ZNODE = {"path": STRING, "data": nullable(STRING), "data_base64": nullable(STRING), "stat": _STAT}
 
-_CHANGES = _document(
+_CHANGES = document(
     "offset_changes",
     group=STRING,
     executed=BOOLEAN,
-    undo=_nullable(STRING),
-    changes=_list(
-        _object(
+    undo=nullable(STRING),
+    changes=list_of(
+        object_of(
             topic=STRING,
             partition=COUNT,
-            before=_nullable(COUNT),
-            after=_nullable(COUNT),
+            before=nullable(COUNT),
+            after=nullable(COUNT),
             changed=BOOLEAN,
         )
     ),
 )
 
-_BROKERS = _list(INTEGER)
 
 SCHEMAS: Mapping[str, Schema] = {
-    "zkgroup.demo/1": _document(
+    "zkgroup.demo/1": document(
         "demo",
         group=STRING,
         zookeeper=STRING,
-        kept=_nullable(STRING),
+        kept=nullable(STRING),
         passed=BOOLEAN,
-        checks=_list(_object(statement=STRING, holds=BOOLEAN, evidence=STRING)),
-        history=_object(
+        checks=list_of(object_of(statement=STRING, holds=BOOLEAN, evidence=STRING)),
+        history=object_of(
             records=COUNT,
             deliveries=COUNT,
             claims=COUNT,
@@ -175,154 +149,155 @@ SCHEMAS: Mapping[str, Schema] = {
         twice=COUNT,
         took_ms=COUNT,
         takeover_ms=COUNT,
-        airports=_list(_object(airport=STRING, flights=COUNT, delay_minutes=INTEGER)),
+        airports=list_of(object_of(airport=STRING, flights=COUNT, delay_minutes=INTEGER)),
     ),
-    "zkgroup.groups/1": _document("groups", groups={"type": "array", "items": {"anyOf": [_SUMMARY, _GROUP]}}),
+    "zkgroup.groups/1": document("groups", groups={"type": "array", "items": {"anyOf": [_SUMMARY, _GROUP]}}),
     "zkgroup.group/1": _GROUP,
-    "zkgroup.verify/1": _document(
+    "zkgroup.verify/1": document(
         "verify",
         group=STRING,
         converged=BOOLEAN,
-        problems=_list(
-            _object(
+        problems=list_of(
+            object_of(
                 kind=_PROBLEM,
-                topic=_nullable(STRING),
-                partition=_nullable(COUNT),
-                expected=_nullable(STRING),
-                found=_nullable(STRING),
-                since=_nullable(TIME),
+                topic=nullable(STRING),
+                partition=nullable(COUNT),
+                expected=nullable(STRING),
+                found=nullable(STRING),
+                since=nullable(TIME),
                 detail=STRING,
             )
         ),
     ),
-    "zkgroup.preview/1": _document(
+    "zkgroup.preview/1": document(
         "preview",
         group=STRING,
         assignor=STRING,
-        partitions=_list(
-            _object(topic=STRING, partition=COUNT, now=_nullable(STRING), then=_nullable(STRING))
+        partitions=list_of(
+            object_of(topic=STRING, partition=COUNT, now=nullable(STRING), then=nullable(STRING))
         ),
         moves=COUNT,
     ),
-    "zkgroup.nudge/1": _document("nudge", group=STRING, executed=BOOLEAN, members=_list(STRING)),
-    "zkgroup.group_deletion/1": _document(
+    "zkgroup.nudge/1": document("nudge", group=STRING, executed=BOOLEAN, members=list_of(STRING)),
+    "zkgroup.group_deletion/1": document(
         "group_deletion",
         group=STRING,
         executed=BOOLEAN,
-        undo=_nullable(STRING),
-        members=_list(STRING),
+        undo=nullable(STRING),
+        members=list_of(STRING),
         offsets=COUNT,
         znodes=COUNT,
     ),
-    "zkgroup.offsets/1": _document(
+    "zkgroup.offsets/1": document(
         "offsets",
         group=STRING,
-        offsets=_list(
-            _object(
+        offsets=list_of(
+            object_of(
                 topic=STRING,
                 partition=COUNT,
-                offset=_nullable(COUNT),
+                offset=nullable(COUNT),
                 version=COUNT,
-                committed_at=_nullable(TIME),
-                owner=_nullable(STRING),
-                log_end_offset=_nullable(COUNT),
-                lag=_nullable(COUNT),
+                committed_at=nullable(TIME),
+                owner=nullable(STRING),
+                log_end_offset=nullable(COUNT),
+                lag=nullable(COUNT),
             )
         ),
     ),
-    "zkgroup.offset_export/1": _document(
+    "zkgroup.offset_export/1": document(
         "offset_export",
-        offsets=_list(_object(group=STRING, topic=STRING, partition=COUNT, offset=COUNT)),
+        offsets=list_of(object_of(group=STRING, topic=STRING, partition=COUNT, offset=COUNT)),
     ),
     "zkgroup.offset_changes/1": _CHANGES,
-    "zkgroup.offset_changes_list/1": _document("offset_changes_list", groups=_list(_CHANGES)),
-    "zkgroup.chroot/1": _document("chroot", chroot=STRING, executed=BOOLEAN, znodes=_list(STRING)),
-    "zkgroup.restoration/1": _document("restoration", undone=STRING, executed=BOOLEAN, znodes=_list(STRING)),
-    "zkgroup.topics/1": _document(
+    "zkgroup.offset_changes_list/1": document("offset_changes_list", groups=list_of(_CHANGES)),
+    "zkgroup.chroot/1": document("chroot", chroot=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
+    "zkgroup.restoration/1": document("restoration", undone=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
+    "zkgroup.topics/1": document(
         "topics",
-        topics=_list(
-            _object(
+        topics=list_of(
+            object_of(
                 topic=STRING,
-                partitions=_list(
-                    _object(
+                partitions=list_of(
+                    object_of(
                         partition=COUNT,
-                        replicas=_BROKERS,
-                        leader=_nullable(INTEGER),
-                        leader_epoch=_nullable(INTEGER),
-                        isr=_nullable(_BROKERS),
-                        controller_epoch=_nullable(INTEGER),
-                        adding=_BROKERS,
-                        removing=_BROKERS,
+                        replicas=BROKERS,
+                        leader=nullable(INTEGER),
+                        leader_epoch=nullable(INTEGER),
+                        isr=nullable(BROKERS),
+                        controller_epoch=nullable(INTEGER),
+                        adding=BROKERS,
+                        removing=BROKERS,
                     )
                 ),
-                configs=_map(STRING),
+                configs=map_of(STRING),
             )
         ),
     ),
-    "zkgroup.topic_list/1": _document(
+    "zkgroup.topic_list/1": document(
         "topic_list",
-        topics=_list(
-            _object(
+        topics=list_of(
+            object_of(
                 topic=STRING,
-                partitions=_nullable(COUNT),
-                replication_factor=_nullable(COUNT),
+                partitions=nullable(COUNT),
+                replication_factor=nullable(COUNT),
                 internal=BOOLEAN,
                 marked_for_deletion=BOOLEAN,
             )
         ),
     ),
-    "zkgroup.topic_creation/1": _document(
+    "zkgroup.topic_creation/1": document(
         "topic_creation",
         topic=STRING,
         created=BOOLEAN,
-        partitions=_list(_object(partition=COUNT, replicas=_BROKERS)),
-        configs=_map(STRING),
+        partitions=list_of(object_of(partition=COUNT, replicas=BROKERS)),
+        configs=map_of(STRING),
     ),
-    "zkgroup.topic_deletion/1": _document(
+    "zkgroup.topic_deletion/1": document(
         "topic_deletion",
         topic=STRING,
         executed=BOOLEAN,
-        undo=_nullable(STRING),
-        controller=_nullable(INTEGER),
+        undo=nullable(STRING),
+        controller=nullable(INTEGER),
         znodes=COUNT,
     ),
-    "zkgroup.znode/1": _document("znode", **_ZNODE),
-    "zkgroup.znode_list/1": _document(
-        "znode_list", path=STRING, children=_list(_object(name=STRING, path=STRING))
+    **CLUSTER_SCHEMAS,
+    "zkgroup.znode/1": document("znode", **_ZNODE),
+    "zkgroup.znode_list/1": document(
+        "znode_list", path=STRING, children=list_of(object_of(name=STRING, path=STRING))
     ),
-    "zkgroup.znodes/1": _document("znodes", path=STRING, znodes=_list(_object(**_ZNODE))),
-    "zkgroup.status/1": _document(
+    "zkgroup.znodes/1": document("znodes", path=STRING, znodes=list_of(object_of(**_ZNODE))),
+    "zkgroup.status/1": document(
         "status",
         zookeeper=STRING,
         session_timeout_ms=COUNT,
-        brokers=_object(data=_BROKERS, controller_only=_BROKERS, unreadable=_list(STRING)),
-        controller=_nullable(INTEGER),
-        controller_epoch=_nullable(INTEGER),
+        brokers=object_of(data=BROKERS, controller_only=BROKERS, unreadable=list_of(STRING)),
+        controller=nullable(INTEGER),
+        controller_epoch=nullable(INTEGER),
         topics=COUNT,
         partitions=COUNT,
-        groups=_list(_SUMMARY),
+        groups=list_of(_SUMMARY),
     ),
-    "zkgroup.doctor/1": _document(
+    "zkgroup.doctor/1": document(
         "doctor",
-        findings=_list(
-            _object(
-                severity=_word("error", "warning", "info"),
+        findings=list_of(
+            object_of(
+                severity=word("error", "warning", "info"),
                 subject=STRING,
                 detail=STRING,
-                next=_nullable(STRING),
+                next=nullable(STRING),
             )
         ),
     ),
 }
 
-_MEMBER_STATE = _word(
+_MEMBER_STATE = word(
     "new", "joining", "stable", "rebalancing", "suspended", "lost", "closing", "closed", "failed"
 )
-_PLACES = _list(_object(topic=STRING, partition=COUNT))
+_PLACES = list_of(object_of(topic=STRING, partition=COUNT))
 
 
 def _event(name: str, **properties: Schema) -> Schema:
-    return _object(event={"const": name}, time=TIME, **properties)
+    return object_of(event={"const": name}, time=TIME, **properties)
 
 
 def _record() -> Schema:
@@ -332,8 +307,8 @@ def _record() -> Schema:
         topic=STRING,
         partition=COUNT,
         offset=COUNT,
-        key=_nullable(STRING),
-        value=_nullable(STRING),
+        key=nullable(STRING),
+        value=nullable(STRING),
         token=COUNT,
     )
     record["properties"] |= {"key_base64": STRING, "value_base64": STRING}
@@ -344,8 +319,8 @@ EVENTS: Mapping[str, Schema] = {
     "state": _event("state", member=STRING, before=_MEMBER_STATE, after=_MEMBER_STATE, reason=STRING),
     "assigned": _event(
         "assigned",
-        leases=_list(
-            _object(topic=STRING, partition=COUNT, thread=COUNT, token=COUNT, offset=_nullable(COUNT))
+        leases=list_of(
+            object_of(topic=STRING, partition=COUNT, thread=COUNT, token=COUNT, offset=nullable(COUNT))
         ),
     ),
     "revoked": _event("revoked", partitions=_PLACES),
@@ -353,8 +328,8 @@ EVENTS: Mapping[str, Schema] = {
     "record": _record(),
     "commit": _event(
         "commit",
-        outcome=_word("ok", "refused", "unknown"),
-        offsets=_list(_object(topic=STRING, partition=COUNT, offset=COUNT)),
+        outcome=word("ok", "refused", "unknown"),
+        offsets=list_of(object_of(topic=STRING, partition=COUNT, offset=COUNT)),
     ),
-    "ready": _object(event={"const": "ready"}, zookeeper=STRING, pids=_list(COUNT)),
+    "ready": object_of(event={"const": "ready"}, zookeeper=STRING, pids=list_of(COUNT)),
 }

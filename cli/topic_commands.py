@@ -1,4 +1,4 @@
-"""`zkgroup topic`: create, list, describe, delete."""
+"""`zkgroup topic`: create, list, describe, alter, delete."""
 
 from __future__ import annotations
 
@@ -8,35 +8,25 @@ import click
 
 from zkgroup.admin import topics as admin
 from zkgroup.admin.brokers import live_brokers
+from zkgroup.admin.ruling import note_on_deletion, read_ruling
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
+from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.admin.undo import UndoRecord
+from zkgroup.admin.words import Compat, NotifyFormat
 from zkgroup.errors import PartlyDoneError
 
-from . import documents, topic_tables
+from . import cluster_documents, documents, topic_tables
+from .config_changes import config_way_back, notify_option
 from .connection import connected, target
-from .consent import is_wanted, new_act, say_way_back, undo_folder
+from .consent import is_wanted, new_act, saved_act, say_way_back, undo_folder
 from .frame import group as make_group
 from .frame import output, shared
-from .options import consent_options, topic_argument
+from .options import consent_options, disable_racks_option, topic_argument
 from .output import say
-from .parameters import Assignment
-from .units import counted, is_whole
+from .parameters import Assignment, ReplicaLists
+from .units import counted
 
-topic = make_group("topic", help="Create, look at and delete topics.")
-
-
-class ReplicaLists(click.ParamType[list[list[int]]]):
-    """`0:1,1:2`: broker ids by partition."""
-
-    name = "b:b,b:b..."
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[list[int]]:
-        lists = [part.split(":") for part in value.split(",")]
-        if not all(is_whole(broker) for replicas in lists for broker in replicas):
-            self.fail(f"{value!r}: expected broker ids such as 0:1,1:2 (two partitions)", param, ctx)
-        return [[int(broker) for broker in replicas] for replicas in lists]
+topic = make_group("topic", help="Create, look at, alter and delete topics.")
 
 
 @topic.command()
@@ -56,6 +46,7 @@ class ReplicaLists(click.ParamType[list[list[int]]]):
     metavar="NAME=VALUE",
     help="An override; may be repeated.",
 )
+@disable_racks_option
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error (it stays as it is).")
 @click.option("--dry-run", is_flag=True, help="Only show what would be created.")
 def create(
@@ -64,6 +55,7 @@ def create(
     replication_factor: int,
     replica_assignment: list[list[int]] | None,
     configs: Sequence[tuple[str, str]],
+    disable_rack_aware: bool,
     if_not_exists: bool,
     dry_run: bool,
 ) -> None:
@@ -84,6 +76,7 @@ def create(
                 replication_factor=replication_factor,
                 replica_assignment=replica_assignment,
                 configs=dict(configs),
+                rack_mode="disabled" if disable_rack_aware else "enforced",
             )
             for note in new.notes:
                 say(f"note: {note}")
@@ -142,6 +135,80 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool)
 
 @topic.command()
 @topic_argument()
+@click.option("--partitions", type=int, metavar="N", help="So many partitions, more than there are.")
+@click.option(
+    "--replica-assignment",
+    type=ReplicaLists(),
+    metavar="B:B,B:B...",
+    help="Brokers by partition, old ones (not looked at) and new ones, instead of --partitions.",
+)
+@click.option(
+    "--config",
+    "configs",
+    type=Assignment("NAME", "VALUE"),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set an override; may be repeated.",
+)
+@click.option(
+    "--delete-config", "removed", multiple=True, metavar="NAME", help="Remove an override; may be repeated."
+)
+@click.option(
+    "--assignment-compat",
+    type=click.Choice(["0.8", "0.10"]),
+    default="0.10",
+    show_default=True,
+    help="Whose rule places new partitions: 0.8 takes a broker id for a position and knows no racks.",
+)
+@disable_racks_option
+@notify_option
+@consent_options
+def alter(
+    topic: str,
+    partitions: int | None,
+    replica_assignment: list[list[int]] | None,
+    configs: Sequence[tuple[str, str]],
+    removed: tuple[str, ...],
+    assignment_compat: Compat,
+    disable_rack_aware: bool,
+    notify_format: NotifyFormat | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Give TOPIC more partitions, or other overrides. What is not named stays as it is.
+
+    Records keep their partitions; a key may go to another one from then on. Partitions cannot be taken away.
+    """
+    out = output()
+    growth = Growth(
+        partitions=partitions,
+        replica_assignment=replica_assignment,
+        compat=assignment_compat,
+        rack_mode="disabled" if disable_rack_aware else "enforced",
+    )
+    with connected() as ensemble:
+        plan = plan_alteration(ensemble, topic, growth, dict(configs), removed, format=notify_format)
+        for note in plan.notes:
+            say(f"note: {note}")
+        changes = bool(plan.added or (plan.config and plan.config.changes))
+        act = None
+        if changes and is_wanted(
+            execute, yes, f"Alter topic {topic}?", lambda aside: topic_tables.alteration(aside, plan)
+        ):
+            back = config_way_back(plan.config) if plan.config and not plan.added else None
+            told = "there is no way back: partitions cannot be taken away" if back is None else back
+            act = saved_act(ensemble, told, [plan.znode, plan.config.znode if plan.config else None])
+            alter_topic(ensemble, plan)
+            say(told)
+    document = cluster_documents.topic_alteration(
+        plan, executed=act is not None, undo=act.undo_id if act else None
+    )
+    if not out.document(document):
+        topic_tables.alteration(out, plan, executed=act is not None)
+
+
+@topic.command()
+@topic_argument()
 @consent_options
 def delete(topic: str, execute: bool, yes: bool) -> None:
     """Delete TOPIC: through the controller where one lives, else by removing its znodes.
@@ -153,6 +220,9 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
         plan = plan_topic_deletion(ensemble, topic)
         if plan.users:
             delete_topic(ensemble, plan)  # raises: says who is on it
+        told = note_on_deletion(read_ruling(ensemble)) if plan.controller is not None else None
+        if told:
+            say(f"note: {told}")
         if plan.idle_groups:
             kept = f"offsets of {topic}, where a new topic of that name would resume"
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zkgroup.admin.configs import ConfigPlan, shown
+from zkgroup.admin.topic_growth import AlterationPlan
 from zkgroup.admin.topics import PartitionDescription, TopicDescription, TopicSummary
 
 from .output import Output
@@ -54,6 +56,33 @@ def described(out: Output, rows: Sequence[TopicDescription]) -> None:
             *([Column(header="ADDING"), Column(header="REMOVING")] if moving else []),
         ]
         out.table(columns, [_row(row, moving) for row in topic.partitions])
+
+
+def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> None:
+    """What a topic gets and loses."""
+    was, then = len(plan.before.partitions), len(plan.after.partitions)
+    changes = plan.config.changes if plan.config else ()
+    if not plan.added and not changes:
+        out.line(f"topic {plan.topic} is so already: nothing to do")
+        return
+    if plan.added:
+        verb = "has grown" if executed else "would grow"
+        out.line(f"topic {out.paint(plan.topic, 'bold')} {verb} from {was} to {counted(then, 'partition')}")
+        columns = [Column(header="PART", right=True), Column(header="REPLICAS", shorten="end")]
+        out.table(columns, [[number, _brokers(lists)] for number, lists in sorted(plan.added.items())])
+    if plan.config and changes:
+        setting_changes(out, plan.config)
+
+
+def setting_changes(out: Output, plan: ConfigPlan) -> None:
+    """Settings before and after."""
+    columns = [
+        Column(header="SETTING", shorten="middle"),
+        Column(header="BEFORE", shorten="end"),
+        Column(header="AFTER", shorten="end"),
+    ]
+    old, new = shown(plan.before.overrides), shown(plan.after.overrides)
+    out.table(columns, [[name, old.get(name), new.get(name)] for name, _, _ in plan.changes])
 
 
 def _row(row: PartitionDescription, moving: bool) -> list[Cell | str | int | None]:

@@ -79,3 +79,32 @@ def age(since_ms: int | None, now_ms: int) -> str | None:
 def counted(count: int, noun: str) -> str:
     """`1 member`, `3 members`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)(b|kb|mb|gb|tb|kib|mib|gib|tib)")
+_SIZE_BYTES: dict[str, int] = {
+    **{f"{prefix}b": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t"))},
+    **{f"{prefix}ib": 1024**power for power, prefix in enumerate(("k", "m", "g", "t"), 1)},
+}
+
+
+def parse_size(text: str) -> int:
+    """`500kB`, `10MB`, `1.5GiB` in bytes; kB is 1000 bytes, KiB 1024, in any case of letters.
+
+    Raises ValueError with a hint; a bare number is refused because its unit would be a guess.
+    """
+    compact = text.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", compact):
+        raise ValueError(f"{text!r} has no unit: write {compact}MB, {compact}kB or {compact}B")
+    match = _SIZE.fullmatch(compact)
+    if match is None:
+        raise ValueError(f"{text!r} is no size: write for example 500kB, 10MB or 1GiB")
+    return round(float(match[1]) * _SIZE_BYTES[match[2]])
+
+
+def size(count: int) -> str:
+    """A number of bytes in the largest unit that it has one of: `512 B`, `1.5 MB`."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} B"

@@ -81,7 +81,24 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "topic create",
         "topic list",
         "topic describe",
+        "topic alter",
         "topic delete",
+        "broker list",
+        "broker describe",
+        "controller describe",
+        "controller history",
+        "elect preferred",
+        "reassign generate",
+        "reassign execute",
+        "reassign verify",
+        "reassign list",
+        "reassign cancel",
+        "reassign plan decommission",
+        "reassign plan replace",
+        "reassign plan set-rf",
+        "reassign plan balance",
+        "config describe",
+        "config alter",
         "znode get",
         "znode ls",
         "znode tree",
@@ -200,7 +217,16 @@ def test_a_timeout_without_a_wait_is_a_usage_error(lone_shell: Shell) -> None:
 
 @pytest.mark.parametrize("odd", [["--yes"], ["--execute", "--dry-run"]])
 @pytest.mark.parametrize(
-    "act", [["offsets", "set", "g", "t:0=1"], ["group", "delete", "g"], ["topic", "delete", "t"]]
+    "act",
+    [
+        ["offsets", "set", "g", "t:0=1"],
+        ["group", "delete", "g"],
+        ["topic", "delete", "t"],
+        ["topic", "alter", "t", "--partitions", "2"],
+        ["config", "alter", "--topic", "t", "--add-config", "a=1"],
+        ["elect", "preferred"],
+        ["reassign", "cancel"],
+    ],
 )
 def test_contradictions_of_consent_are_usage_errors_before_anything_is_read(
     lone_shell: Shell, act: list[str], odd: list[str]

@@ -36,6 +36,8 @@ class UndoRecord:
     """What offset znodes held where `before` does not tell it all: bytes that are no offset, `007`, `-5`."""
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
+    way_back: str | None = None
+    """How to go back, in words, where bytes put back would not do; `znodes` then tell how it was."""
 
     def encode(self) -> bytes:
         document = {
@@ -57,6 +59,7 @@ class UndoRecord:
                 }
                 for path, data in self.znodes
             ],
+            **({} if self.way_back is None else {"way_back": self.way_back}),
         }
         return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -89,6 +92,7 @@ class UndoRecord:
                     )
                     for row in fields["znodes"]
                 ),
+                way_back=fields.get("way_back"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{where}: not an undo file: {type(error).__name__}: {error}") from error

@@ -1,0 +1,140 @@
+"""`zkgroup broker list|describe` and `zkgroup controller describe|history`, as far as znodes tell."""
+
+from __future__ import annotations
+
+import click
+
+from zkgroup.admin import brokers as admin
+from zkgroup.admin import ruling
+from zkgroup.errors import PartlyDoneError
+from zkgroup.model import TopicPartition
+
+from . import cluster_documents
+from .connection import connected
+from .frame import group as make_group
+from .frame import output
+from .output import Output, say
+from .tables import Cell, Column
+from .units import counted, iso_time
+
+broker = make_group("broker", help="Look at registered brokers.")
+controller = make_group("controller", help="Look at who rules the cluster.")
+
+_BROKER_KEYS = ("broker", "host", "port", "registered_at", "version", "epoch", "kind", "role", "controller")
+_EPOCH_KEYS = ("epoch", "broker", "session", "reason", "from", "until", "load_ms", "ended")
+_NAMED = 8
+
+
+@broker.command("list")
+def list_() -> None:
+    """Every registered broker."""
+    out = output()
+    with connected() as ensemble:
+        as_of, rows, unreadable = admin.list_brokers(ensemble)
+    if not out.document(cluster_documents.brokers(as_of, rows), "brokers", _BROKER_KEYS):
+        columns = [
+            Column(header="BROKER", right=True),
+            Column(header="HOST", shorten="middle"),
+            Column(header="PORT", right=True),
+            Column(header="REGISTERED", rank=2),
+            Column(header="VERSION", right=True, rank=3),
+            Column(header="KIND", rank=1),
+            Column(header="NOTE"),
+        ]
+        out.table(columns, [_row(row) for row in rows])
+        if not rows and not unreadable:
+            say("no broker is registered")
+    if unreadable:
+        told = "; ".join(map(str, unreadable))
+        raise PartlyDoneError(f"not listed: {told}") if rows else unreadable[0]
+
+
+@broker.command()
+@click.argument("broker", metavar="ID", type=click.IntRange(0))
+def describe(broker: int) -> None:
+    """The registration of broker ID, and what it hosts."""
+    out = output()
+    with connected() as ensemble:
+        as_of, one = admin.describe_broker(ensemble, broker)
+    if not out.document(cluster_documents.broker(as_of, one)):
+        _show(out, one)
+
+
+@controller.command("describe")
+def describe_controller() -> None:
+    """Who is controller, since when, and of which kind. Exit code 5 where there is none."""
+    out = output()
+    with connected() as ensemble:
+        as_of, one = ruling.describe_controller(ensemble)
+    document = cluster_documents.controller(as_of, one)
+    if not out.document(document):
+        for name in ("controller", "epoch", "elected_at", "session", "kind", "last_processed_zxid"):
+            value = document[name]
+            out.line(f"{out.paint(f'{name:<20}', 'dim')} {'-' if value is None else value}")
+
+
+@controller.command()
+def history() -> None:
+    """The epochs in which a controller of ours ruled, the latest first; all others were real Kafka's."""
+    out = output()
+    with connected() as ensemble:
+        as_of, rows, unreadable = ruling.controller_history(ensemble)
+    if not out.document(cluster_documents.controller_history(as_of, rows), "epochs", _EPOCH_KEYS):
+        columns = [
+            Column(header="EPOCH", right=True),
+            Column(header="BROKER", right=True),
+            Column(header="FROM"),
+            Column(header="UNTIL"),
+            Column(header="LOAD MS", right=True, rank=1),
+            Column(header="WHY", shorten="end"),
+            Column(header="ENDED", shorten="end", rank=2),
+        ]
+        table = [
+            [
+                row.epoch,
+                row.record.broker,
+                iso_time(row.record.from_ms),
+                iso_time(row.record.until_ms),
+                row.record.load_ms,
+                row.record.reason,
+                row.record.ended,
+            ]
+            for row in rows
+        ]
+        out.table(columns, table)
+        if not rows:
+            say("no controller of ours has ruled here")
+    for text in unreadable:
+        say(f"note: {text}")
+
+
+def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:
+    since = iso_time(row.registered_at_ms)
+    return [row.broker, row.host, row.port, since, row.version, row.kind, _note(row)]
+
+
+def _note(row: admin.BrokerSummary) -> str:
+    notes = ["controller"] if row.controller else []
+    return ", ".join([*notes, "hosts nothing"] if row.role == "controller" else notes)
+
+
+def _show(out: Output, one: admin.BrokerDescription) -> None:
+    row = one.summary
+    rows = [
+        ("broker", f"{row.broker} ({row.kind}{', ' + note if (note := _note(row)) else ''})"),
+        ("address", f"{row.host or '-'}:{row.port}"),
+        ("endpoints", ", ".join(one.endpoints)),
+        ("rack", one.rack or "-"),
+        ("registered", f"{iso_time(row.registered_at_ms)}, format {row.version}, epoch {row.epoch}"),
+        ("replicas", f"{counted(one.replicas, 'partition')}, {one.preferred} of them preferred"),
+        ("leads", counted(one.leaders, "partition")),
+        ("out of sync", _listed(one.out_of_sync) or "none"),
+    ]
+    for name, value in rows:
+        out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
+
+
+def _listed(partitions: tuple[TopicPartition, ...]) -> str:
+    named = ", ".join(map(str, partitions[:_NAMED]))
+    more = len(partitions) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named

@@ -1,0 +1,278 @@
+"""The JSON documents about brokers, controllers, configurations, elections and reassignments. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zkgroup.admin.brokers import BrokerDescription, BrokerSummary
+from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
+from zkgroup.admin.elections import ElectionPlan
+from zkgroup.admin.ensemble import AsOf
+from zkgroup.admin.kafka_files import reassignment_json
+from zkgroup.admin.moving_plans import PhasedPlan, Proposal
+from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
+from zkgroup.admin.reassignments import MoveStatus
+from zkgroup.admin.ruling import ControllerDescription, PastController
+from zkgroup.admin.topic_growth import AlterationPlan
+from zkgroup.admin.verify import hex_session
+from zkgroup.model import TopicPartition
+
+from .documents import Json, document
+from .units import iso_time
+
+
+def brokers(as_of: AsOf, rows: Iterable[BrokerSummary]) -> Json:
+    """`broker list`."""
+    return document("brokers", as_of, brokers=[_broker(row) for row in rows])
+
+
+def broker(as_of: AsOf, one: BrokerDescription) -> Json:
+    """`broker describe`."""
+    return document(
+        "broker",
+        as_of,
+        **_broker(one.summary),
+        session=hex_session(one.session),
+        rack=one.rack,
+        jmx_port=one.jmx_port,
+        endpoints=list(one.endpoints),
+        replicas=one.replicas,
+        leaders=one.leaders,
+        preferred=one.preferred,
+        out_of_sync=[_place(tp) for tp in one.out_of_sync],
+    )
+
+
+def controller(as_of: AsOf, one: ControllerDescription) -> Json:
+    """`controller describe`."""
+    return document(
+        "controller",
+        as_of,
+        controller=one.controller,
+        epoch=one.epoch,
+        elected_at=iso_time(one.elected_at_ms),
+        session=hex_session(one.session),
+        kind=one.kind,
+        last_processed_zxid=one.last_processed_zxid,
+    )
+
+
+def controller_history(as_of: AsOf, rows: Iterable[PastController]) -> Json:
+    """`controller history`."""
+    epochs = [
+        {
+            "epoch": row.epoch,
+            "broker": row.record.broker,
+            "session": hex_session(row.record.session),
+            "reason": row.record.reason,
+            "from": iso_time(row.record.from_ms),
+            "until": iso_time(row.record.until_ms),
+            "load_ms": row.record.load_ms,
+            "ended": row.record.ended,
+        }
+        for row in rows
+    ]
+    return document("controller_history", as_of, epochs=epochs)
+
+
+def configs(as_of: AsOf, rows: Iterable[ConfigDescription]) -> Json:
+    """`config describe`."""
+    described = [
+        {"entity_type": row.entity.kind, "entity": entity_name(row), "configs": dict(row.configs)}
+        for row in rows
+    ]
+    return document("configs", as_of, configs=described)
+
+
+def entity_name(row: ConfigDescription | ConfigPlan) -> str:
+    """The owner of a configuration as below its kind: `orders`, `alice/clients/<default>`."""
+    return row.entity.entity_path.partition("/")[2]
+
+
+def config_alteration(plan: ConfigPlan, *, executed: bool, undo: str | None) -> Json:
+    """`config alter`."""
+    return document(
+        "config_alteration",
+        plan.as_of,
+        entity_type=plan.entity.kind,
+        entity=entity_name(plan),
+        executed=executed,
+        undo=undo,
+        notification=plan.format,
+        configs=_changes(plan),
+    )
+
+
+def topic_alteration(plan: AlterationPlan, *, executed: bool, undo: str | None) -> Json:
+    """`topic alter`."""
+    return document(
+        "topic_alteration",
+        plan.as_of,
+        topic=plan.topic,
+        executed=executed,
+        undo=undo,
+        partitions_before=len(plan.before.partitions),
+        partitions_after=len(plan.after.partitions),
+        added=[
+            {"partition": number, "replicas": list(lists)} for number, lists in sorted(plan.added.items())
+        ],
+        configs=_changes(plan.config) if plan.config else [],
+    )
+
+
+def election(plan: ElectionPlan, *, executed: bool, converged: bool | None) -> Json:
+    """`elect preferred`."""
+    rows = [
+        {
+            **_place(row.topic_partition),
+            "leader": row.leader,
+            "preferred": row.preferred,
+            "outcome": row.outcome,
+        }
+        for row in plan.rows
+    ]
+    return document(
+        "election",
+        plan.as_of,
+        election="preferred",
+        executed=executed,
+        converged=converged,
+        partitions=rows,
+    )
+
+
+def proposal(found: Proposal) -> Json:
+    """`reassign generate`."""
+    return document(
+        "reassignment_proposal",
+        found.as_of,
+        current=reassignment_json(found.current),
+        proposed=reassignment_json(found.proposed),
+        moves=found.moves,
+    )
+
+
+def reassignment(
+    plan: ReassignmentPlan,
+    *,
+    executed: bool,
+    undo: str | None,
+    rollback_file: str | None,
+    status: str | None = None,
+) -> Json:
+    """`reassign execute`."""
+    rows = [
+        {
+            **_place(row.topic_partition),
+            "from": list(row.before),
+            "to": list(row.after),
+            "changes": row.changes,
+        }
+        for row in plan.rows
+    ]
+    return document(
+        "reassignment",
+        plan.as_of,
+        executed=executed,
+        undo=undo,
+        rollback_file=rollback_file,
+        throttle=plan.throttle,
+        moves=plan.moves,
+        partitions=rows,
+        status=status,
+    )
+
+
+def reassignments(as_of: AsOf, rows: Iterable[MoveStatus]) -> Json:
+    """`reassign verify` and `reassign list`."""
+    found = [
+        {
+            **_place(row.topic_partition),
+            "from": None if row.before is None else list(row.before),
+            "to": list(row.target),
+            "status": row.status,
+            "detail": row.detail,
+        }
+        for row in rows
+    ]
+    return document("reassignments", as_of, reassignments=found)
+
+
+def cancellation(plan: CancelPlan, *, executed: bool, undo: str | None, rollback_file: str | None) -> Json:
+    """`reassign cancel`."""
+    rows = [
+        {**_place(row.topic_partition), "from": list(row.before), "to": list(row.after)} for row in plan.rows
+    ]
+    return document(
+        "reassignment_cancellation",
+        plan.as_of,
+        executed=executed,
+        undo=undo,
+        rollback_file=rollback_file,
+        partitions=rows,
+    )
+
+
+def plan(found: PhasedPlan, files: Sequence[str]) -> Json:
+    """`reassign plan`."""
+    changes = [
+        {
+            **_place(change.topic_partition),
+            "from": list(change.before),
+            "to": list(change.after),
+            "reason": change.reason,
+        }
+        for change in found.plan.changes
+    ]
+    before, after = found.plan.before.loads, found.plan.after.loads
+    loads = [
+        {
+            "broker": number,
+            "replicas_before": before[number].replicas,
+            "replicas_after": after[number].replicas,
+            "leaders_before": before[number].leaders,
+            "leaders_after": after[number].leaders,
+        }
+        for number in sorted(after)
+    ]
+    phases = [
+        {"moves": phase.moves, "bytes": phase.bytes, "partitions": len(phase.changes)}
+        for phase in found.phases
+    ]
+    return document(
+        "reassignment_plan",
+        found.as_of,
+        intent=found.plan.intent,
+        moves=found.plan.moves,
+        least_moves=found.plan.least_moves,
+        bytes=found.plan.bytes,
+        leader_changes=found.plan.leader_changes,
+        files=list(files),
+        phases=phases,
+        changes=changes,
+        loads=loads,
+        notes=list(found.notes),
+    )
+
+
+def _broker(row: BrokerSummary) -> Json:
+    return {
+        "broker": row.broker,
+        "host": row.host,
+        "port": row.port,
+        "registered_at": iso_time(row.registered_at_ms),
+        "version": row.version,
+        "epoch": row.epoch,
+        "kind": row.kind,
+        "role": row.role,
+        "controller": row.controller,
+    }
+
+
+def _place(tp: TopicPartition) -> Json:
+    return {"topic": tp.topic, "partition": tp.partition}
+
+
+def _changes(plan: ConfigPlan) -> list[Json]:
+    old, new = shown(plan.before.overrides), shown(plan.after.overrides)
+    return [{"name": name, "before": old.get(name), "after": new.get(name)} for name, _, _ in plan.changes]

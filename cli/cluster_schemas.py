@@ -1,0 +1,174 @@
+"""Schemas of what is said about brokers, controllers, configurations, elections and reassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .schema_parts import (
+    BOOLEAN,
+    COUNT,
+    INTEGER,
+    SESSION,
+    STRING,
+    TIME,
+    Schema,
+    document,
+    list_of,
+    map_of,
+    nullable,
+    object_of,
+    word,
+)
+
+BROKERS = list_of(INTEGER)
+
+_KIND = word("zkgroup", "kafka")
+_BROKER = {
+    "broker": COUNT,
+    "host": nullable(STRING),
+    "port": INTEGER,
+    "registered_at": TIME,
+    "version": COUNT,
+    "epoch": COUNT,
+    "kind": _KIND,
+    "role": word("data", "controller"),
+    "controller": BOOLEAN,
+}
+_PLACE = object_of(topic=STRING, partition=COUNT)
+_KAFKA_FILE = object_of(
+    version=COUNT, partitions=list_of(object_of(topic=STRING, partition=COUNT, replicas=BROKERS))
+)
+_SETTING_CHANGES = list_of(object_of(name=STRING, before=nullable(STRING), after=nullable(STRING)))
+_MOVE = {"topic": STRING, "partition": COUNT, "from": nullable(BROKERS), "to": BROKERS}
+_LOADS = list_of(
+    object_of(
+        broker=COUNT,
+        replicas_before=COUNT,
+        replicas_after=COUNT,
+        leaders_before=COUNT,
+        leaders_after=COUNT,
+    )
+)
+
+CLUSTER_SCHEMAS: Mapping[str, Schema] = {
+    "zkgroup.topic_alteration/1": document(
+        "topic_alteration",
+        topic=STRING,
+        executed=BOOLEAN,
+        undo=nullable(STRING),
+        partitions_before=COUNT,
+        partitions_after=COUNT,
+        added=list_of(object_of(partition=COUNT, replicas=BROKERS)),
+        configs=_SETTING_CHANGES,
+    ),
+    "zkgroup.brokers/1": document("brokers", brokers=list_of(object_of(**_BROKER))),
+    "zkgroup.broker/1": document(
+        "broker",
+        **_BROKER,
+        session=SESSION,
+        rack=nullable(STRING),
+        jmx_port=INTEGER,
+        endpoints=list_of(STRING),
+        replicas=COUNT,
+        leaders=COUNT,
+        preferred=COUNT,
+        out_of_sync=list_of(_PLACE),
+    ),
+    "zkgroup.controller/1": document(
+        "controller",
+        controller=COUNT,
+        epoch=nullable(COUNT),
+        elected_at=TIME,
+        session=SESSION,
+        kind=_KIND,
+        last_processed_zxid=nullable(COUNT),
+    ),
+    "zkgroup.controller_history/1": document(
+        "controller_history",
+        epochs=list_of(
+            object_of(
+                **{
+                    "epoch": COUNT,
+                    "broker": COUNT,
+                    "session": SESSION,
+                    "reason": STRING,
+                    "from": TIME,
+                    "until": nullable(TIME),
+                    "load_ms": nullable(COUNT),
+                    "ended": nullable(STRING),
+                }
+            )
+        ),
+    ),
+    "zkgroup.configs/1": document(
+        "configs",
+        configs=list_of(object_of(entity_type=STRING, entity=STRING, configs=map_of(STRING))),
+    ),
+    "zkgroup.config_alteration/1": document(
+        "config_alteration",
+        entity_type=STRING,
+        entity=STRING,
+        executed=BOOLEAN,
+        undo=nullable(STRING),
+        notification=word("bare", "v1", "v2"),
+        configs=_SETTING_CHANGES,
+    ),
+    "zkgroup.election/1": document(
+        "election",
+        election=word("preferred"),
+        executed=BOOLEAN,
+        converged=nullable(BOOLEAN),
+        partitions=list_of(
+            object_of(
+                topic=STRING,
+                partition=COUNT,
+                leader=nullable(INTEGER),
+                preferred=nullable(INTEGER),
+                outcome=word("elects", "leads", "not_live", "not_in_isr", "no_state", "being_deleted"),
+            )
+        ),
+    ),
+    "zkgroup.reassignment_proposal/1": document(
+        "reassignment_proposal", current=_KAFKA_FILE, proposed=_KAFKA_FILE, moves=COUNT
+    ),
+    "zkgroup.reassignment/1": document(
+        "reassignment",
+        executed=BOOLEAN,
+        undo=nullable(STRING),
+        rollback_file=nullable(STRING),
+        throttle=nullable(COUNT),
+        moves=COUNT,
+        partitions=list_of(object_of(**_MOVE, changes=BOOLEAN)),
+        status=nullable(word("done", "in_progress", "failed")),
+    ),
+    "zkgroup.reassignments/1": document(
+        "reassignments",
+        reassignments=list_of(
+            object_of(
+                **_MOVE,
+                status=word("done", "in_progress", "failed", "unknown"),
+                detail=nullable(STRING),
+            )
+        ),
+    ),
+    "zkgroup.reassignment_cancellation/1": document(
+        "reassignment_cancellation",
+        executed=BOOLEAN,
+        undo=nullable(STRING),
+        rollback_file=nullable(STRING),
+        partitions=list_of(object_of(**_MOVE)),
+    ),
+    "zkgroup.reassignment_plan/1": document(
+        "reassignment_plan",
+        intent=STRING,
+        moves=COUNT,
+        least_moves=COUNT,
+        bytes=nullable(COUNT),
+        leader_changes=COUNT,
+        files=list_of(STRING),
+        phases=list_of(object_of(moves=COUNT, bytes=nullable(COUNT), partitions=COUNT)),
+        changes=list_of(object_of(**_MOVE, reason=STRING)),
+        loads=_LOADS,
+        notes=list_of(STRING),
+    ),
+}

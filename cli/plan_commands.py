@@ -1,0 +1,187 @@
+"""`zkgroup reassign plan`: decommission, replace, set-rf, balance. Plans are files for `reassign execute`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from zkgroup.admin.kafka_files import reassignment_text
+from zkgroup.admin.moving_plans import (
+    PhasedPlan,
+    Planner,
+    Wish,
+    make_plan,
+    planner_balance,
+    planner_decommission,
+    planner_replace,
+    planner_set_rf,
+)
+from zkgroup.admin.words import Loss
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+
+from . import cluster_documents, reassign_tables
+from .connection import connected
+from .consent import command_words
+from .frame import group as make_group
+from .frame import output
+from .options import disable_racks_option
+from .output import say
+from .parameters import file_text
+from .units import is_whole
+
+plan = make_group("plan", help="Plan moves: what must move and nothing else, with the reason for each.")
+
+_LOSSES = ("factor", "racks", "balance", "source")
+
+
+def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        disable_racks_option,
+        click.option(
+            "--allow",
+            multiple=True,
+            type=click.Choice(_LOSSES),
+            help="What may get worse: fewer replicas, fewer racks, less even loads, no live source.",
+        ),
+        click.option(
+            "--sizes-file",
+            "sizes",
+            type=click.File("r", encoding="utf-8"),
+            help="TOPIC,PARTITION,BYTES on each line: even out bytes instead of replicas.",
+        ),
+        click.option(
+            "--max-moves",
+            type=click.IntRange(1),
+            metavar="N",
+            help="At most N copies at a time: cuts the plan into requests that run one after the other.",
+        ),
+        click.option(
+            "--output",
+            "target",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Write the plan as Kafka's file; several requests go to FILE.1, FILE.2, ...",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+class Pair(click.ParamType[tuple[int, int]]):
+    """`OLD=NEW`: two broker ids."""
+
+    name = "old=new"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        old, _, new = value.partition("=")
+        if not (is_whole(old) and is_whole(new)):
+            self.fail(f"{value!r}: expected OLD=NEW, for example 3=7", param, ctx)
+        return int(old), int(new)
+
+
+@plan.command()
+@click.argument("brokers", metavar="BROKER...", nargs=-1, required=True, type=click.IntRange(0))
+@_plan_options
+def decommission(brokers: tuple[int, ...], **how: Any) -> None:
+    """Empty BROKER, registered or gone: its replicas go to the others, as evenly as they can."""
+    _make(planner_decommission(brokers), **how)
+
+
+@plan.command()
+@click.argument("pairs", metavar="OLD=NEW...", nargs=-1, required=True, type=Pair())
+@_plan_options
+def replace(pairs: tuple[tuple[int, int], ...], **how: Any) -> None:
+    """Put broker NEW in the place of OLD, at the same position in every replica list."""
+    if len(dict(pairs)) < len(pairs):
+        raise click.UsageError("a broker is named twice on the left side")
+    _make(planner_replace(dict(pairs)), **how)
+
+
+@plan.command("set-rf")
+@click.argument("factor", metavar="N", type=click.IntRange(1))
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
+@_plan_options
+def set_rf(factor: int, topics: tuple[str, ...], **how: Any) -> None:
+    """Give every partition N replicas."""
+    _make(planner_set_rf(factor, topics or None), **how)
+
+
+@plan.command()
+@click.option("--leaders-only", is_flag=True, help="Change the order of replicas only: nothing is copied.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    metavar="FRACTION",
+    help="With --sizes-file: distance from the mean load that is left alone.",
+)
+@_plan_options
+def balance(leaders_only: bool, tolerance: float | None, **how: Any) -> None:
+    """Even out replicas and preferred leaders with the fewest copies."""
+    _make(planner_balance(leaders_only=leaders_only, tolerance=tolerance), **how)
+
+
+def _make(
+    planner: Planner,
+    *,
+    disable_rack_aware: bool,
+    allow: Sequence[Loss],
+    sizes: IO[str] | None,
+    max_moves: int | None,
+    target: Path | None,
+) -> None:
+    out = output()
+    wish = Wish(
+        rack_mode="disabled" if disable_rack_aware else "enforced",
+        allow=tuple(allow),
+        sizes=_sizes(sizes.name, file_text(sizes)) if sizes else None,
+        max_moves=max_moves,
+    )
+    with connected() as ensemble:
+        found = make_plan(ensemble, planner, wish)
+    files = _write(found, target) if target else []
+    for note in found.notes:
+        say(f"note: {note}")
+    if not out.document(cluster_documents.plan(found, files), "changes", reassign_tables.CHANGE_KEYS):
+        reassign_tables.phased(out, found, files)
+    if found.plan.changes:
+        if files:
+            words = command_words("reassign", "execute", "--reassignment-json-file", "FILE", "--wait")
+            say(f"carry out one after the other: {words}")
+        else:
+            say("nothing was written: --output FILE writes what `zkgroup reassign execute` takes")
+
+
+def _write(found: PhasedPlan, target: Path) -> list[str]:
+    """One file a request. Raises ConfigError."""
+    requests = [{one.topic_partition: one.after for one in phase.changes} for phase in found.phases]
+    many = len(requests) > 1
+    files = []
+    for number, request in enumerate(requests, 1):
+        file = target.with_name(f"{target.name}.{number}") if many else target
+        try:
+            file.write_text(reassignment_text(request) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{file}: the plan cannot be written: {error.strerror}") from error
+        files.append(str(file))
+    return files
+
+
+def _sizes(where: str, text: str) -> Mapping[TopicPartition, int]:
+    found = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        if not row:
+            continue
+        if len(row) != 3 or not is_whole(row[1]) or not is_whole(row[2]):
+            told = ",".join(row)
+            raise ConfigError(f"{where}, line {number}: expected TOPIC,PARTITION,BYTES, found {told!r}")
+        found[TopicPartition(row[0], int(row[1]))] = int(row[2])
+    return found

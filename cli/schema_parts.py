@@ -1,0 +1,45 @@
+"""What the published schemas are put together from: plain JSON Schema (draft 2020-12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+STRING: Schema = {"type": "string"}
+INTEGER: Schema = {"type": "integer"}
+BOOLEAN: Schema = {"type": "boolean"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"}
+SESSION: Schema = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
+
+
+def nullable(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def list_of(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def map_of(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def word(*words: str) -> Schema:
+    return {"type": "string", "enum": list(words)}
+
+
+def object_of(**properties: Schema) -> Schema:
+    """Every key is there, and no other."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def document(name: str, **properties: Schema) -> Schema:
+    moment = object_of(zxid=COUNT, time=TIME)
+    return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=moment, **properties)
