@@ -240,6 +240,13 @@ class UnencodableError(ConfigError):
         self.found = found
 
 
+# --- lines that a broker keeps ---------------------------------------------------------------------
+
+
+class ReplicaStorageError(ZkGroupError):
+    """The lines of a replica cannot be read or kept, or the files are not what a broker wrote."""
+
+
 # --- a member's life ------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ WHAT_TO_DO = {
     "WireError": "See the errors below.",
     "CorruptFrameError": "Find out who connects there: it speaks another protocol, or another version of it.",
     "UnsupportedRequestError": "Find the client that asks, and give it one that Kafka 0.8.2.2 would understand.",
+    "ReplicaStorageError": "Mend what the message names: a full disk, rights, a file that is not a broker's.",
     "UnencodableError": "Correct the value that the message names: a name too long, a number beyond its field.",
     "MemberFailedError": "Correct the error of the callback or source in `__cause__`; start a new member.",
     "RebalanceFailedError": "Read the blockers it carries; raise `rebalance_max_retries`, or leave it at none.",

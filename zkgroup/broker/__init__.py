@@ -2,5 +2,6 @@
 
 * `receiver`: how it obeys its controller; `metadata_cache`: what it tells clients
 * `isr`: which replicas of a partition it leads are in sync; `isr_notices`: when the controller is told
-* `replica_host`: the port behind which the lines of partitions live
+* `replica_host`: the port behind which the lines of partitions live; `replication` decides what is done with
+  them; `memory_host` and `directory` keep them
 """

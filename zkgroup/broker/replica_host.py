@@ -74,7 +74,7 @@ class ReplicaView:
     followers: Mapping[int, Follower] = field(default_factory=dict)
     """Of a leader: every other replica, by broker id."""
     failure: str | None = None
-    """Why this replica has no role though it was given one; for people."""
+    """What keeps this replica from its role, or from its leader's lines; for people."""
 
 
 class ReplicaHost(Protocol):

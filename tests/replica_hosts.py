@@ -1,0 +1,119 @@
+"""Replica hosts for tests: both that are shipped, behind one way to make, restart and lose them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from zkgroup.broker.directory import DirectoryReplicaHost
+from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
+from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.broker.replication.epochs import Epochs
+from zkgroup.model import TopicPartition
+from zkgroup.wire.replica_host import (
+    CONSUMER,
+    NO_BROKER_EPOCH,
+    NO_EPOCH,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+)
+
+TP = TopicPartition("orders", 0)
+EVERYTHING = 1 << 30
+
+
+class Hosts(Protocol):
+    """Makes the hosts of brokers; a broker's host finds what its last one left."""
+
+    def open(self, broker: int) -> ReplicaHost: ...
+
+    def lose(self, broker: int) -> None:
+        """What a closed host has left behind is gone."""
+        ...
+
+    def epochs(self, broker: int) -> Epochs:
+        """The leader epochs that a broker's log of `TP` is marked with."""
+        ...
+
+
+class MemoryHosts:
+    """Hosts in memory."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, MemoryPlace] = {}
+
+    def open(self, broker: int) -> ReplicaHost:
+        return MemoryReplicaHost(broker, self._places.setdefault(broker, MemoryPlace()))
+
+    def lose(self, broker: int) -> None:
+        self._places[broker].lose()
+
+    def epochs(self, broker: int) -> Epochs:
+        log = self._places[broker].open(TP)
+        assert log is not None
+        return log.epochs
+
+
+class DirectoryHosts:
+    """Hosts in folders below one."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+
+    def open(self, broker: int) -> ReplicaHost:
+        return DirectoryReplicaHost(broker, self.base / str(broker), "cluster")
+
+    def lose(self, broker: int) -> None:
+        shutil.rmtree(self.base / str(broker))
+
+    def epochs(self, broker: int) -> Epochs:
+        text = (self.base / str(broker) / TP.topic / f"{TP.partition}.epochs").read_text()
+        starts = [tuple(map(int, line.split())) for line in text.splitlines()]
+        epochs = Epochs()
+        for leader_epoch, offset in starts:
+            epochs = epochs.begin(leader_epoch, offset)
+        return epochs
+
+
+def append(host: ReplicaHost, leader_epoch: int, *lines: bytes) -> AppendLinesResponse:
+    return host.append(AppendLinesRequest(TP.topic, TP.partition, leader_epoch, 1, lines))
+
+
+def fetch(
+    host: ReplicaHost,
+    offset: int,
+    *,
+    replica: int = CONSUMER,
+    leader_epoch: int = NO_EPOCH,
+    last_fetched_epoch: int = NO_EPOCH,
+    broker_epoch: int = NO_BROKER_EPOCH,
+    max_bytes: int = EVERYTHING,
+) -> FetchLinesResponse:
+    return host.fetch(
+        FetchLinesRequest(
+            replica_id=replica,
+            broker_epoch=broker_epoch,
+            topic=TP.topic,
+            partition=TP.partition,
+            leader_epoch=leader_epoch,
+            last_fetched_epoch=last_fetched_epoch,
+            offset=offset,
+            max_bytes=max_bytes,
+            max_wait_ms=0,
+        )
+    )
+
+
+def text_of(response: FetchLinesResponse) -> bytes:
+    return b"".join(batch.lines for batch in response.batches)
+
+
+def changes_of(host: ReplicaHost) -> Callable[[], int]:
+    """Counts what a host tells its listener of `TP` from now on."""
+    told: list[TopicPartition] = []
+    host.listen(told.append)
+    return lambda: told.count(TP)

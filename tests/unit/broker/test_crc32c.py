@@ -1,0 +1,52 @@
+"""CRC-32C: the published values, another implementation, every length."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record._crc32c import crc as crc_of_kafka_python
+
+from zkgroup.broker.replication.crc32c import BLOCK_BYTES, FOLDS, SHORT_BYTES, crc32c
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0),
+        (b"123456789", 0xE3069283),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(range(31, -1, -1)), 0x113FDB5C),
+    ],
+)
+def test_published_values(data: bytes, expected: int) -> None:
+    """RFC 3720, appendix B.4, and the check value of the catalogues."""
+    assert crc32c(data) == expected
+
+
+@pytest.mark.parametrize(
+    "length",
+    [*range(200), *(left // 8 + more for left in FOLDS for more in (-1, 0, 1)), BLOCK_BYTES, BLOCK_BYTES + 1],
+)
+def test_every_length_as_another_implementation(length: int) -> None:
+    """Around each place where a block is folded, and where a second block begins."""
+    data = bytes((7 * i + 3 * (i >> 8)) & 0xFF for i in range(length))
+
+    assert crc32c(data) == crc_of_kafka_python(data)
+
+
+@given(st.binary(max_size=400), st.integers(0, 400))
+def test_in_two_parts(data: bytes, at: int) -> None:
+    """The checksum of the first part, handed on to the second, is that of both."""
+    assert crc32c(data[at:], crc32c(data[:at])) == crc32c(data)
+
+
+def test_blocks_can_be_folded() -> None:
+    """From the longest block to what the table does, each fold reaches the next."""
+    assert 2 * FOLDS[0] - 31 >= BLOCK_BYTES * 8
+    assert all(longer <= 2 * shorter - 31 for longer, shorter in pairwise(FOLDS))
+    assert FOLDS[-1] == SHORT_BYTES * 8

@@ -1,0 +1,28 @@
+"""Partitions in folders: the lines of a broker's replicas as files that anybody can read.
+
+Below a broker's folder:
+
+| file | what is in it |
+| --- | --- |
+| `meta.json` | whose folder it is: cluster id, broker id, and a uuid that no other folder has |
+| `lock` | held by the process that uses the folder |
+| `<topic>/<partition>.jsonl` | the lines, as `FileSource` reads them |
+| `<topic>/<partition>.index` | of each batch: base offset, count, byte position, leader epoch, CRC-32C |
+| `<topic>/<partition>.epochs` | text: a line for each leader epoch, with its start offset |
+| `<topic>/<partition>.high-watermark` | text; -1 in a replica that was never level with a leader |
+| `<topic>/<partition>.deleted` | was the `.jsonl` of a partition whose deletion has not been finished |
+
+What has been answered is in the files, so it outlives the process. It does not outlive the machine, unless
+`Flush.BATCH` pays for that with two fsyncs a batch.
+
+* `index`, `recovery`: what is good in those files; pure
+* `partition_files`: the files of one partition as its log; `open_files` bounds how many are open
+* `partition_life`: making, opening after a crash, deleting
+* `folder`: a broker's folder
+* `host`: `DirectoryReplicaHost`
+"""
+
+from zkgroup.broker.directory.host import DirectoryReplicaHost
+from zkgroup.broker.directory.partition_files import Flush
+
+__all__ = ["DirectoryReplicaHost", "Flush"]

@@ -1,0 +1,131 @@
+"""A broker's folder: whose it is, that one process uses it at a time, and the partitions in it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from zkgroup.broker.directory.open_files import OpenFiles
+from zkgroup.broker.directory.partition_files import Flush, PartitionFiles, Paths, replace, sync_folder
+from zkgroup.broker.directory.partition_life import make_files, open_log, remove_files
+from zkgroup.errors import ConfigError, ConflictError, ReplicaStorageError
+from zkgroup.model import TopicPartition
+
+META = "meta.json"
+LOCK = "lock"
+VERSION = 1
+
+
+class Folder:
+    """A `LogPlace` on disk."""
+
+    def __init__(self, path: Path, broker: int, cluster_id: str | None, flush: Flush) -> None:
+        """Takes the folder for this process; a new one is made. See `DirectoryReplicaHost`."""
+        self._path = path
+        self._flush = flush
+        self._open_files = OpenFiles()
+        try:
+            path.mkdir(exist_ok=True)
+            self._lock = _take_lock(path / LOCK)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be a broker's folder: {error.strerror}") from error
+        try:
+            self._incarnation = _read_or_make_meta(path, broker, cluster_id, flush)
+            for topic_partition in tuple(self._found("deleted")):
+                remove_files(self._paths(topic_partition), flush)
+        except (OSError, ReplicaStorageError) as error:
+            self.close()
+            raise ConfigError(f"{path} cannot be a broker's folder: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def incarnation(self) -> str:
+        return self._incarnation
+
+    def partitions(self) -> Collection[TopicPartition]:
+        return tuple(sorted(self._found("index")))
+
+    def open(self, topic_partition: TopicPartition) -> PartitionFiles | None:
+        return open_log(self._paths(topic_partition), self._flush, self._open_files)
+
+    def create(self, topic_partition: TopicPartition, high_watermark: int | None) -> PartitionFiles:
+        paths = self._paths(topic_partition)
+        make_files(paths, high_watermark, self._flush)
+        made = open_log(paths, self._flush, self._open_files)
+        if made is None:
+            raise ReplicaStorageError(f"{paths.lines}: made, and gone")
+        return made
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        remove_files(self._paths(topic_partition), self._flush)
+        with suppress(OSError):  # it has other partitions, or is not there
+            (self._path / topic_partition.topic).rmdir()
+
+    def close(self) -> None:
+        self._open_files.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _paths(self, topic_partition: TopicPartition) -> Paths:
+        return Paths.of(self._path / topic_partition.topic, topic_partition.partition)
+
+    def _found(self, ending: str) -> Iterator[TopicPartition]:
+        for path in self._path.glob(f"*/*.{ending}"):
+            if path.stem.isdecimal():
+                yield TopicPartition(path.parent.name, int(path.stem))
+
+
+def _take_lock(path: Path) -> int | None:
+    """Raises ConflictError where another process, or another host in this one, has it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise ConflictError(f"{path.parent} is used by another broker") from error
+    return lock
+
+
+def _read_or_make_meta(folder: Path, broker: int, cluster_id: str | None, flush: Flush) -> str:
+    """The folder's uuid. Raises ConfigError where the folder is another's."""
+    path = folder / META
+    if not path.exists():
+        if others := sorted(
+            entry.name for entry in folder.iterdir() if entry.name not in (LOCK, META + ".new")
+        ):
+            raise ConfigError(
+                f"{folder}: expected an empty folder or a broker's, found {others[0]} and no {META}"
+            )
+        meta = {
+            "version": VERSION,
+            "cluster_id": cluster_id,
+            "broker": broker,
+            "folder": str(uuid.uuid4()),
+        }
+        replace(path, json.dumps(meta).encode() + b"\n", flush)
+        if flush is Flush.BATCH:
+            sync_folder(folder)
+    return _checked_meta(path, broker, cluster_id)
+
+
+def _checked_meta(path: Path, broker: int, cluster_id: str | None) -> str:
+    try:
+        meta = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{path}: expected JSON, found {error}") from error
+    name = meta.get("folder") if isinstance(meta, dict) and meta.get("version") == VERSION else None
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}: expected version {VERSION} and the folder's uuid")
+    if meta.get("broker") != broker:
+        raise ConfigError(f"{path}: the folder is broker {meta.get('broker')}'s, not {broker}'s")
+    if None not in (cluster_id, meta.get("cluster_id")) and meta["cluster_id"] != cluster_id:
+        raise ConfigError(f"{path}: the folder is of cluster {meta['cluster_id']}, not {cluster_id}")
+    return name

@@ -1,0 +1,308 @@
+"""One replica: its role, and what it does with the two requests. It decides; its log keeps.
+
+What makes a replica fit to lead is the high watermark that it keeps beside its lines. A log that ends below
+it has lost lines that were acknowledged. A log that was made for a follower in a later term keeps none, so it
+has never had them. Neither leads before it has been level with a leader: else a folder that was emptied comes
+back, wins the election and erases the topic.
+
+Whatever its log raises (`ReplicaStorageError`) goes through; the replica is of no use then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.replication.batches import are_lines, batch_of, is_whole
+from zkgroup.broker.replication.line_log import LineLog
+from zkgroup.broker.replication.term import Term
+from zkgroup.errors import IllegalTransitionError
+from zkgroup.model import TopicPartition
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import (
+    CONSUMER,
+    NO_EPOCH,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    EpochEnd,
+    FetchLinesRequest,
+    FetchLinesResponse,
+    LineBatch,
+)
+
+
+class Replica:
+    """A replica of one partition on one broker."""
+
+    def __init__(self, broker: int, topic_partition: TopicPartition, log: LineLog) -> None:
+        self._broker = broker
+        self._topic_partition = topic_partition
+        self._log = log
+        self._role = Role.NONE
+        self._leader_epoch = NO_EPOCH
+        self._term: Term | None = None
+        self._level_at: int | None = None
+        """Of a follower: where the leader's log ended when the two first agreed in this term."""
+        self._trouble: str | None = None
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return min(self._log.kept_high_watermark or 0, self._log.end_offset)
+
+    @property
+    def mark(self) -> tuple[Role, int, int, int]:
+        """Changes with role, term, log end offset and high watermark."""
+        return self._role, self._leader_epoch, self.end_offset, self.high_watermark
+
+    def has_caught_up(self, broker: int) -> bool:
+        """Whether this replica leads, and a follower may join the ISR."""
+        return self._term is not None and self._term.has_caught_up(broker, self.high_watermark)
+
+    def view(self) -> ReplicaView:
+        term = self._term
+        return ReplicaView(
+            role=self._role,
+            leader_epoch=NO_EPOCH if self._role is Role.NONE else self._leader_epoch,
+            log_end_offset=self.end_offset,
+            high_watermark=self.high_watermark,
+            term_start=-1 if term is None else term.start_offset,
+            followers={} if term is None else term.followers(self.high_watermark),
+            failure=self._trouble,
+        )
+
+    def _lacks(self, leader_epoch: int) -> str | None:
+        """Why this replica must not lead; None where it may."""
+        if self._log.epochs.last > leader_epoch:
+            return self._from_later()
+        kept = self._log.kept_high_watermark
+        if kept is None:
+            return (
+                "it has no lines of its own yet: it was made in a later term, and never level with a leader"
+            )
+        if kept > self.end_offset:
+            return f"lines are lost: it ends at {self.end_offset}, and {kept} was its high watermark"
+        return None
+
+    # --- roles ------------------------------------------------------------------------------------
+
+    def lead(self, leader_epoch: int, replicas: Collection[int], isr: Collection[int]) -> ErrorCode:
+        """Becomes leader, or stays it with other replicas; see `ReplicaHost.become_leader`."""
+        if self._term is None or self._term.leader_epoch != leader_epoch:
+            self._enter(leader_epoch, Role.LEADER)
+            if (lack := self._lacks(leader_epoch)) is not None:
+                return self._give_up(f"cannot lead in epoch {leader_epoch}: {lack}")
+            self._log.begin_epoch(leader_epoch)
+            self._term = Term(self._broker, leader_epoch, self.end_offset)
+            self._role = Role.LEADER
+        self._term.assign(replicas)
+        self._term.count(isr)
+        self._advance(self._term)
+        return ErrorCode.NONE
+
+    def follow(self, leader_epoch: int) -> ErrorCode:
+        """Becomes follower, or stays it."""
+        if self._role is not Role.FOLLOWER or self._leader_epoch != leader_epoch:
+            self._enter(leader_epoch, Role.FOLLOWER)
+            if self._log.epochs.last > leader_epoch:
+                return self._give_up(f"cannot follow in epoch {leader_epoch}: {self._from_later()}")
+            self._role = Role.FOLLOWER
+        return ErrorCode.NONE
+
+    def stop(self) -> None:
+        """Has no role any more."""
+        self._role = Role.NONE
+        self._term = self._level_at = self._trouble = None
+
+    def close(self) -> None:
+        """Lets go of the log; the replica is of no use then."""
+        self.stop()
+        self._log.close()
+
+    def _enter(self, leader_epoch: int, role: Role) -> None:
+        same = leader_epoch == self._leader_epoch and self._role not in (Role.NONE, role)
+        if leader_epoch < self._leader_epoch or same:
+            now = f"{self._role.value} in epoch {self._leader_epoch}"
+            raise IllegalTransitionError(
+                f"{self._topic_partition}: {role.value} in epoch {leader_epoch}, after {now}"
+            )
+        self.stop()
+        self._leader_epoch = leader_epoch
+
+    def _give_up(self, trouble: str) -> ErrorCode:
+        self.stop()
+        self._trouble = trouble
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _from_later(self) -> str:
+        return f"its lines are from epoch {self._log.epochs.last}"
+
+    # --- a leader ---------------------------------------------------------------------------------
+
+    def count(self, leader_epoch: int, isr: Collection[int]) -> None:
+        """Whom the high watermark waits for from now on."""
+        if self._term is not None and self._term.leader_epoch == leader_epoch:
+            self._term.count(isr)
+            self._advance(self._term)
+
+    def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
+        """Appends lines and answers at once."""
+        error = self._refusal(request.leader_epoch)
+        if error is ErrorCode.NONE and not are_lines(request.lines):
+            error = ErrorCode.INVALID_RECORD
+        if error is not ErrorCode.NONE or self._term is None:
+            return no_append(error)
+        base_offset = self.end_offset
+        self._log.append(batch_of(request.lines, base_offset, self._term.leader_epoch))
+        self._advance(self._term)
+        return AppendLinesResponse(ErrorCode.NONE, base_offset, self.high_watermark)
+
+    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+        """Answers a follower or a consumer at once, and counts how far a follower has come."""
+        consumes = request.replica_id == CONSUMER
+        if not (consumes and request.leader_epoch == NO_EPOCH):
+            error = self._refusal(request.leader_epoch)
+        else:
+            error = ErrorCode.NONE if self._term else ErrorCode.NOT_LEADER_FOR_PARTITION
+        if error is ErrorCode.NONE and request.offset < 0:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if error is not ErrorCode.NONE or self._term is None:
+            return no_fetch(error)
+        return self._to_consumer(request) if consumes else self._to_follower(request, self._term)
+
+    def _refusal(self, leader_epoch: int) -> ErrorCode:
+        if self._term is None:
+            return ErrorCode.NOT_LEADER_FOR_PARTITION
+        if leader_epoch < self._term.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if leader_epoch > self._term.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE
+
+    def _to_consumer(self, request: FetchLinesRequest) -> FetchLinesResponse:
+        if request.last_fetched_epoch != NO_EPOCH and (diverging := self._diverging(request)) is not None:
+            return self._fetched(diverging=diverging)
+        if request.offset > self.end_offset:
+            return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._fetched(self._log.read(request.offset, self.high_watermark, request.max_bytes))
+
+    def _to_follower(self, request: FetchLinesRequest, term: Term) -> FetchLinesResponse:
+        if not term.replicates(request.replica_id):
+            return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if request.last_fetched_epoch == term.leader_epoch and request.offset > self.end_offset:
+            self._log.keep_high_watermark(request.offset)  # so that it does not lead again as it is
+            self._give_up(
+                f"lines are lost: broker {request.replica_id} has {request.offset} of them from this leader "
+                f"in epoch {term.leader_epoch}, and {self.end_offset} are left"
+            )
+            return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
+        if (diverging := self._diverging(request)) is not None:
+            return self._fetched(diverging=diverging)
+        term.has_reached(request.replica_id, request.offset)
+        self._advance(term)
+        if term.has_lost_lines(request.replica_id, self.high_watermark):
+            return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected
+        return self._fetched(self._log.read(request.offset, self.end_offset, request.max_bytes))
+
+    def _diverging(self, request: FetchLinesRequest) -> EpochEnd | None:
+        return self._log.epochs.diverging(self.end_offset, request.last_fetched_epoch, request.offset)
+
+    def _fetched(
+        self, batches: tuple[LineBatch, ...] = (), diverging: EpochEnd | None = None
+    ) -> FetchLinesResponse:
+        return FetchLinesResponse(
+            ErrorCode.NONE, self.high_watermark, self.end_offset, diverging=diverging, batches=batches
+        )
+
+    def _advance(self, term: Term) -> None:
+        present = self.high_watermark
+        if (offset := term.high_watermark(self.end_offset, present)) > present:
+            self._log.keep_high_watermark(offset)
+
+    # --- a follower -------------------------------------------------------------------------------
+
+    def next_fetch(self, broker_epoch: int, max_bytes: int, max_wait_ms: int) -> FetchLinesRequest | None:
+        """What to ask the leader next."""
+        if self._role is not Role.FOLLOWER:
+            return None
+        return FetchLinesRequest(
+            replica_id=self._broker,
+            broker_epoch=broker_epoch,
+            topic=self._topic_partition.topic,
+            partition=self._topic_partition.partition,
+            leader_epoch=self._leader_epoch,
+            last_fetched_epoch=self._log.epochs.of_line_before(self.end_offset),
+            offset=self.end_offset,
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+        )
+
+    def take(self, request: FetchLinesRequest, response: FetchLinesResponse) -> bool:
+        """Takes the leader's answer in; see `ReplicaHost.take`."""
+        position = request.leader_epoch, request.offset
+        if self._role is not Role.FOLLOWER or position != (self._leader_epoch, self.end_offset):
+            return True
+        if response.error != ErrorCode.NONE:
+            return False
+        self._trouble = None
+        if response.diverging is not None:
+            return self._cut_back(response.diverging)
+        sound = self._take_batches(response.batches)
+        self._learn(response.high_watermark, response.log_end_offset)
+        return sound and (bool(response.batches) or self.end_offset >= response.log_end_offset)
+
+    def _cut_back(self, diverging: EpochEnd) -> bool:
+        offset = self._log.epochs.cut_point(self.end_offset, diverging)
+        if self._level_at is not None or offset >= self.end_offset:
+            self._trouble = (
+                f"the leader of epoch {self._leader_epoch} has lost lines: it agreed with this log before, "
+                f"which ends at {self.end_offset}, and now it would have it cut to {offset}"
+            )
+            return False
+        self._log.cut(offset)
+        return True
+
+    def _take_batches(self, batches: tuple[LineBatch, ...]) -> bool:
+        for batch in batches:
+            in_order = self._log.epochs.last <= batch.leader_epoch <= self._leader_epoch
+            if batch.base_offset != self.end_offset or not in_order or not is_whole(batch):
+                self._trouble = (
+                    f"the leader's batch of {batch.count} lines at {batch.base_offset}, epoch "
+                    f"{batch.leader_epoch}, is damaged or does not follow line {self.end_offset}"
+                )
+                return False
+            self._log.append(batch)
+        return True
+
+    def _learn(self, high_watermark: int, log_end_offset: int) -> None:
+        """Keeps the leader's high watermark, as far as this log goes.
+
+        A replica that lacks lines keeps what it has until it has been level with the leader: until then what
+        the leader tells can be less than what this replica acknowledged before.
+        """
+        if self._level_at is None:
+            self._level_at = log_end_offset
+        kept = self._log.kept_high_watermark
+        if kept is not None and kept <= self.end_offset:
+            offset = max(kept, min(high_watermark, self.end_offset))
+        elif self.end_offset >= max(self._level_at, high_watermark):
+            offset = high_watermark
+        else:
+            return
+        if offset != kept:
+            self._log.keep_high_watermark(offset)
+
+
+def no_append(error: ErrorCode) -> AppendLinesResponse:
+    """Says why lines were not appended."""
+    return AppendLinesResponse(error, -1, -1)
+
+
+def no_fetch(error: ErrorCode) -> FetchLinesResponse:
+    """Says why nothing can be fetched."""
+    return FetchLinesResponse(error, -1, -1)

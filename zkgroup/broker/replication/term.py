@@ -1,0 +1,71 @@
+"""A leader's term: how far each follower has come, and the high watermark that follows from it.
+
+Source: kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybeExpandIsr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from zkgroup.broker.replica_host import Follower
+
+
+class Term:
+    """One term of a leader. It decides; what it counts on is told to it."""
+
+    def __init__(self, broker: int, leader_epoch: int, start_offset: int) -> None:
+        """`broker` is the leader; its log ended at `start_offset` when it became leader."""
+        self._broker = broker
+        self.leader_epoch = leader_epoch
+        self.start_offset = start_offset
+        self._ends: dict[int, int | None] = {}
+        self._isr: frozenset[int] = frozenset()
+
+    def assign(self, replicas: Collection[int]) -> None:
+        """The replicas; what is known of those that stay is kept."""
+        self._ends = {broker: self._ends.get(broker) for broker in replicas if broker != self._broker}
+
+    def count(self, isr: Collection[int]) -> None:
+        """Whom the high watermark waits for, beside the leader."""
+        self._isr = frozenset(isr) - {self._broker}
+
+    def replicates(self, broker: int) -> bool:
+        """Whether a follower is one of the replicas."""
+        return broker in self._ends
+
+    def has_reached(self, broker: int, offset: int) -> None:
+        """A follower's log ends there and is the beginning of the leader's."""
+        self._ends[broker] = offset
+
+    def high_watermark(self, log_end_offset: int, present: int) -> int:
+        """The smallest log end offset of those that are counted, as far as it is above the present one.
+
+        A member that has not been heard in this term holds it where it is.
+        """
+        smallest = log_end_offset
+        for broker in self._isr:
+            end = self._ends.get(broker)
+            if end is None:
+                return present
+            smallest = min(smallest, end)
+        return max(present, smallest)
+
+    def has_lost_lines(self, broker: int, high_watermark: int) -> bool:
+        """Whether an ISR member is below the high watermark: it had the lines up to there once."""
+        end = self._ends.get(broker)
+        return broker in self._isr and end is not None and end < high_watermark
+
+    def has_caught_up(self, broker: int, high_watermark: int) -> bool:
+        """Whether a follower has every line that may be acknowledged, of this term and those before it."""
+        end = self._ends.get(broker)
+        return end is not None and end >= max(high_watermark, self.start_offset)
+
+    def followers(self, high_watermark: int) -> dict[int, Follower]:
+        return {
+            broker: Follower(
+                log_end_offset=end,
+                caught_up=self.has_caught_up(broker, high_watermark),
+                lost=self.has_lost_lines(broker, high_watermark),
+            )
+            for broker, end in sorted(self._ends.items())
+        }
