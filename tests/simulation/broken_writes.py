@@ -181,10 +181,10 @@ def owner_read_with_its_offset(patch: Patch) -> None:
 
     def read_back(paths: Paths, partitions: Any) -> Any:
         tps = tuple(partitions)
-        markers = [paths.marker(tp) for tp in tps]
+        count, markers = len(tps), [paths.marker(tp) for tp in tps]
         (found,) = yield from read_many([*paths.owners(tps), *paths.offsets(tps), *markers])
-        owners, offsets, marked = (found[i : i + len(tps)] for i in range(0, 3 * len(tps), len(tps)))
-        return {tp: Seen(*seen) for tp, *seen in zip(tps, offsets, owners, marked, strict=True)}
+        rows = zip(tps, found[count : 2 * count], found[:count], found[2 * count :], strict=True)
+        return {tp: Seen(*seen) for tp, *seen in rows}
 
     for module in ("claim", "commit", "release"):
         patch.setattr(f"zkgroup.consumer.machine.{module}.read_back", read_back)
