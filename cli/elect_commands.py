@@ -44,7 +44,7 @@ _STYLES = {"elects": "good", "leads": "dim"}
 @click.option(
     "--path-to-json-file",
     "file",
-    type=click.File("r", encoding="utf-8"),
+    type=click.File("r", encoding="utf-8", lazy=True),
     help="Only the partitions of a file of Kafka's own tool.",
 )
 @wait_options("the leaders are the preferred ones")

@@ -51,7 +51,7 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--sizes-file",
             "sizes",
-            type=click.File("r", encoding="utf-8"),
+            type=click.File("r", encoding="utf-8", lazy=True),
             help="TOPIC,PARTITION,BYTES on each line: even out bytes instead of replicas.",
         ),
         click.option(

@@ -55,7 +55,7 @@ def _file_option(what: str, *, required: bool = True) -> Callable[..., Any]:
     return click.option(
         "--reassignment-json-file",
         "file",
-        type=click.File("r", encoding="utf-8"),
+        type=click.File("r", encoding="utf-8", lazy=True),
         required=required,
         help=what,
     )
@@ -81,7 +81,7 @@ class BrokerList(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--topics-to-move-json-file",
     "file",
-    type=click.File("r", encoding="utf-8"),
+    type=click.File("r", encoding="utf-8", lazy=True),
     required=True,
     help='The topics: {"topics":[{"topic":"orders"}],"version":1}.',
 )

@@ -1,0 +1,184 @@
+"""`zkgroup broker`, `controller`, `elect`, `config`, `topic alter` against a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.cluster import Cluster
+from tests.cli.groups import Groups
+from tests.cli.running import Shell
+from zkgroup.testing.plugin import Tree
+
+
+@pytest.fixture
+def cluster(groups: Groups) -> Cluster:
+    return Cluster(groups)
+
+
+# --- brokers and controller ---------------------------------------------------------------------------
+
+
+def test_brokers_are_listed_and_described(shell: Shell, cluster: Cluster) -> None:
+    """Each with its epoch, its kind, and whether it rules; what it hosts on request."""
+    cluster.topic("orders", (1, 2), (2, 1))
+
+    rows = shell.json("broker", "list")["brokers"]
+    one = shell.json("broker", "describe", "1")
+    table = shell.run("broker", "list")
+
+    assert [(row["broker"], row["kind"], row["controller"]) for row in rows] == [
+        (1, "kafka", True),
+        (2, "kafka", False),
+        (3, "kafka", False),
+    ]
+    assert (one["replicas"], one["leaders"], one["endpoints"]) == (2, 1, ["PLAINTEXT://h:9092"])
+    assert [line.split()[0] for line in table.lines] == ["BROKER", "1", "2", "3"]
+    assert shell.run("broker", "describe", "9").code == 5
+
+
+def test_the_controller_is_described(shell: Shell, groups: Groups) -> None:
+    """Exit code 5 while there is none."""
+    none = shell.run("controller", "describe")
+    Cluster(groups)
+    one = shell.json("controller", "describe")
+
+    assert (none.code, "/controller" in none.err) == (5, True)
+    assert (one["controller"], one["epoch"], one["kind"], one["last_processed_zxid"]) == (1, 7, "kafka", None)
+    assert shell.json("controller", "history")["epochs"] == []
+
+
+# --- elections ----------------------------------------------------------------------------------------
+
+
+def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: Cluster) -> None:
+    """Nothing without --execute; a second one while the first waits is exit 6; not converged is 3."""
+    cluster.topic("orders", (1, 2), (2, 1), leaders={1: 1})
+
+    shown = shell.json("elect", "preferred")
+    before = shell.run("znode", "get", "/admin/preferred_replica_election")
+    done = shell.json(
+        "elect", "preferred", "--topic", "orders:1", "--execute", "--wait", "--timeout", "100ms", code=3
+    )
+    again = shell.run("elect", "preferred", "--execute")
+
+    assert [row["outcome"] for row in shown["partitions"]] == ["leads", "elects"]
+    assert (shown["executed"], before.code) == (False, 5)
+    assert (done["executed"], done["converged"]) == (True, False)
+    assert shell.json("znode", "get", "/admin/preferred_replica_election")["data"] == (
+        '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'
+    )
+    assert again.code == 6
+
+
+def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, cluster: Cluster) -> None:
+    """Exit 5, from options and from a file."""
+    cluster.topic("orders", (1, 2), leaders={0: 2})
+    file = shell.home / "election.json"
+    file.write_text('{"partitions":[{"topic":"orders","partition":0},{"topic":"orders","partition":7}]}')
+
+    by_file = shell.run("elect", "preferred", "--path-to-json-file", str(file), "--execute")
+    by_option = shell.run("elect", "preferred", "--topic", "orders:7", "--execute")
+
+    assert (by_file.code, by_option.code) == (5, 5)
+    assert "orders-7" in by_file.err
+    assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
+
+
+# --- configurations -----------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: Shell, cluster: Cluster) -> None:
+    """Kafka's syntax; brokers are told; the undo record says the same command."""
+    cluster.topic("orders", (1,))
+    shell.run("config", "alter", "--topic", "orders", "--add-config", "a=1,b=[x,y]", "--execute")
+
+    shown = shell.json("config", "alter", "--topic", "orders", "--add-config", "a=2", "--delete-config", "b")
+    words = ("--entity-type", "topics", "--entity-name", "orders")
+    done = shell.run("config", "alter", *words, "--add-config", "a=2", "--delete-config", "b", "--execute")
+    back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
+    undo = shell.run("offsets", "undo", "--execute")
+    after = shell.json("config", "describe", "--topic", "orders")["configs"]
+    went_back = shell.run(*back.removeprefix("to go back: zkgroup ").replace("'", "").split())
+
+    assert [(row["name"], row["before"], row["after"]) for row in shown["configs"]] == [
+        ("a", "1", "2"),
+        ("b", "x,y", None),
+    ]
+    assert (shown["executed"], shown["notification"]) == (False, "v2")
+    assert after == [{"entity_type": "topics", "entity": "orders", "configs": {"a": "2"}}]
+    assert (undo.code, back in undo.err) == (2, True)
+    assert went_back.code == 0
+    restored = shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"]
+    assert restored == {"a": "1", "b": "x,y"}
+    changes = shell.json("znode", "ls", "/config/changes")["children"]
+    assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--add-config", "a=1"],
+        ["--topic", "t", "--broker", "1", "--add-config", "a=1"],
+        ["--topic", "t", "--entity-name", "t", "--add-config", "a=1"],
+        ["--entity-type", "topics", "--entity-default", "--add-config", "a=1"],
+        ["--entity-type", "brokers", "--entity-name", "x", "--add-config", "a=1"],
+        ["--entity-type", "clients", "--client", "c", "--add-config", "a=1"],
+        ["--entity-type", "topics", "--add-config", "a=1"],
+        ["--topic", "t", "--add-config", "a"],
+    ],
+)
+def test_wrong_words_about_whose_configuration_are_usage_errors(lone_shell: Shell, words: list[str]) -> None:
+    """Before anything is asked of an ensemble."""
+    assert lone_shell.run("config", "alter", *words, "-z", "127.0.0.1:1").code == 2
+
+
+def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) -> None:
+    """Users and their clients, the defaults too."""
+    words = ("--entity-type", "users", "--entity-default", "--client", "c")
+
+    done = shell.json("config", "alter", *words, "--add-config", "producer_byte_rate=9", "--execute")
+    listed = shell.json("config", "describe", "--entity-type", "users")["configs"]
+
+    assert (done["entity"], done["executed"]) == ("<default>/clients/c", True)
+    assert [row["entity"] for row in listed] == ["<default>/clients/c"]
+
+
+# --- topics -------------------------------------------------------------------------------------------
+
+
+def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
+    """controller item 52: old partitions and configuration untouched; what cannot go back is said."""
+    cluster.topic("orders", (1, 2), (2, 3))
+
+    shown = shell.run("topic", "alter", "orders", "--partitions", "3")
+    done = shell.json("topic", "alter", "orders", "--partitions", "3", "--config", "a=1", "--execute")
+    less = shell.run("topic", "alter", "orders", "--partitions", "2", "--execute")
+    undo = shell.run("offsets", "undo", done["undo"], "--execute")
+
+    assert "topic orders would grow from 2 to 3 partitions" in shown.out
+    assert done["added"] == [{"partition": 2, "replicas": [3, 1]}]
+    (topic,) = shell.json("topic", "describe", "orders")["topics"]
+    assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 3], [3, 1]]
+    assert topic["configs"] == {"a": "1"}
+    assert (less.code, undo.code) == (2, 2)
+    assert "cannot be taken away" in undo.err
+
+
+def test_topics_of_ten_thousand_partitions_are_described_in_few_packets(
+    shell: Shell, cluster: Cluster, zk_server: Tree
+) -> None:
+    """TopicCommand of 2.8.2 takes 10,307 packets for as many; 200 are allowed here."""
+    for number in range(100):
+        cluster.topic(f"topic-{number}", *[(1, 2)] * 100)
+
+    before = _packets(zk_server)
+    described = shell.json("topic", "describe")["topics"]
+    packets = _packets(zk_server) - before
+
+    assert sum(len(topic["partitions"]) for topic in described) == 10_000
+    assert packets <= 200, packets
+
+
+def _packets(tree: Tree) -> int:
+    mntr = tree.server(0).ask("mntr")
+    return int(next(line.split()[1] for line in mntr.splitlines() if line.startswith("zk_packets_received")))

@@ -1,0 +1,178 @@
+"""`zkgroup reassign` against a real server, with brokers that do nothing by themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cluster import Cluster, reassignment_file
+from tests.cli.groups import Groups
+from tests.cli.running import Shell
+
+
+@pytest.fixture
+def cluster(groups: Groups) -> Cluster:
+    made = Cluster(groups)
+    made.topic("orders", (1, 2), (2, 1))
+    return made
+
+
+def _file(shell: Shell, *moves: tuple[str, int, list[int]]) -> list[str]:
+    return ["--reassignment-json-file", reassignment_file(shell.home, *moves)]
+
+
+def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster: Cluster) -> None:
+    """controller items 37 and 41: the tool's part, with a rollback file that the next execution takes."""
+    words = _file(shell, ("orders", 0, [3, 1]), ("orders", 1, [2, 1]))
+
+    shown = shell.json("reassign", "execute", *words)
+    untouched = shell.json("reassign", "list")["reassignments"]
+    done = shell.json("reassign", "execute", *words, "--execute")
+    second = shell.run("reassign", "execute", *words, "--execute")
+    running = shell.json("reassign", "verify", *words, code=3)["reassignments"]
+    listed = shell.json("reassign", "list")["reassignments"]
+    cluster.finish()
+    finished = shell.json("reassign", "verify", *words)["reassignments"]
+
+    assert (shown["executed"], shown["rollback_file"], untouched) == (False, None, [])
+    assert [row["changes"] for row in done["partitions"]] == [True, False]
+    assert json.loads(Path(done["rollback_file"]).read_text()) == {
+        "version": 1,
+        "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}],
+    }
+    assert (second.code, "orders-0" in second.err) == (6, True)
+    assert [row["status"] for row in running] == ["in_progress", "done"]
+    assert listed == [running[0]]
+    assert [row["status"] for row in finished] == ["done", "done"]
+
+    back = ["--reassignment-json-file", done["rollback_file"]]
+    assert shell.run("reassign", "execute", *back, "--execute").code == 0
+    cluster.finish()
+    assert shell.run("reassign", "verify", *back).code == 0
+    assert shell.run("reassign", "verify", *words).code == 3
+
+
+def test_the_undo_of_a_move_is_the_rollback_file(shell: Shell, cluster: Cluster) -> None:
+    """`offsets undo` names the command; bytes put back would not move replicas."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+    done = shell.run("reassign", "execute", *words, "--execute")
+
+    undo = shell.run("offsets", "undo", "--execute")
+
+    back = next(line for line in done.err.splitlines() if line.startswith("to go back"))
+    assert "/rollback/" in back
+    assert (undo.code, back in undo.err) == (2, True)
+
+
+def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, cluster: Cluster) -> None:
+    """controller item 48: removed only then, and only with --execute."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+
+    bare = shell.run("reassign", "execute", *words, "--throttle", "1000")
+    shell.run("reassign", "execute", *words, "--throttle", "50MB", "--execute")
+    early = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
+    cluster.finish()
+    shown = shell.run("reassign", "verify", *words, "--clear-throttle")
+    throttled = shell.json("config", "describe", "--broker", "3")["configs"][0]["configs"]
+    done = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
+    cleared = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
+
+    assert (bare.code, "MB" in bare.err) == (2, True)
+    assert (early.code, "stays" in early.err) == (3, True)
+    assert shown.code == 0
+    assert set(throttled.values()) == {"50000000"}
+    assert (done.code, [row["configs"] for row in cleared]) == (0, [{}, {}, {}])
+
+
+def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: Cluster) -> None:
+    """Progress goes to stderr; the request stays."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+
+    ran = shell.run("reassign", "execute", *words, "--execute", "--wait", "--timeout", "50ms")
+
+    assert ran.code == 3
+    assert "0 of 1 partition done" in ran.err
+    assert len(shell.json("reassign", "list")["reassignments"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("moves", "code", "told"),
+    [
+        ([("orders", 0, [9, 1])], 2, "broker 9 is not registered"),
+        ([("orders", 0, [1, 1])], 2, "each broker once"),
+        ([("orders", 7, [1, 2])], 5, "orders-7"),
+        ([("orders", 0, [3]), ("orders", 0, [2])], 2, "named twice"),
+        ([], 2, "at least one partition"),
+    ],
+)
+def test_bad_input_is_one_error_and_changes_nothing(
+    shell: Shell, cluster: Cluster, moves: list[tuple[str, int, list[int]]], code: int, told: str
+) -> None:
+    """Unknown broker, duplicate replica, unknown or repeated partition, nothing."""
+    ran = shell.run("reassign", "execute", *_file(shell, *moves), "--execute")
+
+    assert (ran.code, ran.out) == (code, "")
+    assert told in ran.err
+    assert shell.json("reassign", "list")["reassignments"] == []
+    assert shell.undo_files == []
+
+
+def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: Cluster) -> None:
+    """recipes 17: with the reason, before anything is written; one of ours is asked."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+    shell.run("reassign", "execute", *words, "--execute")
+
+    refused = shell.run("reassign", "cancel", "--execute")
+    cluster.ours()
+    done = shell.json("reassign", "cancel", "--topic", "orders", "--execute")
+
+    assert (refused.code, "real controller" in refused.err) == (2, True)
+    assert done["partitions"] == [{"topic": "orders", "partition": 0, "from": [1, 2], "to": [1, 2]}]
+    (row,) = shell.json("reassign", "list")["reassignments"]
+    assert row["to"] == [1, 2]
+    assert Path(done["rollback_file"]).read_text().count("[3,1]") == 1
+
+
+def test_generate_prints_what_kafkas_tool_prints(shell: Shell, cluster: Cluster) -> None:
+    """controller item 47: two lines of JSON under their titles; `execute` takes the second."""
+    file = shell.home / "topics.json"
+    file.write_text('{"topics":[{"topic":"orders"}],"version":1}')
+
+    words = ["--topics-to-move-json-file", str(file), "--broker-list", "2,3"]
+    ran = shell.run("reassign", "generate", *words)
+    document = shell.json("reassign", "generate", *words)
+
+    assert ran.lines[0] == "Current partition replica assignment"
+    assert ran.lines[3] == "Proposed partition reassignment configuration"
+    assert json.loads(ran.lines[4]) == document["proposed"]
+    assert [row["replicas"] for row in document["proposed"]["partitions"]] == [[2, 3], [3, 2]]
+
+
+def test_a_plan_is_files_that_execute_takes(shell: Shell, cluster: Cluster) -> None:
+    """One for each request; carried out one after the other the broker is empty."""
+    target = shell.home / "plan.json"
+
+    shown = shell.run("reassign", "plan", "decommission", "1")
+    plan = shell.json("reassign", "plan", "decommission", "1", "--max-moves", "1", "--output", str(target))
+    for file in plan["files"]:
+        assert shell.run("reassign", "execute", "--reassignment-json-file", file, "--execute").code == 0
+        cluster.finish()
+
+    assert "decommission 1: 2 copies, the fewest" in shown.out
+    assert plan["files"] == [f"{target}.1", f"{target}.2"]
+    assert shell.json("broker", "describe", "1")["replicas"] == 0
+    assert shell.run("reassign", "plan", "set-rf", "9").code == 2
+
+
+def test_sizes_are_read_from_a_file(shell: Shell, cluster: Cluster) -> None:
+    """A wrong line is named by its number."""
+    sizes = shell.home / "sizes.csv"
+    sizes.write_text("orders,0,100\norders,1,300\n")
+    good = shell.json("reassign", "plan", "replace", "1=3", "--allow", "balance", "--sizes-file", str(sizes))
+    sizes.write_text("orders,0,100\norders,x,300\n")
+    bad = shell.run("reassign", "plan", "balance", "--sizes-file", str(sizes))
+
+    assert (good["moves"], good["bytes"]) == (2, 400)
+    assert (bad.code, "line 2" in bad.err) == (2, True)
