@@ -1,0 +1,56 @@
+"""Small clusters as a controller sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.picture import Brokers, LiveBroker, Picture, Standing
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, SetData
+from zkgroup.znodes.brokers import BrokerRegistration, Topic
+from zkgroup.zookeeper.blocking import Blocking
+
+
+def tp(partition: int, topic: str = "t") -> TopicPartition:
+    """A partition."""
+    return TopicPartition(topic, partition)
+
+
+def broker(id_: int, epoch: int = 1, version: int = 1, role: str | None = None) -> LiveBroker:
+    """A registered broker; its port tells its id."""
+    extensions = {} if role is None else {"zkgroup": {"role": role}}
+    registration = BrokerRegistration("h", 9000 + id_, version, 0, extensions=extensions)
+    return LiveBroker(registration, epoch)
+
+
+def standing(leader: int, isr: Brokers, leader_epoch: int = 0, version: int = 0, epoch: int = 1) -> Standing:
+    """A state."""
+    return Standing(leader, leader_epoch, isr, epoch, version)
+
+
+def cluster(
+    topics: Mapping[str, Mapping[int, Brokers]],
+    brokers: Brokers = (1, 2, 3),
+    *,
+    leaders: Mapping[TopicPartition, int] | None = None,
+) -> Picture:
+    """Brokers at epoch 1 and topics at version 0; each partition is in sync and led by its first replica."""
+    picture = Picture()
+    picture.set_brokers({id_: broker(id_) for id_ in brokers})
+    for name, partitions in topics.items():
+        picture.topic_seen(name, Topic(dict(partitions)), 0)
+        for number, replicas in partitions.items():
+            leader = (leaders or {}).get(tp(number, name), replicas[0])
+            picture.state_seen(tp(number, name), standing(leader, replicas))
+    return picture
+
+
+def rule(zk: Blocking) -> Fence:
+    """Makes `/controller` as a controller of ours in epoch 1 does."""
+    zk.wait_connected()
+    zk.create_missing("/controller_epoch")
+    zk.multi(
+        Create("/controller", b""), SetData("/controller", b"", 0), SetData("/controller_epoch", b"1", 0)
+    )
+    return Fence(epoch=1, version=1)

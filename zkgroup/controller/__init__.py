@@ -1,0 +1,4 @@
+"""The elected controller of a cluster: leaders, in-sync replicas, reassignments, deletions.
+
+`machine` decides and is pure.
+"""

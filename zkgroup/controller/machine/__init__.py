@@ -1,0 +1,7 @@
+"""What a controller decides, as pure functions and values: no connection, no clock, no log.
+
+`picture` is what is known; `selectors`, `balance`, `moving` and `deleting` decide on it; `transitions` says
+what may follow what; `fence` and the `*_writes` modules make the transactions, `requests` and `outbox` what
+brokers are told. Sources: controller.md sections 2-7 and recipes.md part II of the specification, each named
+where it is used.
+"""

@@ -1,0 +1,308 @@
+"""What is to be done next in the move of one partition. Source: controller.md 4.4, 4.5; recipes.md 17.
+
+Written down is little: the replica list (AR), the state and the request itself. From these every controller
+finds the place to go on from, whoever began; `Stage` is what one controller remembers between its own steps,
+and a new one starts with `PLAN`. A decision is made on what was just read; the step's transaction carries
+the versions, and one that is refused is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.picture import Brokers
+from zkgroup.controller.machine.selectors import NoChoice, reassigned
+from zkgroup.znodes.reassignment_records import Outcome
+
+
+class Stage(Enum):
+    """How far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
+
+    PLAN = "0"
+    """Nothing is remembered: look where it stands."""
+    ANNOUNCE = "2"
+    """The replica list holds the target; the brokers are to be told with a new leader epoch."""
+    CATCH_UP = "3"
+    """Told; the target is to come into the ISR."""
+    LEAD = "7"
+    """The target is in sync; one of it is to lead, with the target as replica list."""
+    SHRINK = "8"
+    """The others leave the ISR."""
+    DELETE = "9"
+    """The others are out of the ISR and are to be deleted."""
+    FINISH = "10"
+    """The replica list, the request and the record of the end are to be written."""
+
+
+LATE: Final = frozenset({Stage.SHRINK, Stage.DELETE, Stage.FINISH})
+"""Past step 7: every LeaderAndIsr, of elections and for new incarnations too, carries the target."""
+
+
+class Situation(NamedTuple):
+    """A move, and what was read of its partition."""
+
+    target: Brokers
+    replicas: Brokers
+    """AR, as the topic's znode has it."""
+    leader: int
+    isr: Brokers
+    stage: Stage
+    live: Collection[int]
+    """Brokers that may lead."""
+    held: Collection[int] = frozenset()
+    changed: bool = False
+    """The request is another one than the stage was reached with."""
+    drop: Brokers = ()
+    """Replicas that were left out when step 8 was accepted."""
+    cancelled: bool = False
+    """The target is where the replicas were before; see `is_cancellation`."""
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+class Wait(NamedTuple):
+    """Nothing can be done until something changes."""
+
+    reason: str
+    brokers: Brokers = ()
+    """Whom it waits for, where it waits for brokers."""
+
+
+class WriteUnion(NamedTuple):
+    """Step 1: the replica list becomes the target, then the rest of what it was (the order of 2.4)."""
+
+    replicas: Brokers
+    adding: Brokers
+    removing: Brokers
+
+
+class Announce(NamedTuple):
+    """Step 2: leader epoch + 1, nothing else; LeaderAndIsr with these replicas to all of them."""
+
+    replicas: Brokers
+
+
+class Lead(NamedTuple):
+    """Step 7: this leader, the ISR as it is, leader epoch + 1; LeaderAndIsr with the target to the target."""
+
+    leader: int
+    isr: Brokers
+
+
+class Shrink(NamedTuple):
+    """Step 8: this ISR, with checks of the request's version and the state's.
+
+    `needed` is False where nobody has to leave: then it is the checks alone.
+    """
+
+    isr: Brokers
+    needed: bool
+    drop: Brokers
+    """Who is to be deleted once it is accepted: the replicas, as of it, that are not in the target."""
+
+
+class DeleteReplicas(NamedTuple):
+    """Step 9: StopReplica, then StopReplica with deletion, to each; they are held until it is answered."""
+
+    brokers: Brokers
+
+
+class Finish(NamedTuple):
+    """Steps 10 and 11 in one: replica list := target, entry removed, record written, the state unchanged."""
+
+    outcome: Outcome
+    reason: str
+
+
+Step = Wait | WriteUnion | Announce | Lead | Shrink | DeleteReplicas | Finish
+
+
+class Decision(NamedTuple):
+    """A step, where the move stands meanwhile, and where once the step is done."""
+
+    step: Step
+    stage: Stage
+    then: Stage
+
+
+def decide(now: Situation) -> Decision:
+    """The next step of a move. Refused by ZooKeeper while this controller still rules, it goes to `PLAN`."""
+    if now.changed:
+        now = now._replace(stage=Stage.PLAN, drop=())
+    match now.stage:
+        case Stage.PLAN:
+            return _plan(now)
+        case Stage.ANNOUNCE:
+            return _announce(now)
+        case Stage.CATCH_UP:
+            return _catch_up(now)
+        case Stage.LEAD:
+            return _lead(now)
+        case Stage.SHRINK:
+            return _shrink(now)
+        case Stage.DELETE:
+            return _delete(now)
+        case Stage.FINISH:
+            return _finish(now)
+
+
+def interrupted(stage: Stage, target: Brokers, held: Collection[int]) -> Stage:
+    """Where a move stands after an election, or a LeaderAndIsr to a new incarnation, in the middle of it.
+
+    A held target was left out of the list that was sent, so the list has to be sent again, with a new leader
+    epoch, once it is free.
+    """
+    return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(held) else stage
+
+
+def told_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
+    """The replica list that brokers are told at this stage."""
+    return target if stage in LATE else replicas
+
+
+def unacceptable(
+    target: Brokers, replicas: Brokers | None, *, going: bool, controllers: Collection[int] = ()
+) -> str | None:
+    """Why an entry of a request is dropped, or None. Brokers that are down are waited for (K12).
+
+    `replicas` is None for an unknown partition; `going` says that the topic is being deleted; `controllers`
+    are brokers that host nothing.
+    """
+    if not target:
+        return "the replica list is empty"
+    if len(set(target)) < len(target):
+        return f"a broker stands twice in {_list(target)}"
+    if min(target) < 0:
+        return f"{min(target)} is no broker"
+    if replicas is None:
+        return "there is no such partition"
+    if going:
+        return "the topic is being deleted"
+    if nothing := [broker for broker in target if broker in controllers]:
+        return f"{_brokers(nothing)} hosts no partitions"
+    return None
+
+
+def union(target: Brokers, replicas: Brokers) -> Brokers:
+    """The target, then the others in their order."""
+    return target + tuple(each for each in replicas if each not in target)
+
+
+def origin(replicas: Brokers, adding: Collection[int]) -> Brokers:
+    """The replicas before a move that the topic's own keys (2.4) tell of, in the order of the union."""
+    return tuple(each for each in replicas if each not in adding)
+
+
+def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
+    """Whether a request goes back: its target is where the move began, and it once was another one.
+
+    `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
+    the request was changed; None where nobody knows.
+    """
+    return origin is not None and former is not None and former != target and set(origin) == set(target)
+
+
+# --- the stages -----------------------------------------------------------------------------------
+
+
+def _plan(now: Situation) -> Decision:
+    target, replicas = set(now.target), set(now.replicas)
+    complete = target <= set(now.isr)
+    blocking = (target | replicas) & set(now.held)
+    if complete:
+        blocking -= replicas - target
+    if blocking:
+        return _wait(now, Stage.PLAN, "a deletion that is under way", blocking)
+    if now.replicas == now.target and not set(now.isr) - target:
+        return _already_there(now, complete)
+    if complete:
+        return _lead(now)
+    if target <= replicas:
+        return _announce(now)
+    if dead := target - set(now.live):
+        return _wait(now, Stage.PLAN, "brokers that are down", dead)
+    step = WriteUnion(
+        union(now.target, now.replicas),
+        adding=tuple(each for each in now.target if each not in replicas),
+        removing=tuple(each for each in now.replicas if each not in target),
+    )
+    return Decision(step, Stage.PLAN, Stage.PLAN)
+
+
+def _already_there(now: Situation, complete: bool) -> Decision:
+    """The list is as asked for: by a step 10 whose step 11 is missing, or from the start."""
+    if now.cancelled:
+        step = Finish("cancelled", "the replicas are where they were")
+    elif complete:
+        step = Finish("done", "the replica list is the target, and all of it is in sync")
+    else:
+        step = Finish("dropped", "the replica list is the target already")
+    return Decision(step, Stage.PLAN, Stage.PLAN)
+
+
+def _announce(now: Situation) -> Decision:
+    if late := set(now.target) & set(now.held):
+        return _wait(now, Stage.ANNOUNCE, "a deletion that is under way", late)
+    if now.leader not in now.live:
+        return Decision(Wait("waits for a leader"), Stage.ANNOUNCE, Stage.ANNOUNCE)
+    return Decision(Announce(now.replicas), Stage.ANNOUNCE, Stage.CATCH_UP)
+
+
+def _catch_up(now: Situation) -> Decision:
+    missing = set(now.target) - set(now.isr)
+    if not missing:
+        return _lead(now)
+    if dead := missing - set(now.live):
+        return _wait(now, Stage.CATCH_UP, "brokers that are down", dead)
+    return _wait(now, Stage.CATCH_UP, "replicas to be in sync", missing)
+
+
+def _lead(now: Situation) -> Decision:
+    """A leader of the target stays. Where none can lead: no step back, as that would bump for ever."""
+    if now.leader in now.target and now.leader in now.live and now.leader in now.isr:
+        return Decision(Lead(now.leader, now.isr), Stage.LEAD, Stage.SHRINK)
+    choice = reassigned(now.target, now.isr, now.live, now.held)
+    if isinstance(choice, NoChoice):
+        return _wait(now, Stage.CATCH_UP, "a live replica of the target to lead", set(now.target))
+    return Decision(Lead(choice.leader, choice.isr), Stage.LEAD, Stage.SHRINK)
+
+
+def _shrink(now: Situation) -> Decision:
+    target = set(now.target)
+    if now.leader not in target or not target <= set(now.isr):
+        return _plan(now._replace(stage=Stage.PLAN))
+    isr = tuple(each for each in now.isr if each in target)
+    drop = tuple(dict.fromkeys(each for each in (*now.replicas, *now.isr) if each not in target))
+    return Decision(Shrink(isr, len(isr) < len(now.isr), drop), Stage.SHRINK, Stage.DELETE)
+
+
+def _delete(now: Situation) -> Decision:
+    if not now.drop:
+        return _finish(now)
+    return Decision(DeleteReplicas(now.drop), Stage.DELETE, Stage.FINISH)
+
+
+def _finish(now: Situation) -> Decision:
+    target, isr = set(now.target), set(now.isr)
+    if isr - target:
+        return _plan(now._replace(stage=Stage.PLAN, drop=()))
+    if fallen := target - isr:
+        return _wait(now, Stage.FINISH, "replicas to be in sync again", fallen)
+    step = Finish("cancelled", "asked for") if now.cancelled else Finish("done", "moved")
+    return Decision(step, Stage.FINISH, Stage.PLAN)
+
+
+def _wait(now: Situation, stage: Stage, what: str, brokers: Collection[int]) -> Decision:
+    named = tuple(sorted(brokers))
+    return Decision(Wait(f"waits for {what}: {_brokers(named)}", named), stage, stage)
+
+
+def _brokers(brokers: Collection[int]) -> str:
+    return f"{'broker' if len(brokers) == 1 else 'brokers'} {_list(brokers)}"
+
+
+def _list(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,281 @@
+"""What a controller knows of its cluster: the values last read or written, each with its version.
+
+Nothing here is truth: ZooKeeper is, and every write carries the version that its decision rests on. The
+picture is what the decision starts from, and what brokers are told of.
+
+A cluster has some hundred thousand partitions, so a partition costs little: one tuple for its state, lists of
+brokers shared by all that have the same, and indices of plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
+
+Brokers = tuple[int, ...]
+"""Broker ids in an order that matters."""
+
+_NO_KEYS: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class Standing(NamedTuple):
+    """The state of a partition as it stands in its znode: `PartitionState` and the znode's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: Brokers
+    controller_epoch: int
+    """Of the controller that decided it."""
+    version: int
+    """Data version of the znode: the fence of the next write."""
+    extensions: Mapping[str, object] = _NO_KEYS
+    """Keys of later versions, kept by every rewrite."""
+
+    @classmethod
+    def of(cls, state: PartitionState, version: int) -> Standing:
+        """What was read, or written with this version in the reply."""
+        kept = state.extensions or _NO_KEYS
+        return cls(state.leader, state.leader_epoch, state.isr, state.controller_epoch, version, kept)
+
+    def decided(self, leader: int, isr: Brokers, controller_epoch: int) -> PartitionState:
+        """The next state by decision of a controller: the leader epoch grows by one, always.
+
+        A leader of 0.8.2.2 takes a new version of the znode with a higher leader epoch only (K9).
+        """
+        return PartitionState(leader, self.leader_epoch + 1, isr, controller_epoch, self.extensions)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A registered broker."""
+
+    registration: BrokerRegistration
+    epoch: int
+    """czxid of the registration: tells one incarnation from the next (KIP-380)."""
+
+    @property
+    def hosts_partitions(self) -> bool:
+        """Whether it can be given partitions: not a controller only, and reachable without encryption."""
+        return self.registration.role == "data" and self.registration.host is not None
+
+
+class BrokerChange(NamedTuple):
+    """What is new in a list of registrations. A bounced broker is to be taken as gone, then as new (K7)."""
+
+    new: frozenset[int]
+    gone: frozenset[int]
+    bounced: frozenset[int]
+
+
+@dataclass(slots=True)
+class TopicSeen:
+    """One topic: its znode, and the states of its partitions."""
+
+    topic: Topic
+    version: int
+    """Data version of the topic's znode."""
+    standings: dict[int, Standing] = field(default_factory=dict)
+
+
+class Index:
+    """Broker to the partitions that it has: numbers by topic, as a tuple for each would cost far more."""
+
+    __slots__ = ("_by_broker",)
+
+    def __init__(self) -> None:
+        self._by_broker: dict[int, dict[str, set[int]]] = {}
+
+    def add(self, brokers: Iterable[int], topic: str, partition: int) -> None:
+        """Each of the brokers has the partition."""
+        for broker in brokers:
+            self._by_broker.setdefault(broker, {}).setdefault(topic, set()).add(partition)
+
+    def discard(self, brokers: Iterable[int], topic: str, partition: int) -> None:
+        """None of the brokers has it any more."""
+        for broker in brokers:
+            topics = self._by_broker.get(broker, {})
+            numbers = topics.get(topic, set())
+            numbers.discard(partition)
+            if not numbers:
+                topics.pop(topic, None)
+            if not topics:
+                self._by_broker.pop(broker, None)
+
+    def of(self, broker: int) -> Iterator[TopicPartition]:
+        """The partitions of a broker, topic by topic, ascending."""
+        for topic, numbers in sorted(self._by_broker.get(broker, {}).items()):
+            for partition in sorted(numbers):
+                yield TopicPartition(topic, partition)
+
+
+class Picture:
+    """The cluster as one controller knows it. A controller that resigns drops it whole (KAFKA-5310)."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, LiveBroker] = {}
+        self.shutting_down: set[int] = set()
+        """Brokers that asked for a controlled shutdown: told everything, elected for nothing."""
+        self.deletions: set[str] = set()
+        """Topics that are queued for deletion, known or not."""
+        self.ineligible: dict[str, str] = {}
+        """Those of them that wait, and for what."""
+        self.moves: set[TopicPartition] = set()
+        """Partitions with an open reassignment."""
+        self.unfit: dict[TopicPartition, set[int]] = {}
+        """Replicas whose live broker cannot serve them (storage error 56): offline to every election."""
+        self.unreadable: dict[str, str] = {}
+        """Path of each znode that could not be read, and what was wrong with it."""
+        self.greeted: dict[int, int] = {}
+        """Broker to the incarnation whose first LeaderAndIsr was made (recipes 15)."""
+        self._topics: dict[str, TopicSeen] = {}
+        self._replicas = Index()
+        self._leaders = Index()
+        self._lists: dict[Brokers, Brokers] = {}
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def set_brokers(self, found: Mapping[int, LiveBroker]) -> BrokerChange:
+        """All registrations as just read. What a former incarnation asked for or broke is forgotten."""
+        now, before = set(found), set(self.brokers)
+        bounced = {id_ for id_ in now & before if found[id_].epoch != self.brokers[id_].epoch}
+        self.brokers = dict(found)
+        for id_ in (before - now) | bounced:
+            self.shutting_down.discard(id_)
+            self.greeted.pop(id_, None)
+            for topic_partition in [each for each, brokers in self.unfit.items() if id_ in brokers]:
+                self.fit_again(topic_partition, id_)
+        return BrokerChange(frozenset(now - before), frozenset(before - now), frozenset(bounced))
+
+    @property
+    def reachable(self) -> frozenset[int]:
+        """Brokers that are told things: live, shutting down or not."""
+        return frozenset(id_ for id_, broker in self.brokers.items() if id_ >= 0 and broker.hosts_partitions)
+
+    @property
+    def live(self) -> frozenset[int]:
+        """Brokers that may be elected: the reachable ones that are not shutting down."""
+        return self.reachable - self.shutting_down
+
+    def candidates(self, topic_partition: TopicPartition, live: frozenset[int]) -> frozenset[int]:
+        """Those of `live` that can serve this partition."""
+        unfit = self.unfit.get(topic_partition)
+        return live - unfit if unfit else live
+
+    def failed_to_serve(self, topic_partition: TopicPartition, broker: int) -> None:
+        """The broker answered that its folder of this partition is broken or empty."""
+        self.unfit.setdefault(topic_partition, set()).add(broker)
+
+    def fit_again(self, topic_partition: TopicPartition, broker: int) -> None:
+        """Ends what `failed_to_serve` began: a new incarnation, or in sync again."""
+        brokers = self.unfit.get(topic_partition, set())
+        brokers.discard(broker)
+        if not brokers:
+            self.unfit.pop(topic_partition, None)
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Names of the known topics."""
+        return self._topics.keys()
+
+    def topic(self, name: str) -> TopicSeen | None:
+        """A topic as it was last seen, or None where there is none. Not to be changed by the caller."""
+        return self._topics.get(name)
+
+    def topic_seen(self, name: str, topic: Topic, version: int) -> tuple[TopicPartition, ...]:
+        """A topic's znode as read or written. Returns the partitions that were not known, ascending."""
+        shared = {number: self._shared(replicas) for number, replicas in topic.partitions.items()}
+        known = self._topics.get(name)
+        before = known.topic.partitions if known else {}
+        for number in before.keys() - shared.keys():
+            self._replicas.discard(before[number], name, number)
+            self._set_standing(name, number, None)
+        for number, replicas in shared.items():
+            old = before.get(number, ())
+            if old != replicas:
+                self._replicas.discard(set(old) - set(replicas), name, number)
+                self._replicas.add(set(replicas) - set(old), name, number)
+        kept = Topic(shared, topic.version, topic.adding, topic.removing, topic.topic_id, topic.extensions)
+        if known:
+            known.topic, known.version = kept, version
+        else:
+            self._topics[name] = TopicSeen(kept, version)
+        return tuple(TopicPartition(name, number) for number in sorted(shared.keys() - before.keys()))
+
+    def forget_topic(self, name: str) -> None:
+        """The topic is gone. Its place in `deletions` is the caller's to clear."""
+        known = self._topics.get(name)
+        if known is None:
+            return
+        for number in list(known.standings):
+            self._set_standing(name, number, None)
+        for number, replicas in known.topic.partitions.items():
+            self._replicas.discard(replicas, name, number)
+            self.unfit.pop(TopicPartition(name, number), None)
+            self.moves.discard(TopicPartition(name, number))
+        del self._topics[name]
+        self.ineligible.pop(name, None)
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        known = self._topics.get(topic_partition.topic)
+        return known is not None and topic_partition.partition in known.topic.partitions
+
+    def replicas(self, topic_partition: TopicPartition) -> Brokers:
+        """The replica list, preferred leader first; empty for an unknown partition."""
+        known = self._topics.get(topic_partition.topic)
+        return known.topic.partitions.get(topic_partition.partition, ()) if known else ()
+
+    def standing(self, topic_partition: TopicPartition) -> Standing | None:
+        """The state as last read or written; None where it has none yet or it could not be read."""
+        known = self._topics.get(topic_partition.topic)
+        return known.standings.get(topic_partition.partition) if known else None
+
+    def state_seen(self, topic_partition: TopicPartition, standing: Standing | None) -> None:
+        """A state as read or written; None for a znode that is not there. Unknown partitions are passed over.
+
+        An older version than the one known is passed over too: reads can overtake each other's answers.
+        """
+        if topic_partition not in self:
+            return
+        known = self.standing(topic_partition)
+        if known is None or standing is None or standing.version >= known.version:
+            self._set_standing(*topic_partition, standing)
+
+    def partitions(self, topic: str | None = None) -> Iterator[TopicPartition]:
+        """All partitions, or those of one topic, by topic and number."""
+        for name in sorted(self._topics) if topic is None else (topic,) if topic in self._topics else ():
+            for number in sorted(self._topics[name].topic.partitions):
+                yield TopicPartition(name, number)
+
+    def on_broker(self, broker: int) -> Iterator[TopicPartition]:
+        """Partitions whose replica list holds the broker."""
+        return self._replicas.of(broker)
+
+    def led_by(self, broker: int) -> Iterator[TopicPartition]:
+        """Partitions whose state names the broker as leader, whatever the replica list says."""
+        return self._leaders.of(broker)
+
+    def is_going(self, topic_partition: TopicPartition) -> bool:
+        """Whether its topic is queued for deletion, and so takes part in nothing else."""
+        return topic_partition.topic in self.deletions
+
+    def _set_standing(self, topic: str, partition: int, standing: Standing | None) -> None:
+        known = self._topics[topic]
+        old = known.standings.pop(partition, None)
+        if old is not None and (standing is None or old.leader != standing.leader):
+            self._leaders.discard((old.leader,), topic, partition)
+        if standing is not None:
+            known.standings[partition] = standing._replace(isr=self._shared(standing.isr))
+            if standing.leader >= 0:
+                self._leaders.add((standing.leader,), topic, partition)
+
+    def _shared(self, brokers: Brokers) -> Brokers:
+        return self._lists.setdefault(brokers, brokers)

@@ -1,0 +1,217 @@
+"""What brokers are told after a decision, in order. Source: controller.md 7.3, recipes 15 and 17.
+
+(kafka/controller/ControllerChannelManager.scala@0.8.2.2, ControllerBrokerRequestBatch.)
+
+One batch belongs to one decision. It takes the states as the picture has them when it is built, so what was
+written meanwhile is told, not what was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from zkgroup.controller.machine.holding import Holding
+from zkgroup.controller.machine.picture import Brokers, Picture, Standing
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    Broker,
+    LeaderAndIsrRequest,
+    PartitionStateInfo,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.messages import encode
+from zkgroup.znodes.brokers import PartitionState
+
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Targets = Mapping[TopicPartition, Brokers]
+"""Partition to the target of its move, for moves that are past step 7."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToBroker:
+    """One request to one incarnation of a broker. Those to one broker are sent in the order given."""
+
+    broker: int
+    incarnation: int
+    """czxid of the registration. What is meant for another one is not sent (K8)."""
+    request: ControlRequest
+    body: bytes | None = None
+    """The request's bytes where many brokers get the same; None: encoded when it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a batch has come to."""
+
+    requests: tuple[ToBroker, ...]
+    """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica."""
+    unnamed: tuple[tuple[int, TopicPartition], ...] = ()
+    """Missing in a broker's first LeaderAndIsr, as their state cannot be read: it may fetch them again."""
+
+
+class Batch:
+    """Requests to brokers that follow from one decision."""
+
+    def __init__(self, controller: int, epoch: int) -> None:
+        self._controller = controller
+        self._epoch = epoch
+        self._leaders: dict[int, dict[TopicPartition, Brokers | None]] = {}
+        self._stops: dict[tuple[bool, int], dict[TopicPartition, None]] = {}
+        self._metadata: dict[TopicPartition, None] = {}
+        self._everything = False
+        self._told = False
+
+    def leader_and_isr(
+        self, brokers: Iterable[int], topic_partition: TopicPartition, replicas: Brokers | None = None
+    ) -> None:
+        """The partition's state to these brokers, and to all in UpdateMetadata. The last call wins.
+
+        `replicas` is the list to be told where it is not the one in the picture: the target, late in a move.
+        A stop queued here for the pair earlier is dropped: it would undo this (K28).
+        """
+        for broker in brokers:
+            self._leaders.setdefault(broker, {})[topic_partition] = replicas
+            for delete in (False, True):
+                self._stops.get((delete, broker), {}).pop(topic_partition, None)
+        self.update_metadata([topic_partition])
+
+    def stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
+        """The brokers stop fetching the partition; with `delete` they remove it."""
+        for broker in brokers:
+            self._stops.setdefault((delete, broker), {})[topic_partition] = None
+
+    def update_metadata(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """The live brokers and these partitions, to every broker; without partitions the brokers alone."""
+        self._told = True
+        self._metadata.update(dict.fromkeys(partitions))
+
+    def update_metadata_of_all(self) -> None:
+        """The list of live brokers and every partition, to every broker."""
+        self._told = self._everything = True
+
+    def build(self, picture: Picture, holding: Holding, late: Targets | None = None) -> Built:
+        """The requests, from the states that the picture has now.
+
+        `late` are the targets of moves that are past step 7: from there on they are the replica list of every
+        LeaderAndIsr (recipes 17). Notes in the picture who has got a first LeaderAndIsr.
+        """
+        view = _View(picture, holding, late or {})
+        unnamed: list[tuple[int, TopicPartition]] = []
+        requests: list[ToBroker] = []
+        for broker in sorted(self._leaders.keys() & picture.reachable):
+            asked = self._leaders[broker]
+            if picture.greeted.get(broker) != picture.brokers[broker].epoch:
+                asked = self._all_of(view, broker, unnamed)
+                picture.greeted[broker] = picture.brokers[broker].epoch
+            if infos := view.infos(broker, asked):
+                leaders = view.addresses({info.leader for info in infos})
+                request = LeaderAndIsrRequest(self._controller, self._epoch, infos, leaders)
+                requests.append(view.to(broker, request))
+        requests.extend(self._update_metadata(view))
+        requests.extend(self._stop_replicas(view))
+        return Built(tuple(requests), tuple(unnamed))
+
+    def _all_of(
+        self, view: _View, broker: int, unnamed: list[tuple[int, TopicPartition]]
+    ) -> dict[TopicPartition, Brokers | None]:
+        """A follower of 0.8.2.2 truncates what its first request does not name to nothing."""
+        asked = dict(self._leaders[broker])
+        for topic_partition in view.picture.on_broker(broker):
+            if view.picture.is_going(topic_partition) or topic_partition in asked:
+                continue
+            if broker in view.replicas(topic_partition, None):
+                asked[topic_partition] = None
+                path = PartitionState.path(topic_partition)
+                if view.picture.standing(topic_partition) is None and path in view.picture.unreadable:
+                    unnamed.append((broker, topic_partition))
+        return asked
+
+    def _update_metadata(self, view: _View) -> Iterator[ToBroker]:
+        """One body for all brokers: a hundred thousand partitions are encoded once."""
+        if not self._told:
+            return
+        picture = view.picture
+        named = picture.partitions() if self._everything else sorted(self._metadata)
+        partitions = [
+            view.info(topic_partition, standing, None)
+            for topic_partition in named
+            if not picture.is_going(topic_partition) and (standing := picture.standing(topic_partition))
+        ]
+        partitions.extend(
+            _going(topic_partition, standing, picture.replicas(topic_partition))
+            for topic in sorted(picture.deletions)
+            for topic_partition in picture.partitions(topic)
+            if (standing := picture.standing(topic_partition))
+        )
+        request = UpdateMetadataRequest(
+            self._controller, self._epoch, tuple(partitions), view.addresses(picture.reachable)
+        )
+        body = encode(request, 0)
+        for broker in sorted(picture.reachable):
+            yield view.to(broker, request, body)
+
+    def _stop_replicas(self, view: _View) -> Iterator[ToBroker]:
+        """One request for each broker and flag; to stop comes before to delete."""
+        for (delete, broker), partitions in sorted(self._stops.items()):
+            if partitions and broker in view.picture.reachable:
+                request = StopReplicaRequest(self._controller, self._epoch, delete, tuple(sorted(partitions)))
+                yield view.to(broker, request)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The picture as requests show it."""
+
+    picture: Picture
+    holding: Holding
+    late: Targets
+
+    def to(self, broker: int, request: ControlRequest, body: bytes | None = None) -> ToBroker:
+        return ToBroker(broker, self.picture.brokers[broker].epoch, request, body)
+
+    def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
+        """The list to be sent: held replicas are left out, also in what their leader hears."""
+        told = given or self.late.get(topic_partition) or self.picture.replicas(topic_partition)
+        held = self.holding.of(self.picture, topic_partition)
+        return tuple(each for each in told if each not in held) if held else told
+
+    def infos(
+        self, broker: int, asked: dict[TopicPartition, Brokers | None]
+    ) -> tuple[PartitionStateInfo, ...]:
+        found = []
+        for topic_partition, given in sorted(asked.items(), key=lambda item: item[0]):
+            standing = self.picture.standing(topic_partition)
+            if standing and broker not in self.holding.of(self.picture, topic_partition):
+                found.append(self.info(topic_partition, standing, given))
+        return tuple(found)
+
+    def info(
+        self, topic_partition: TopicPartition, standing: Standing, given: Brokers | None
+    ) -> PartitionStateInfo:
+        return PartitionStateInfo(
+            *topic_partition,
+            standing.controller_epoch,
+            standing.leader,
+            standing.leader_epoch,
+            standing.isr,
+            standing.version,
+            self.replicas(topic_partition, given),
+        )
+
+    def addresses(self, brokers: Iterable[int]) -> tuple[Broker, ...]:
+        found = []
+        for broker in sorted(self.picture.reachable.intersection(brokers)):
+            registration = self.picture.brokers[broker].registration
+            assert registration.host is not None
+            found.append(Broker(broker, registration.host, registration.port))
+        return tuple(found)
+
+
+def _going(topic_partition: TopicPartition, standing: Standing, replicas: Brokers) -> PartitionStateInfo:
+    """A partition of a topic that is being deleted, as 0.8.2.2 tells it: receivers forget it."""
+    return PartitionStateInfo(
+        *topic_partition, standing.controller_epoch, LEADER_DURING_DELETE, 0, standing.isr, 0, replicas
+    )
