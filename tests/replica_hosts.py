@@ -9,9 +9,10 @@ from typing import Protocol
 
 from zkgroup.broker.directory import DirectoryReplicaHost
 from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
-from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.broker.replica_host import ReplicaHost, ReplicaView
 from zkgroup.broker.replication.epochs import Epochs
 from zkgroup.model import TopicPartition
+from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_BROKER_EPOCH,
@@ -117,3 +118,30 @@ def changes_of(host: ReplicaHost) -> Callable[[], int]:
     told: list[TopicPartition] = []
     host.listen(told.append)
     return lambda: told.count(TP)
+
+
+def pair(one: ReplicaHost, two: ReplicaHost, leader_epoch: int = 0) -> None:
+    """Broker 1 leads and broker 2 follows, both in the ISR."""
+    assert one.become_leader(TP, leader_epoch, (1, 2), {1, 2}) is ErrorCode.NONE
+    assert two.become_follower(TP, leader_epoch) is ErrorCode.NONE
+
+
+def end(host: ReplicaHost) -> int | None:
+    return host.log_end_offset(TP)
+
+
+def watermark(host: ReplicaHost) -> int | None:
+    return host.high_watermark(TP)
+
+
+def view(host: ReplicaHost) -> ReplicaView:
+    seen = host.view(TP)
+    assert seen is not None
+    return seen
+
+
+def asked(host: ReplicaHost) -> FetchLinesRequest:
+    """What a follower asks next."""
+    request = host.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=7)
+    assert request is not None
+    return request
