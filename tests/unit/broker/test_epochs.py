@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.broker.replication.epochs import Epochs, EpochStart, of_lines
+from zkgroup.broker.replication.epochs import Epochs, EpochStart
 from zkgroup.wire.replica_host import EpochEnd
 
 MARKS = Epochs((EpochStart(1, 0), EpochStart(3, 4), EpochStart(6, 9)))
@@ -80,9 +80,3 @@ def test_an_epoch_without_lines_is_forgotten() -> None:
     assert waiting.cut(12) == MARKS
     with pytest.raises(ValueError, match="epoch 6 cannot follow epoch 7"):
         waiting.begin(6, 12)
-
-
-def test_marks_from_lines() -> None:
-    """What batches tell of themselves."""
-    assert of_lines([(1, 0), (1, 2), (3, 4), (6, 9), (6, 10)]) == MARKS
-    assert of_lines([]).last == -1

@@ -7,7 +7,7 @@ Below a broker's folder:
 | `meta.json` | whose folder it is: cluster id, broker id, and a uuid that no other folder has |
 | `lock` | held by the process that uses the folder |
 | `<topic>/<partition>.jsonl` | the lines, as `FileSource` reads them |
-| `<topic>/<partition>.index` | of each batch: base offset, count, byte position, leader epoch, CRC-32C |
+| `<topic>/<partition>.index` | base offset, count, byte position, leader epoch, CRC-32C of each batch |
 | `<topic>/<partition>.epochs` | text: a line for each leader epoch, with its start offset |
 | `<topic>/<partition>.high-watermark` | text; -1 in a replica that was never level with a leader |
 | `<topic>/<partition>.deleted` | was the `.jsonl` of a partition whose deletion has not been finished |

@@ -7,7 +7,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-ENTRY: Final = struct.Struct(">qiqiI")
+from zkgroup.broker.replication.crc32c import crc32c
+
+ENTRY: Final = struct.Struct(">qiqiII")
+"""The fields of an `IndexEntry`, and the CRC-32C of their bytes."""
+_FIELDS: Final = struct.Struct(">qiqiI")
 
 
 class IndexEntry(NamedTuple):
@@ -23,7 +27,9 @@ class IndexEntry(NamedTuple):
     """Of its lines, each with its newline."""
 
     def encode(self) -> bytes:
-        return ENTRY.pack(*self)
+        """With a checksum of its own: a wrong leader epoch would not show in the lines."""
+        fields = _FIELDS.pack(*self)
+        return fields + crc32c(fields).to_bytes(4, "big")
 
 
 class Index:
@@ -37,10 +43,15 @@ class Index:
         return len(self._data) // ENTRY.size
 
     def __getitem__(self, number: int) -> IndexEntry:
-        return IndexEntry(*ENTRY.unpack_from(self._data, number * ENTRY.size))
+        return IndexEntry(*_FIELDS.unpack_from(self._data, number * ENTRY.size))
 
     def __iter__(self) -> Iterator[IndexEntry]:
-        return map(IndexEntry._make, ENTRY.iter_unpack(bytes(self._data)))
+        """Those from the first on whose checksums hold."""
+        for number in range(len(self)):
+            entry = self[number]
+            if entry.encode() != self._data[number * ENTRY.size : (number + 1) * ENTRY.size]:
+                return
+            yield entry
 
     def add(self, entry: IndexEntry) -> None:
         self._data += entry.encode()

@@ -58,7 +58,7 @@ def open_log(paths: Paths, flush: Flush, open_files: OpenFiles) -> PartitionFile
         os.truncate(paths.index, good.batches * ENTRY.size)
         os.truncate(paths.lines, good.end_position)
         stored = paths.epochs.read_bytes() if paths.epochs.exists() else None
-        epochs = good_epochs(stored, index, good.end_offset)
+        epochs = good_epochs(stored, good)
         if stored != encode_epochs(epochs):
             replace(paths.epochs, encode_epochs(epochs), flush)
         high_watermark = _read_high_watermark(paths)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.broker.directory.index import IndexEntry
 from zkgroup.broker.replication.crc32c import crc32c
-from zkgroup.broker.replication.epochs import Epochs, EpochStart, of_lines
+from zkgroup.broker.replication.epochs import Epochs, EpochStart
 
 HIGH_WATERMARK_DIGITS: Final = 19
 
@@ -20,6 +20,8 @@ class GoodPart(NamedTuple):
     end_offset: int
     end_position: int
     """In the file of lines."""
+    epochs: Epochs
+    """As those batches tell them."""
 
 
 def good_part(entries: Iterable[IndexEntry], lines: Iterator[bytes]) -> GoodPart:
@@ -27,26 +29,28 @@ def good_part(entries: Iterable[IndexEntry], lines: Iterator[bytes]) -> GoodPart
 
     `lines` are those of the file, from its beginning, each with its newline.
     """
-    good = GoodPart(0, 0, 0)
-    leader_epoch = 0
+    good = GoodPart(0, 0, 0, Epochs())
     for entry in entries:
         follows = entry.base_offset == good.end_offset and entry.position == good.end_position
-        if not follows or entry.lines <= 0 or entry.leader_epoch < leader_epoch:
+        if not follows or entry.lines <= 0 or entry.leader_epoch < good.epochs.last:
             break
         text = b"".join(islice(lines, entry.lines))
         if text.count(b"\n") != entry.lines or crc32c(text) != entry.crc32c:
             break
-        leader_epoch = entry.leader_epoch
-        good = GoodPart(good.batches + 1, good.end_offset + entry.lines, good.end_position + len(text))
+        good = GoodPart(
+            good.batches + 1,
+            good.end_offset + entry.lines,
+            good.end_position + len(text),
+            good.epochs.begin(entry.leader_epoch, entry.base_offset),
+        )
     return good
 
 
-def good_epochs(stored: bytes | None, entries: Iterable[IndexEntry], end_offset: int) -> Epochs:
+def good_epochs(stored: bytes | None, good: GoodPart) -> Epochs:
     """The marks of those batches, and of a term that has no line yet where the file knows one."""
-    of_batches = of_lines((entry.leader_epoch, entry.base_offset) for entry in entries)
     epochs = Epochs() if stored is None else decode_epochs(stored)
-    within = Epochs(start for start in epochs if start.start_offset <= end_offset)
-    return within if within.cut(end_offset) == of_batches else of_batches
+    within = Epochs(start for start in epochs if start.start_offset <= good.end_offset)
+    return within if within.cut(good.end_offset) == good.epochs else good.epochs
 
 
 def encode_epochs(epochs: Epochs) -> bytes:

@@ -12,7 +12,6 @@ at 0, so each question has an answer.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -80,11 +79,3 @@ class Epochs(tuple[EpochStart, ...]):
     def cut_point(self, log_end_offset: int, diverging: EpochEnd) -> int:
         """Where a follower cuts back to: the smaller of its own end of that epoch and the leader's."""
         return min(self.end_of(diverging.leader_epoch, log_end_offset).end_offset, diverging.end_offset)
-
-
-def of_lines(batches: Iterable[tuple[int, int]]) -> Epochs:
-    """The marks that batches themselves tell: (leader epoch, base offset) in order."""
-    epochs = Epochs()
-    for leader_epoch, base_offset in batches:
-        epochs = epochs.begin(leader_epoch, base_offset)
-    return epochs
