@@ -66,19 +66,29 @@ class RealZooKeeper:
 
 
 class RealBroker:
-    """One broker of 0.8.2.2 with id 1. Ready once it is registered: it listens by then."""
+    """One broker of 0.8.2.2. Ready once it is registered: it listens by then."""
 
-    def __init__(self, zookeeper: RealZooKeeper, folder: Path) -> None:
+    def __init__(
+        self,
+        zookeeper: RealZooKeeper,
+        folder: Path,
+        number: int = 1,
+        chroot: str = "",
+        **more: object,
+    ) -> None:
+        """`more`: settings beside or instead of the ones here, `_` for a dot."""
         folder.mkdir(parents=True, exist_ok=True)
         self.zookeeper = zookeeper
+        self.number = number
+        self.chroot = chroot
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         settings = {
-            "broker.id": 1,
+            "broker.id": number,
             "port": self.port,
             "host.name": "127.0.0.1",
             "advertised.host.name": "127.0.0.1",
-            "zookeeper.connect": zookeeper.address,
+            "zookeeper.connect": zookeeper.address + chroot,
             "zookeeper.session.timeout.ms": 20_000,
             "log.dirs": folder / "logs",
             "log.cleaner.enable": "false",
@@ -89,6 +99,7 @@ class RealBroker:
             "offsets.topic.replication.factor": 1,
             "auto.create.topics.enable": "false",
             "delete.topic.enable": "true",
+            **{name.replace("_", "."): value for name, value in more.items()},
         }
         config = folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -100,7 +111,7 @@ class RealBroker:
 
         def registered() -> bool:
             assert self.process.running, self.process.tail()
-            return client.exists("/brokers/ids/1") is not None
+            return client.exists(f"{self.chroot}/brokers/ids/{self.number}") is not None
 
         try:
             wait_until(registered, timeout_s, "the broker is registered")
