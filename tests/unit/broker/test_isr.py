@@ -95,6 +95,7 @@ def test_a_follower_that_has_not_caught_up_within_the_limit_goes() -> None:
 
 
 def test_the_leader_never_drops_itself() -> None:
+    """However long it is since it wrote or fetched anything."""
     isr = led((2, 1))
     write = isr.propose({}, START_MS + 100 * LAG_MS, LAG_MS)
     assert write is not None
@@ -116,6 +117,7 @@ def test_a_follower_under_a_steady_stream_keeps_up_by_what_stood_at_its_last_fet
 
 
 def test_one_that_lost_lines_goes_at_once() -> None:
+    """Though it has just caught up: the next fetch would find less than the high watermark."""
     isr = led()
     isr.fetched(2, offset=10, log_end_offset=10, now_ms=START_MS)
     followers = able(3) | {2: Follower(0, caught_up=True, lost=True)}
@@ -127,6 +129,7 @@ def test_one_that_lost_lines_goes_at_once() -> None:
 
 
 def test_a_replica_that_has_caught_up_comes_back_behind_the_members() -> None:
+    """Several in the order of the replica list."""
     isr = led((1,), replicas=(3, 2, 1))
     isr.fetched(2, offset=10, log_end_offset=10, now_ms=START_MS)
     isr.fetched(3, offset=10, log_end_offset=10, now_ms=START_MS)
@@ -149,6 +152,7 @@ def test_who_may_not_join_or_was_late_does_not() -> None:
 
 
 def test_one_write_at_a_time() -> None:
+    """The outcome of the first decides about the version of the next."""
     isr = led()
     shrinking(isr)
 
@@ -159,6 +163,7 @@ def test_one_write_at_a_time() -> None:
 
 
 def test_an_accepted_write_is_the_isr_and_its_version_the_next_condition() -> None:
+    """No read in between."""
     isr = led()
     shrinking(isr)
 
@@ -212,6 +217,7 @@ def test_a_foreign_write_in_the_own_term_is_adopted() -> None:
 
 @pytest.mark.parametrize("outcome", [NotSent("suspended"), MultiRefused(0, Code.NO_AUTH)])
 def test_what_was_certainly_not_written_is_proposed_again(outcome: Outcome) -> None:
+    """Nothing is in doubt, so nobody more is counted."""
     isr = led()
     first = shrinking(isr)
 
@@ -224,6 +230,7 @@ def test_what_was_certainly_not_written_is_proposed_again(outcome: Outcome) -> N
     "outcome", [ReadDone(None), ReadDone(Znode(PATH, b"{", stat(8))), ReadDone(Znode(PATH, None, stat(8)))]
 )
 def test_a_znode_that_is_gone_or_unreadable_stops_it(outcome: Outcome) -> None:
+    """Only the controller can say what is to be there."""
     isr = led()
     shrinking(isr)
     isr.written(Unanswered("x"))
@@ -233,6 +240,7 @@ def test_a_znode_that_is_gone_or_unreadable_stops_it(outcome: Outcome) -> None:
 
 
 def test_a_partition_that_is_gone_stops_it() -> None:
+    """The topic was deleted."""
     isr = led()
     shrinking(isr)
 
@@ -242,6 +250,7 @@ def test_a_partition_that_is_gone_stops_it() -> None:
 
 @pytest.mark.parametrize("outcome", [NotSent("lost"), Unanswered("x"), Refused(Code.NO_AUTH, PATH)])
 def test_a_read_that_says_nothing_is_to_be_done_again(outcome: Outcome) -> None:
+    """Until then nothing is written."""
     isr = led()
     shrinking(isr)
     isr.written(BAD_VERSION)
@@ -265,6 +274,7 @@ def growing() -> Isr:
 
 
 def test_a_proposed_member_counts_before_it_is_stored_and_a_dropped_one_until_then() -> None:
+    """Whichever of both ISRs is in the znode, the high watermark has waited for its members."""
     isr = growing()
     assert (isr.isr, isr.counted) == ((1,), {1, 2})
 

@@ -53,6 +53,7 @@ def test_the_first_change_after_a_long_silence_waits_for_quiet_too() -> None:
 
 
 def test_what_could_not_be_told_is_told_again_with_what_came_since() -> None:
+    """In one notification."""
     notices = IsrNotices(0)
     notices.changed([ORDERS], 0)
     (lost,) = notices.look(5_000)
@@ -66,6 +67,7 @@ def test_what_could_not_be_told_is_told_again_with_what_came_since() -> None:
 
 
 def test_more_than_one_request_can_carry_is_several_notifications() -> None:
+    """Each below the limit of a request, with the longest names."""
     notices = IsrNotices(0)
     notices.changed((TopicPartition("x" * 249, n) for n in range(PARTITIONS_AT_ONCE + 1)), 0)
 
@@ -76,6 +78,7 @@ def test_more_than_one_request_can_carry_is_several_notifications() -> None:
 
 
 def test_a_notification_is_a_sequential_create() -> None:
+    """Persistent, below the path that controllers watch."""
     change = IsrChange((ORDERS,))
 
     assert notice_request(change) == Multi(
@@ -84,6 +87,7 @@ def test_a_notification_is_a_sequential_create() -> None:
 
 
 def test_the_times_can_be_set() -> None:
+    """All three of them."""
     notices = IsrNotices(0, NoticeTiming(every_ms=100, quiet_ms=200, waiting_max_ms=1_000))
 
     assert told(notices, 2_000, {100: ORDERS}) == [(300, 1)]

@@ -53,6 +53,7 @@ def test_a_partition_is_told_with_its_leader_replicas_and_isr() -> None:
 
 
 def test_none_named_means_all_topics() -> None:
+    """Topics and partitions ascending."""
     cache = filled(update_metadata(state(TopicPartition("b", 1)), state(TopicPartition("b", 0)), state()))
 
     answer = cache.metadata([])
@@ -82,12 +83,14 @@ def test_without_a_live_leader_error_5_and_no_isr(leader: int) -> None:
 
 
 def test_without_any_live_replica_nothing_is_named() -> None:
+    """Error 5 is all that a client learns."""
     cache = filled(update_metadata(state(leader=2, isr=(2,), replicas=(2,)), live=(1,)))
 
     assert partitions(cache) == (PartitionMetadata(5, 0, -1, (), ()),)
 
 
 def test_a_dead_replica_or_isr_member_gives_error_9_and_the_live_ones() -> None:
+    """The leader lives, so clients can go on."""
     cache = filled(
         update_metadata(
             state(isr=(1,), replicas=(3, 1)), state(OTHER, isr=(1, 3), replicas=(1,)), live=(1, 2)
@@ -111,6 +114,7 @@ def test_an_illegal_name_gives_error_17_and_an_empty_broker_list(name: str) -> N
 
 
 def test_before_the_first_update_nothing_is_known() -> None:
+    """No broker, no topic, no controller, no age."""
     cache = MetadataCache()
 
     assert cache.metadata([]) == MetadataResponse((), ())
@@ -122,6 +126,7 @@ def test_before_the_first_update_nothing_is_known() -> None:
 
 
 def test_brokers_are_replaced_and_partitions_added() -> None:
+    """What a request does not name stays."""
     cache = filled(
         update_metadata(state(), live=(1, 2, 3)), update_metadata(state(OTHER, leader=2), live=(2, 1))
     )
@@ -147,6 +152,7 @@ def test_leader_minus_2_removes_the_partition_and_with_the_last_one_the_topic() 
 
 
 def test_removing_what_is_not_known_is_no_matter() -> None:
+    """Neither partition nor topic."""
     cache = filled(update_metadata(state()))
 
     cache.update(update_metadata(state(OTHER, leader=-2), state(TopicPartition("x", 0), leader=-2)), 0)
@@ -165,6 +171,7 @@ def test_an_older_leader_epoch_does_not_replace_a_newer_one() -> None:
 
 
 def test_the_same_leader_epoch_brings_a_new_isr() -> None:
+    """Leaders change the ISR within their term."""
     cache = filled(update_metadata(state(epoch=5)))
 
     assert cache.update(update_metadata(state(epoch=5, isr=(1,), version=1)), 0) == ()
@@ -191,6 +198,7 @@ def test_once_registered_anew_the_next_word_on_each_partition_is_believed() -> N
 
 
 def test_age_and_controller_are_those_of_the_last_update() -> None:
+    """The controller has an address only where it is a live broker."""
     cache = MetadataCache()
     cache.update(update_metadata(epoch=4), now_ms=1_000)
 

@@ -130,6 +130,7 @@ def test_a_follower_of_nobody_stops_what_it_did_and_answers_0(leader: int) -> No
 
 
 def test_a_follower_of_nobody_that_was_not_known_is_not_remembered() -> None:
+    """Its leader epoch is open."""
     one = receiver()
 
     handled(one.leader_and_isr(leader_and_isr(state(leader=2), leaders=())))
@@ -138,6 +139,7 @@ def test_a_follower_of_nobody_that_was_not_known_is_not_remembered() -> None:
 
 
 def test_a_partition_named_twice_counts_once_by_its_last_entry() -> None:
+    """And is answered once."""
     one = receiver()
 
     actions, response = handled(one.leader_and_isr(leader_and_isr(state(leader=1), state(leader=2, epoch=1))))
@@ -212,6 +214,7 @@ def test_stopping_what_is_not_known_is_asked_of_the_host_and_answered_0(delete: 
 
 
 def test_a_deletion_that_fails_is_told_and_can_be_asked_again() -> None:
+    """What was known of the replica stays until then."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state())))
 
@@ -227,6 +230,7 @@ def test_a_deletion_that_fails_is_told_and_can_be_asked_again() -> None:
 
 
 def test_metadata_goes_to_the_cache_alone() -> None:
+    """Its leader epochs are no fence for LeaderAndIsr."""
     cache = MetadataCache()
     one = Receiver(1, cache)
 

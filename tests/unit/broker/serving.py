@@ -1,0 +1,256 @@
+"""A broker's port for tests, clients of it, and a host whose every answer the test decides."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import TypeVar
+
+from zkgroup.broker.connection import Limits
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.receiver import Action, Receiver
+from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.server import BrokerServer
+from zkgroup.broker.service import BrokerService
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
+from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import Request, Response, decode_response, encode_request
+from zkgroup.wire.replica_host import (
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+)
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+WAIT_S = 20.0
+"""For what must happen; a test that waits so long has failed."""
+NEW = ReplicaView(Role.NONE, -1, 0, 0, -1)
+
+
+def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Runs an async test."""
+
+    @wraps(scenario)
+    def test(*arguments: object, **named: object) -> None:
+        async def whole() -> None:
+            await scenario(*arguments, **named)
+
+        asyncio.run(whole())
+
+    return test
+
+
+async def until(predicate: Callable[[], object]) -> None:
+    """As `wait_until`, on a loop, which goes on meanwhile."""
+    async with asyncio.timeout(WAIT_S):
+        while not predicate():
+            await asyncio.sleep(0.001)
+
+
+@dataclass
+class ScriptedHost:
+    """A `ReplicaHost` with views that the test sets. What is asked of it is noted, and on which thread."""
+
+    broken: set[TopicPartition] = field(default_factory=set)
+    """Raises for these, as no host may."""
+    full: set[TopicPartition] = field(default_factory=set)
+    """Answers 56 for these."""
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Roles are taken while it is set."""
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    threads: set[threading.Thread] = field(default_factory=set)
+    views: dict[TopicPartition, ReplicaView] = field(default_factory=dict)
+    fetches: list[FetchLinesResponse] = field(default_factory=list)
+    """Answers to fetches, in order; the last one stays."""
+    closed: int = 0
+    at_gate: bool = False
+    incarnation: str = "scripted"
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+        self._listeners: list[Callable[[TopicPartition], None]] = []
+
+    def _note(self, *what: object) -> None:
+        self.asked.append(what)
+        self.threads.add(threading.current_thread())
+
+    def _role(self, tp: TopicPartition, role: Role, epoch: int, *what: object) -> ErrorCode:
+        self.at_gate = True
+        assert self.gate.wait(WAIT_S)
+        self.at_gate = False
+        self._note(*what)
+        if tp in self.broken:
+            raise OSError("broken")
+        if tp in self.full:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.show(tp, role=role, leader_epoch=epoch)
+        return ErrorCode.NONE
+
+    def show(self, tp: TopicPartition, **changes: object) -> None:
+        """The partition is as said from now on, and the listeners hear of it."""
+        self.views[tp] = replace(self.views.get(tp, NEW), **changes)  # type: ignore[arg-type]
+        for listener in self._listeners:
+            listener(tp)
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        replicas: Collection[int],
+        isr: AbstractSet[int],
+    ) -> ErrorCode:
+        what = ("leader", topic_partition, leader_epoch, tuple(replicas), set(isr))
+        return self._role(topic_partition, Role.LEADER, leader_epoch, *what)
+
+    def become_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> ErrorCode:
+        what = ("follower", topic_partition, leader_epoch)
+        return self._role(topic_partition, Role.FOLLOWER, leader_epoch, *what)
+
+    def stop(self, topic_partition: TopicPartition) -> None:
+        self._role(topic_partition, Role.NONE, -1, "stop", topic_partition)
+
+    def delete(self, topic_partition: TopicPartition) -> ErrorCode:
+        return self._role(topic_partition, Role.NONE, -1, "delete", topic_partition)
+
+    def append(self, request: AppendLinesRequest) -> AppendLinesResponse:
+        self._note("append", request)
+        tp = TopicPartition(request.topic, request.partition)
+        view = self.views.get(tp)
+        if view is None:
+            return AppendLinesResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+        self.show(tp, log_end_offset=view.log_end_offset + len(request.lines))
+        return AppendLinesResponse(ErrorCode.NONE, view.log_end_offset, view.high_watermark)
+
+    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+        self._note("fetch", request)
+        return self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
+
+    def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
+        return self.views.get(topic_partition)
+
+    def listen(self, listener: Callable[[TopicPartition], None]) -> None:
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        self._note("close")
+        self.closed += 1
+
+
+class Noted:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[Action, int]] = []
+        self.fetches: list[tuple[FetchLinesRequest, FetchLinesResponse]] = []
+
+    def acted(self, action: Action, error: int) -> None:
+        self.actions.append((action, error))
+
+    def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        self.fetches.append((request, response))
+
+
+@dataclass
+class Served:
+    """Broker 1, listening on loopback."""
+
+    address: tuple[str, int]
+    server: BrokerServer
+    service: BrokerService
+    receiver: Receiver
+    cache: MetadataCache
+    clock: FakeClock
+    noted: Noted
+    thread: HostThread | None
+
+    async def client(self) -> Client:
+        reader, writer = await asyncio.open_connection(*self.address)
+        return Client(reader, writer)
+
+
+@asynccontextmanager
+async def served(
+    host: ScriptedHost | None = None,
+    limits: Limits | None = None,
+    controlled_shutdown: Callable[[int], asyncio.Future[ControlledShutdownResponse]] | None = None,
+) -> AsyncIterator[Served]:
+    """Closes everything at the end, and checks that nothing of it is left on the loop."""
+    cache, clock, noted = MetadataCache(), FakeClock(), Noted()
+    receiver = Receiver(1, cache)
+    thread = None if host is None else HostThread(host)  # type: ignore[arg-type]
+    service = BrokerService(
+        broker=1,
+        receiver=receiver,
+        answers=cache,
+        clock=clock,
+        host=thread,
+        controlled_shutdown=controlled_shutdown,
+        observer=noted,
+    )
+    server = BrokerServer(service.respond, limits)
+    address = await server.start("127.0.0.1")
+    try:
+        yield Served(address, server, service, receiver, cache, clock, noted, thread)
+    finally:
+        async with asyncio.timeout(WAIT_S):
+            await server.close()
+            await service.close()
+            if thread is not None:
+                assert await thread.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert server.held == server.connections == 0
+
+
+@dataclass
+class Client:
+    """A connection to the port. Requests carry their number as correlation id."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    sent: int = 0
+    sent_bytes: int = 0
+
+    def send(self, request: Request) -> None:
+        self.sent += 1
+        frame = encode_request(request, self.sent, "test")
+        self.sent_bytes += len(frame)
+        self.writer.write(frame)
+
+    async def frame(self) -> bytes:
+        """The next frame without its size."""
+        async with asyncio.timeout(WAIT_S):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(size)
+
+    async def receive(self, kind: type[ResponseT], number: int | None = None) -> ResponseT:
+        """The next answer; it is to the request of that number, by default the last one sent."""
+        correlation_id, response = decode_response(kind, await self.frame())
+        assert correlation_id == (self.sent if number is None else number)
+        return response
+
+    async def ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
+        self.send(request)
+        return await self.receive(kind)
+
+    async def is_closed(self) -> bool:
+        """Whether the broker closes the connection without another byte."""
+        async with asyncio.timeout(WAIT_S):
+            try:
+                return await self.reader.read() == b""
+            except ConnectionError:
+                return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()

@@ -1,0 +1,538 @@
+"""What a broker answers over its port, and what its host is asked on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests import golden_data
+from tests.unit.broker.requests import (
+    ORDERS,
+    broker,
+    leader_and_isr,
+    state,
+    stop_replica,
+    update_metadata,
+)
+from tests.unit.broker.serving import ScriptedHost, on_a_loop, served, until
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Delete, Stop
+from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsrResponse,
+    PartitionError,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.messages import Api, decode_response, encode_request
+from zkgroup.wire.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from zkgroup.wire.records import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ListedPartition,
+    ListedTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+    ProduceTopicResult,
+)
+from zkgroup.wire.replica_host import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    CONSUMER,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+    LineBatch,
+)
+
+ONE = TopicPartition("orders", 1)
+TWO = TopicPartition("orders", 2)
+LED = ReplicaView(Role.LEADER, 3, log_end_offset=10, high_watermark=10, term_start=0)
+
+
+def append(acks: int = ACKS_ALL, *lines: bytes) -> AppendLinesRequest:
+    return AppendLinesRequest(*ORDERS, 3, acks, lines or (b"a", b"b"))
+
+
+def fetch(replica: int = CONSUMER, wait_ms: int = 0) -> FetchLinesRequest:
+    return FetchLinesRequest(replica, 5, *ORDERS, 3, -1, 10, 1000, wait_ms)
+
+
+def fetched(high_watermark: int = 10, *batches: LineBatch) -> FetchLinesResponse:
+    return FetchLinesResponse(0, high_watermark, 10, None, batches)
+
+
+# --- the controller's requests ---------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -> None:
+    """Leaders first; the observer is told what was done, before the answer is sent."""
+    host = ScriptedHost()
+    async with served(host) as one:
+        client = await one.client()
+        follow, lead = state(ORDERS, leader=2, epoch=4), state(ONE, leader=1, isr=(2,), epoch=1)
+
+        roles = await client.ask(leader_and_isr(follow, lead), LeaderAndIsrResponse)
+        stopped = await client.ask(stop_replica(ORDERS), StopReplicaResponse)
+        deleted = await client.ask(stop_replica(ONE, delete=True), StopReplicaResponse)
+
+        assert roles.partitions == (PartitionError("orders", 0, 0), PartitionError("orders", 1, 0))
+        assert (stopped.error, deleted.error) == (0, 0)
+        assert host.asked == [
+            ("leader", ONE, 1, (1, 2), {1, 2}),
+            ("follower", ORDERS, 4),
+            ("stop", ORDERS),
+            ("delete", ONE),
+        ]
+        assert host.threads.isdisjoint({threading.main_thread()})
+        assert len(host.threads) == 1
+        assert one.noted.actions == [
+            (BecomeLeader(lead), 0),
+            (BecomeFollower(follow, broker(2)), 0),
+            (Stop(ORDERS), 0),
+            (Delete(ONE), 0),
+        ]
+        await client.close()
+    assert host.closed == 1
+
+
+@on_a_loop
+async def test_what_the_host_cannot_do_is_answered_for_that_partition() -> None:
+    """56; and -1 where it raises, which no host may: the others are done, and it is in the log."""
+    host = ScriptedHost(broken={ORDERS}, full={ONE})
+    async with served(host) as one:
+        client = await one.client()
+
+        response = await client.ask(leader_and_isr(state(), state(ONE), state(TWO)), LeaderAndIsrResponse)
+
+        assert [entry.error for entry in response.partitions] == [-1, 56, 0]
+        assert [error for _, error in one.noted.actions] == [-1, 56, 0]
+        assert [tp for tp, replica in one.receiver.replicas.items() if replica.leads] == [TWO]
+        await client.close()
+
+
+@on_a_loop
+async def test_requests_of_two_controllers_are_handled_one_after_the_other() -> None:
+    """Controller items 66 and 68, the receiver's half: each to its end, whatever connection it came by.
+
+    What the earlier one began is finished before the later one's fence is drawn.
+    """
+    host = ScriptedHost()
+    async with served(host) as one:
+        earlier, later = await one.client(), await one.client()
+        host.gate.clear()
+        earlier.send(leader_and_isr(state(epoch=4), state(ONE, epoch=4), epoch=1))
+        await until(lambda: one.receiver.controller_epoch == 1)
+        later.send(update_metadata(epoch=2))
+        later.send(leader_and_isr(state(leader=2, epoch=5), epoch=2))
+        await until(lambda: one.server.held == earlier.sent_bytes + later.sent_bytes)
+        assert one.receiver.controller_epoch == 1
+        host.gate.set()
+
+        assert (await earlier.receive(LeaderAndIsrResponse)).error == 0
+        assert (await later.receive(UpdateMetadataResponse, 1)).error == 0
+        assert (await later.receive(LeaderAndIsrResponse, 2)).error == 0
+        assert (await earlier.ask(stop_replica(ORDERS, epoch=1), StopReplicaResponse)).error == 11
+        assert [what[:3] for what in host.asked] == [
+            ("leader", ORDERS, 4),
+            ("leader", ONE, 4),
+            ("follower", ORDERS, 5),
+        ]
+        await earlier.close()
+        await later.close()
+
+
+@on_a_loop
+async def test_a_request_whose_connection_is_gone_before_its_turn_is_dropped() -> None:
+    """Its sender sends it again; the copy must not come behind what it sends then."""
+    host = ScriptedHost()
+    async with served(host) as one:
+        first, gone, last = await one.client(), await one.client(), await one.client()
+        host.gate.clear()
+        first.send(leader_and_isr(state()))
+        await until(lambda: one.receiver.controller_epoch == 1)
+        gone.send(stop_replica(ONE, delete=True))
+        await until(lambda: one.server.held == first.sent_bytes + gone.sent_bytes)
+        await gone.close()
+        await until(lambda: one.server.held == first.sent_bytes)
+        host.gate.set()
+
+        assert (await first.receive(LeaderAndIsrResponse)).error == 0
+        assert (await last.ask(stop_replica(TWO), StopReplicaResponse)).error == 0
+        assert [what[0] for what in host.asked] == ["leader", "stop"]
+        await first.close()
+        await last.close()
+
+
+@on_a_loop
+async def test_clients_are_answered_while_the_host_is_busy() -> None:
+    """The metadata cache needs no host."""
+    host = ScriptedHost()
+    async with served(host) as one:
+        controller, client = await one.client(), await one.client()
+        await controller.ask(update_metadata(state()), UpdateMetadataResponse)
+        host.gate.clear()
+        controller.send(leader_and_isr(state()))
+
+        assert (await client.ask(MetadataRequest(("orders",)), MetadataResponse)).topics[0].error == 0
+        assert await client.ask(FindCoordinatorRequest("g"), FindCoordinatorResponse) == (
+            FindCoordinatorResponse(15, -1, "", -1)
+        )
+        host.gate.set()
+        assert (await controller.receive(LeaderAndIsrResponse)).error == 0
+        await controller.close()
+        await client.close()
+
+
+@on_a_loop
+async def test_recorded_requests_are_answered_over_the_port() -> None:
+    """Controller item 65: the real controllers' own bytes to broker 1, answers with their correlation ids."""
+    frames = [
+        frame
+        for frame in golden_data.frames("kafka-0.8.2.2/wire")
+        if frame.broker == 1
+        and frame.api in (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA)
+        and frame.direction == "request"
+        and not (frame.number == 618 and Path(frame.file).name.startswith("23-"))
+    ]
+    kinds = {
+        Api.LEADER_AND_ISR: LeaderAndIsrResponse,
+        Api.STOP_REPLICA: StopReplicaResponse,
+        Api.UPDATE_METADATA: UpdateMetadataResponse,
+    }
+    async with served(ScriptedHost()) as one:
+        client = await one.client()
+        client.writer.write(b"".join(frame.data for frame in frames))
+        errors = []
+        for frame in frames:
+            correlation_id, response = decode_response(kinds[Api(frame.api)], await client.frame())
+            assert correlation_id == frame.correlation_id
+            errors.append(response.error)
+        await client.close()
+
+    assert errors.count(11) == 3
+    assert len(errors) > 60
+    assert set(errors) == {0, 11}
+
+
+# --- a broker that hosts nothing -------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_a_broker_that_hosts_nothing_can_be_given_no_role() -> None:
+    """Recipes 14: the control requests by the same rules; a controller takes its replica for offline."""
+    async with served() as one:
+        client = await one.client()
+
+        roles = await client.ask(leader_and_isr(state(), state(ONE, leader=2)), LeaderAndIsrResponse)
+        stopped = await client.ask(stop_replica(ORDERS, delete=True), StopReplicaResponse)
+        stale = await client.ask(update_metadata(epoch=0), UpdateMetadataResponse)
+
+        assert [entry.error for entry in roles.partitions] == [56, 56]
+        assert [entry.error for entry in stopped.partitions] == [0]
+        assert stale.error == 11
+        await client.close()
+
+
+@on_a_loop
+@pytest.mark.parametrize("request_", [append(), fetch()], ids=["append", "fetch"])
+async def test_a_broker_that_hosts_nothing_closes_on_requests_for_lines(
+    request_: AppendLinesRequest | FetchLinesRequest,
+) -> None:
+    """Recipes 14: anything else closes the connection."""
+    async with served() as one:
+        client = await one.client()
+        client.send(request_)
+
+        assert await client.is_closed()
+        await client.close()
+
+
+@on_a_loop
+async def test_who_asks_for_kafkas_records_is_told_to_look_elsewhere() -> None:
+    """Error 6 for each partition, and the connection lives on."""
+    produce = ProduceRequest(
+        1, 100, (ProducedTopic("t", (ProducedPartition(0, b"xy"), ProducedPartition(3, b""))),)
+    )
+    fetch_records = FetchRequest(-1, 100, 1, (FetchTopic("t", (FetchPartition(4, 7, 100),)),))
+    offsets = ListOffsetsRequest(-1, (ListOffsetsTopic("t", (ListOffsetsPartition(5, -1, 1),)),))
+    async with served(ScriptedHost()) as one:
+        client = await one.client()
+
+        assert await client.ask(produce, ProduceResponse) == ProduceResponse(
+            (ProduceTopicResult("t", (ProduceResult(0, 6, -1), ProduceResult(3, 6, -1))),)
+        )
+        assert await client.ask(fetch_records, FetchResponse) == FetchResponse(
+            (FetchedTopic("t", (FetchedPartition(4, 6, -1, b""),)),)
+        )
+        assert await client.ask(offsets, ListOffsetsResponse) == ListOffsetsResponse(
+            (ListedTopic("t", (ListedPartition(5, 6, ()),)),)
+        )
+        client.send(ProduceRequest(0, 100, produce.topics))
+        assert await client.is_closed()
+        await client.close()
+
+
+# --- controlled shutdown ----------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_controlled_shutdown_is_asked_of_the_controller_in_this_process() -> None:
+    """It has no client id on the wire; where no controller runs the answer is 11."""
+    asked: list[int] = []
+
+    async def controller(number: int) -> ControlledShutdownResponse:
+        asked.append(number)
+        return ControlledShutdownResponse(0, (ORDERS,))
+
+    for hook, expected in (
+        (None, ControlledShutdownResponse(11)),
+        (controller, ControlledShutdownResponse(0, (ORDERS,))),
+    ):
+        async with served(controlled_shutdown=hook) as one:
+            client = await one.client()
+            client.writer.write(encode_request(ControlledShutdownRequest(3), 0, None))
+
+            assert await client.receive(ControlledShutdownResponse, 0) == expected
+            await client.close()
+    assert asked == [3]
+
+
+# --- lines ------------------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_lines_for_the_leader_alone_are_answered_at_once() -> None:
+    """The high watermark is still below them."""
+    host = ScriptedHost(views={ORDERS: LED})
+    async with served(host) as one:
+        client = await one.client()
+
+        response = await client.ask(append(ACKS_LEADER), AppendLinesResponse)
+
+        assert response == AppendLinesResponse(0, 10, 10)
+        await client.close()
+
+
+@on_a_loop
+async def test_lines_for_all_are_answered_when_the_high_watermark_has_passed_them() -> None:
+    """With the watermark of then; a change that is not enough is not an answer."""
+    host = ScriptedHost(views={ORDERS: LED})
+    async with served(host) as one:
+        assert one.thread is not None
+        client, other = await one.client(), await one.client()
+        client.send(append())
+        answer = asyncio.create_task(client.receive(AppendLinesResponse))
+        await until(lambda: host.views[ORDERS].log_end_offset == 12)
+        await one.thread.call(lambda _: host.show(ORDERS, high_watermark=11))
+        for _ in range(3):
+            await other.ask(append(ACKS_LEADER), AppendLinesResponse)
+        assert not answer.done()
+        await one.thread.call(lambda _: host.show(ORDERS, high_watermark=12))
+
+        assert await answer == AppendLinesResponse(0, 10, 12)
+        await client.close()
+        await other.close()
+
+
+@on_a_loop
+@pytest.mark.parametrize(
+    "end", [{"role": Role.FOLLOWER}, {"leader_epoch": 4, "high_watermark": 99}, {"role": Role.NONE}]
+)
+async def test_lines_whose_term_ends_first_are_answered_with_6(end: dict[str, object]) -> None:
+    """Whoever leads now may have cut them off; also where this broker leads again."""
+    host = ScriptedHost(views={ORDERS: LED})
+    async with served(host) as one:
+        assert one.thread is not None
+        client = await one.client()
+        client.send(append())
+        await until(lambda: host.views[ORDERS].log_end_offset == 12)
+        await one.thread.call(lambda _: host.show(ORDERS, **end))
+
+        assert await client.receive(AppendLinesResponse) == AppendLinesResponse(6, -1, -1)
+        await client.close()
+
+
+@on_a_loop
+async def test_what_the_host_refuses_or_nobody_can_mean_is_answered_at_once() -> None:
+    """3 from the host; 87 for acks that are neither 1 nor all, of which the host hears nothing."""
+    host = ScriptedHost()
+    async with served(host) as one:
+        client = await one.client()
+
+        assert await client.ask(append(), AppendLinesResponse) == AppendLinesResponse(3, -1, -1)
+        assert await client.ask(append(2), AppendLinesResponse) == AppendLinesResponse(87, -1, -1)
+        assert len(host.asked) == 1
+        await client.close()
+
+
+@on_a_loop
+async def test_a_producer_that_leaves_is_not_waited_for() -> None:
+    """Its connection is given free."""
+    host = ScriptedHost(views={ORDERS: LED})
+    async with served(host) as one:
+        client = await one.client()
+        client.send(append())
+        await until(lambda: host.views[ORDERS].log_end_offset == 12)
+        await client.close()
+
+        await until(lambda: one.server.connections == 0)
+
+
+@on_a_loop
+async def test_a_fetch_waits_for_lines() -> None:
+    """No longer than it says; a change of the partition without anything to say goes on waiting."""
+    batch = LineBatch(10, 3, 1, 0, b"x\n")
+    host = ScriptedHost(views={ORDERS: LED}, fetches=[fetched(), fetched(), fetched(10, batch)])
+    async with served(host) as one:
+        assert one.thread is not None
+        client = await one.client()
+        client.send(fetch(wait_ms=20_000))
+        for asked in (1, 2):
+            await until(lambda so_far=asked: len(host.asked) == so_far)
+            await one.thread.call(lambda _: host.show(ORDERS, log_end_offset=11))
+
+        assert await client.receive(FetchLinesResponse) == fetched(10, batch)
+        host.fetches = [fetched()]
+        assert await client.ask(fetch(wait_ms=1), FetchLinesResponse) == fetched()
+        assert await client.ask(fetch(wait_ms=-5), FetchLinesResponse) == fetched()
+        await client.close()
+
+
+@on_a_loop
+async def test_a_fetch_is_answered_when_the_high_watermark_moves() -> None:
+    """A follower learns it so, without a line to carry it."""
+    host = ScriptedHost(views={ORDERS: LED}, fetches=[fetched(9), fetched(10)])
+    async with served(host) as one:
+        assert one.thread is not None
+        client = await one.client()
+        client.send(fetch(replica=2, wait_ms=20_000))
+        await until(lambda: len(host.asked) == 1)
+        await one.thread.call(lambda _: host.show(ORDERS, high_watermark=10))
+
+        assert await client.receive(FetchLinesResponse) == fetched(10)
+        await client.close()
+
+
+@on_a_loop
+async def test_an_error_is_not_waited_on() -> None:
+    """It is the answer."""
+    wrong = FetchLinesResponse(74, -1, -1)
+    host = ScriptedHost(fetches=[wrong])
+    async with served(host) as one:
+        client = await one.client()
+
+        assert await client.ask(fetch(wait_ms=20_000), FetchLinesResponse) == wrong
+        await client.close()
+
+
+@on_a_loop
+async def test_fetches_of_followers_are_shown_and_those_of_consumers_not() -> None:
+    """What the ISR is decided by."""
+    host = ScriptedHost(fetches=[fetched()])
+    async with served(host) as one:
+        client = await one.client()
+        await client.ask(fetch(CONSUMER), FetchLinesResponse)
+        await client.ask(fetch(2), FetchLinesResponse)
+
+        assert one.noted.fetches == [(fetch(2), fetched())]
+        await client.close()
+
+
+# --- the end ----------------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_close_returns_while_the_host_is_busy_and_requests_wait() -> None:
+    """The host ends what it does, and nothing that had not begun is done."""
+    host = ScriptedHost()
+    async with served(host) as one:
+        clients = [await one.client() for _ in range(3)]
+        host.gate.clear()
+        for client in clients:
+            client.send(leader_and_isr(state(), state(ONE)))
+        await until(lambda: one.receiver.controller_epoch == 1)
+
+        await one.server.close()
+        await one.service.close()
+        await one.service.close()
+        assert await one.service.respond(leader_and_isr()) is None
+        host.gate.set()
+        for client in clients:
+            assert await client.is_closed()
+            await client.close()
+    assert host.asked == [
+        ("leader", ORDERS, 0, (1, 2), {1, 2}),
+        ("leader", ONE, 0, (1, 2), {1, 2}),
+        ("close",),
+    ]
+
+
+@on_a_loop
+async def test_a_host_that_hangs_does_not_keep_its_owner() -> None:
+    """`close` says so; the thread ends with what it hangs on."""
+    host = ScriptedHost()
+    thread = HostThread(host)  # type: ignore[arg-type]
+    host.gate.clear()
+    asking = asyncio.create_task(thread.call(lambda one: one.stop(ORDERS)))
+    await until(lambda: host.at_gate)
+
+    assert not await thread.close(timeout_s=0.01)
+    with pytest.raises(RuntimeError, match="closed"):
+        await thread.call(lambda one: one.partitions())
+    host.gate.set()
+    assert await thread.close()
+    await asking
+    assert host.asked == [("stop", ORDERS), ("close",)]
+
+
+@on_a_loop
+async def test_what_the_host_raises_reaches_who_asked() -> None:
+    """And the thread goes on."""
+    host = ScriptedHost(broken={ORDERS})
+    thread = HostThread(host)  # type: ignore[arg-type]
+
+    with pytest.raises(OSError, match="broken"):
+        await thread.call(lambda one: one.stop(ORDERS))
+    assert await thread.call(lambda one: one.incarnation) == "scripted"
+    assert await thread.close()
+    assert await thread.close()
+
+
+def test_a_loop_that_ends_without_closing_leaves_no_thread() -> None:
+    """The thread sees it when it has something to tell."""
+    host = ScriptedHost()
+
+    async def careless() -> None:
+        thread = HostThread(host)  # type: ignore[arg-type]
+        host.gate.clear()
+        asking = asyncio.create_task(thread.call(lambda one: one.stop(ORDERS)))
+        await until(lambda: host.at_gate)
+        asking.cancel()
+
+    asyncio.run(careless())
+    host.gate.set()

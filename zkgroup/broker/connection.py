@@ -1,0 +1,193 @@
+"""One client's connection: frames in, answers out, one request at a time.
+
+As in Kafka a connection's next request is looked at once the one before is answered. While it waits for that
+it goes on reading, a bounded part, because that is how it learns that the client has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from zkgroup.errors import UnencodableError, WireError
+from zkgroup.wire.messages import SIZE, Request, Response, encode_response
+from zkgroup.wire.requests import decode_request
+from zkgroup.wire.splitter import REQUEST_BYTES_MAX, FrameSplitter
+
+_log = logging.getLogger("zkgroup.broker")
+
+CHUNK_BYTES = 64 * 1024
+"""Read at once."""
+AHEAD_BYTES_MAX = 1024 * 1024
+"""Read of what a client sends ahead of its turn; that it has left is not seen behind more than that."""
+
+Respond = Callable[[Request], Awaitable[Response | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may take of a broker. The names are Kafka's where Kafka has the setting."""
+
+    connections_max: int = 1_000
+    """Beyond them a new connection is closed at once."""
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    """`socket.request.max.bytes`."""
+    buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
+    """Of the requests of all connections together; who holds most is cut off for what is beyond."""
+    idle_ms: int = 600_000
+    """`connections.max.idle.ms`: without a request."""
+    request_ms: int = 60_000
+    """From the first byte of a request to its last."""
+    answer_ms: int = 60_000
+    """For a client to take an answer."""
+
+
+class Connection:
+    """Serves one client until it goes, does what it may not, or is cut off."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        limits: Limits,
+        respond: Respond,
+        grown: Callable[[], None],
+    ) -> None:
+        """`grown` is called whenever `held` has become more."""
+        self._reader = reader
+        self._writer = writer
+        self._limits = limits
+        self._respond = respond
+        self._grown = grown
+        self._splitter = FrameSplitter(limits.request_bytes_max)
+        self._ahead: asyncio.Task[bytes] | None = None
+        self._begun_at: float | None = None
+        self.peer = _name(writer)
+        self.held = 0
+        """Bytes of requests that came and are not answered yet."""
+        writer.transport.set_write_buffer_limits(high=0)
+
+    async def serve(self) -> None:
+        """Returns when the connection is over; it is closed then. Cancelled, it cuts the client off."""
+        try:
+            await self._serve()
+        except WireError as error:
+            _log.warning("connection of %s closed: %s", self.peer, error)
+        except TimeoutError as error:
+            _log.warning("connection of %s closed: %s", self.peer, error)
+        except OSError as error:
+            _log.debug("connection of %s lost: %s", self.peer, error)
+        except UnencodableError as error:
+            _log.error("connection of %s closed, its answer does not fit: %s", self.peer, error)
+        except Exception:  # noqa: BLE001
+            _log.exception("connection of %s closed by a mistake of ours", self.peer)
+        finally:
+            if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
+                self._ahead.exception()  # looked at, or asyncio would report it
+            self.held = 0
+            # Not `close`: that would wait for the client to take what is left of an answer.
+            self._writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+
+    def cut_off(self, why: str) -> None:
+        """The client is too much; what it was waiting for is dropped."""
+        _log.warning("connection of %s cut off: %s", self.peer, why)
+        self._writer.transport.abort()
+
+    async def _serve(self) -> None:
+        while (frame := await self._next_frame()) is not None:
+            if (answer := await self._while_there(self._answer(frame))) is None:
+                return
+            await self._send(answer)
+            self.held -= SIZE.size + len(frame)
+
+    # --- in -------------------------------------------------------------------------------------
+
+    async def _next_frame(self) -> bytes | None:
+        """None at the end of the stream. Raises CorruptFrameError, TimeoutError, OSError."""
+        while (frame := self._splitter.next_frame()) is None:
+            chunk = await self._read()
+            if not chunk:
+                self._splitter.finish()
+                return None
+            self._take(chunk)
+        self._begun_at = None
+        return frame
+
+    def _take(self, chunk: bytes) -> None:
+        self._splitter.feed(chunk)
+        self.held += len(chunk)
+        self._grown()
+
+    async def _read(self) -> bytes:
+        """Some bytes, in the time that is left for them."""
+        loop = asyncio.get_running_loop()
+        if self.held == 0:
+            self._begun_at = None
+            until, what = loop.time() + self._limits.idle_ms / 1000, "no request came"
+        else:
+            self._begun_at = self._begun_at or loop.time()
+            until, what = self._begun_at + self._limits.request_ms / 1000, "a request did not end"
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._reading()
+        except TimeoutError as error:
+            raise TimeoutError(f"{what} in time") from error
+
+    async def _reading(self) -> bytes:
+        """What was read ahead, or is to come."""
+        if self._ahead is None:
+            return await self._reader.read(CHUNK_BYTES)
+        ahead, self._ahead = self._ahead, None
+        try:
+            return await ahead
+        except asyncio.CancelledError:
+            ahead.cancel()
+            raise
+
+    # --- out ------------------------------------------------------------------------------------
+
+    async def _answer(self, frame: bytes) -> bytes | None:
+        header, request = decode_request(frame)
+        response = await self._respond(request)
+        if response is None:
+            return None
+        return encode_response(response, header.correlation_id, version=header.version)
+
+    async def _while_there(self, answering: Awaitable[bytes | None]) -> bytes | None:
+        """The answer, or None where the client leaves before it is there: nobody waits then."""
+        answer = asyncio.ensure_future(answering)
+        most = self.held + AHEAD_BYTES_MAX
+        try:
+            while not answer.done() and self.held < most:
+                if self._ahead is None:
+                    self._ahead = asyncio.create_task(self._reader.read(CHUNK_BYTES))
+                await asyncio.wait([answer, self._ahead], return_when=asyncio.FIRST_COMPLETED)
+                if self._ahead.done():
+                    ahead, self._ahead = self._ahead, None
+                    chunk = ahead.result()
+                    if not chunk:
+                        return answer.result() if answer.done() else None
+                    self._take(chunk)
+            return await answer
+        finally:
+            if not answer.done():
+                answer.cancel()
+                await asyncio.wait([answer])
+
+    async def _send(self, answer: bytes) -> None:
+        self._writer.write(answer)
+        try:
+            async with asyncio.timeout(self._limits.answer_ms / 1000):
+                await self._writer.drain()
+        except TimeoutError as error:
+            raise TimeoutError("an answer was not taken in time") from error
+
+
+def _name(writer: asyncio.StreamWriter) -> str:
+    peer = writer.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a client"

@@ -1,0 +1,315 @@
+"""What a broker answers to each request that reaches its port.
+
+The three requests of the controller are handled one at a time, by one task. Metadata and coordinators come
+from the metadata cache, whatever has become of ZooKeeper. Lines are the host's. Kafka's own records are
+hosted by nobody here: who asks for them is told to look for another leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from zkgroup.broker.elsewhere import fetched_elsewhere, listed_elsewhere, produced_elsewhere
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.receiver import (
+    Action,
+    BecomeFollower,
+    BecomeLeader,
+    Delete,
+    Handling,
+    Receiver,
+    ResponseT,
+    Stop,
+)
+from zkgroup.broker.replica_host import ReplicaHost, ReplicaView, Role
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
+from zkgroup.wire.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from zkgroup.wire.records import FetchRequest, ListOffsetsRequest, ProduceRequest
+from zkgroup.wire.replica_host import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    CONSUMER,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+)
+
+_log = logging.getLogger("zkgroup.broker")
+
+FETCH_WAIT_MAX_MS = 30_000
+"""No fetch waits longer, whatever it asks for: who asks may be gone without a sign."""
+CONTROL_QUEUE_MAX = 64
+"""Requests of controllers that wait; whoever sends more waits with them."""
+
+ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+
+
+class Answers(Protocol):
+    """Where answers about the cluster come from: a `MetadataCache`, or a controller's own picture."""
+
+    def metadata(self, topics: Iterable[str]) -> MetadataResponse: ...
+
+    def coordinator(self, group: str) -> FindCoordinatorResponse: ...
+
+
+class Observer(Protocol):
+    """Who wants to know what was done; called on the loop, before the answer is sent. Must not raise."""
+
+    def acted(self, action: Action, error: int) -> None:
+        """The host has done what the controller said (`ErrorCode.NONE`), or could not."""
+        ...
+
+    def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        """A follower has asked this broker for lines and is answered."""
+        ...
+
+
+class BrokerService:
+    """Answers requests. Made and used on one event loop; `close` ends its task.
+
+    Args:
+        broker: the own id.
+        receiver: the rules for what controllers send.
+        answers: for Metadata and FindCoordinator.
+        clock: for the age of the metadata.
+        host: None for a broker that hosts nothing: it can neither lead nor follow (56), and a request for
+            lines closes the connection.
+        controlled_shutdown: asks the controller that runs in this process, by the id of the broker that
+            stops; None where none does.
+        observer: is told what was done.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: int,
+        receiver: Receiver,
+        answers: Answers,
+        clock: Clock,
+        host: HostThread | None = None,
+        controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._broker = broker
+        self._receiver = receiver
+        self._answers = answers
+        self._clock = clock
+        self._host = host
+        self._controlled_shutdown = controlled_shutdown
+        self._observer = observer
+        self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[Response]]] = asyncio.Queue(
+            CONTROL_QUEUE_MAX
+        )
+        self._task = asyncio.get_running_loop().create_task(self._obey(), name=f"broker {broker} obeys")
+
+    async def respond(self, request: Request) -> Response | None:
+        """The answer to a request; None where there is none and the connection is to be closed.
+
+        Cancelled, it gives up waiting; what a host or controller was already asked is done all the same.
+        """
+        match request:
+            case MetadataRequest():
+                return self._answers.metadata(request.topics)
+            case FindCoordinatorRequest():
+                return self._answers.coordinator(request.group)
+            case LeaderAndIsrRequest() | StopReplicaRequest() | UpdateMetadataRequest():
+                return await self._ordered(request)
+            case AppendLinesRequest():
+                return None if self._host is None else await self._append(request, self._host)
+            case FetchLinesRequest():
+                return None if self._host is None else await self._fetch(request, self._host)
+            case ControlledShutdownRequest():
+                return await self._shut_down(request)
+            case ProduceRequest():
+                return produced_elsewhere(request)
+            case FetchRequest():
+                return fetched_elsewhere(request)
+            case ListOffsetsRequest():
+                return listed_elsewhere(request)
+            case _:
+                return None
+
+    async def close(self) -> None:
+        """Ends the task. What waits for it is cancelled."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        while not self._orders.empty():
+            self._orders.get_nowait()[1].cancel()
+
+    # --- the controller's requests --------------------------------------------------------------
+
+    async def _ordered(self, request: ControlRequest) -> Response | None:
+        if self._task.done():
+            return None
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        await self._orders.put((request, answer))
+        return await answer
+
+    async def _obey(self) -> None:
+        """One request of a controller after the other, each to its end.
+
+        One whose connection is gone before its turn is dropped: its sender sends it again, perhaps behind
+        others.
+        """
+        while True:
+            request, answer = await self._orders.get()
+            if answer.done():
+                continue
+            try:
+                response = await self._handle(request)
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
+            except Exception as error:  # noqa: BLE001  # a mistake of ours must not end the task
+                _log.exception("broker %d could not handle %s", self._broker, type(request).__name__)
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(response)
+
+    async def _handle(self, request: ControlRequest) -> Response:
+        match request:
+            case UpdateMetadataRequest():
+                return self._receiver.update_metadata(request, self._clock.now_ms())
+            case LeaderAndIsrRequest():
+                return await self._drive(self._receiver.leader_and_isr(request))
+            case _:
+                return await self._drive(self._receiver.stop_replica(request))
+
+    async def _drive(self, handling: Handling[ResponseT]) -> ResponseT:
+        """Has the host do what the handler yields; all of it in one visit to the host's thread."""
+        done: list[tuple[Action, int]] = []
+        if self._host is None:
+            response = _driven(handling, _refuse, done)
+        else:
+            response = await self._host.call(
+                lambda host: _driven(handling, lambda action: _perform(host, self._broker, action), done)
+            )
+        if self._observer is not None:
+            for action, error in done:
+                self._observer.acted(action, error)
+        return response
+
+    async def _shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        if self._controlled_shutdown is None:
+            return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        return await self._controlled_shutdown(request.broker)
+
+    # --- lines ----------------------------------------------------------------------------------
+
+    async def _append(self, request: AppendLinesRequest, host: HostThread) -> AppendLinesResponse:
+        """With acks=all it answers once the high watermark has passed the lines, or 6 if the term ends first.
+
+        Nothing but that, the end of the connection and `close` ends the wait: the producer has no other way
+        to learn of it.
+        """
+        if request.acks not in (ACKS_LEADER, ACKS_ALL):
+            return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
+        tp = TopicPartition(request.topic, request.partition)
+        with host.changed(tp) as change:
+            response, view = await host.call(lambda one: (one.append(request), one.view(tp)))
+            if response.error != ErrorCode.NONE or request.acks == ACKS_LEADER:
+                return response
+            term = view.leader_epoch if view is not None else -1
+            wanted = response.base_offset + len(request.lines)
+            while True:
+                if view is None or (view.role, view.leader_epoch) != (Role.LEADER, term):
+                    return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, -1, -1)
+                if view.high_watermark >= wanted:
+                    return dataclasses.replace(response, high_watermark=view.high_watermark)
+                view = await _after(change, host, tp)
+
+    async def _fetch(self, request: FetchLinesRequest, host: HostThread) -> FetchLinesResponse:
+        """Waits up to `max_wait_ms` while there is nothing to say: no line, no change of the watermark."""
+        tp = TopicPartition(request.topic, request.partition)
+        with host.changed(tp) as change:
+            first = response = await host.call(lambda one: one.fetch(request))
+            self._observe(request, response)
+            try:
+                wait_ms = min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS)
+                async with asyncio.timeout(wait_ms / 1000):
+                    while _says_nothing(response) and response.high_watermark == first.high_watermark:
+                        await change.wait()
+                        change.clear()
+                        response = await host.call(lambda one: one.fetch(request))
+                        self._observe(request, response)
+            except TimeoutError:
+                pass
+            return response
+
+    def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        if self._observer is not None and request.replica_id != CONSUMER:
+            self._observer.fetched(request, response)
+
+
+async def _after(change: asyncio.Event, host: HostThread, tp: TopicPartition) -> ReplicaView | None:
+    """The partition as it is after its next change."""
+    await change.wait()
+    change.clear()
+    return await host.call(lambda one: one.view(tp))
+
+
+def _says_nothing(response: FetchLinesResponse) -> bool:
+    return response.error == ErrorCode.NONE and not response.batches and response.diverging is None
+
+
+# --- on the host's thread -------------------------------------------------------------------------
+
+
+def _driven(
+    handling: Handling[ResponseT], perform: Callable[[Action], int], done: list[tuple[Action, int]]
+) -> ResponseT:
+    try:
+        action = next(handling)
+        while True:
+            error = perform(action)
+            done.append((action, error))
+            action = handling.send(error)
+    except StopIteration as end:
+        response: ResponseT = end.value
+        return response
+
+
+def _perform(host: ReplicaHost, broker: int, action: Action) -> int:
+    """What fails by a mistake of the host fails for one partition: -1, and the others are done."""
+    try:
+        match action:
+            case BecomeLeader(state):
+                isr = {*state.isr, broker}
+                return host.become_leader(action.topic_partition, state.leader_epoch, state.replicas, isr)
+            case BecomeFollower(state, _):
+                return host.become_follower(action.topic_partition, state.leader_epoch)
+            case Stop(tp):
+                host.stop(tp)
+                return ErrorCode.NONE
+            case Delete(tp):
+                return host.delete(tp)
+    except Exception:  # noqa: BLE001
+        _log.exception("broker %d: %s failed", broker, action)
+        return ErrorCode.UNKNOWN
+
+
+def _refuse(action: Action) -> int:
+    """Of a broker that hosts nothing: there is nothing to stop, and it has no place for lines."""
+    return ErrorCode.NONE if isinstance(action, Stop | Delete) else ErrorCode.KAFKA_STORAGE_ERROR
