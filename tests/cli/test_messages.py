@@ -35,6 +35,7 @@ def test_why_there_is_no_connection_is_said_once(shell: Shell, words: tuple[str,
     )
     assert lost.err == (
         f"error: /nothing: expected the chroot of ZooKeeper address {server}/nothing, found no such znode; "
+        f"`zkgroup zookeeper create-chroot -z {server}/nothing` creates it, "
         f"`zkgroup znode ls / -z {server}` shows what there is\n"
     )
     assert told.err.startswith(f"WARNING zkgroup.zookeeper: {NOWHERE}: Connection dropped")

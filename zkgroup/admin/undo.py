@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from zkgroup.errors import ConfigError, NotFoundError
@@ -141,10 +142,11 @@ class UndoFolder:
 
     def newest(self, suits: Callable[[UndoRecord], bool]) -> UndoRecord:
         """The last record for which `suits` is true. Raises NotFoundError."""
-        for undo_id in reversed(self.ids()):
-            record = self.load(undo_id)
-            if suits(record):
-                return record
+        for _, ids in groupby(reversed(self.ids()), lambda undo_id: undo_id.rpartition("-")[0]):
+            # ids tell the second only
+            for record in sorted(map(self.load, ids), key=lambda record: record.time_ms, reverse=True):
+                if suits(record):
+                    return record
         raise NotFoundError(f"{self.path}: there is no undo file for this ensemble")
 
     def ids(self) -> list[str]:

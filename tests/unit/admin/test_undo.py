@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,17 @@ def test_the_newest_suitable_record_is_found(tmp_path: Path) -> None:
     assert folder.newest(lambda record: record.undo_id.endswith("aaaa")).undo_id == "20260101-000000-aaaa"
     with pytest.raises(NotFoundError):
         folder.newest(lambda record: False)
+
+
+def test_the_newest_of_one_second_is_told_by_its_time(tmp_path: Path) -> None:
+    """Past bug: the random end of the ids decided, and an undo right after an act went back further."""
+    folder = UndoFolder(tmp_path)
+    for number, end in enumerate(("cccc", "aaaa", "bbbb")):
+        record = _record(f"20260101-000000-{end}")
+        folder.save(replace(record, time_ms=1_767_225_600_000 + number))
+
+    assert folder.newest(lambda record: True).undo_id == "20260101-000000-bbbb"
+    assert folder.newest(lambda record: "bbbb" not in record.undo_id).undo_id == "20260101-000000-aaaa"
 
 
 @pytest.mark.parametrize("undo_id", ["nothing", "../secret", "a/b", ""])
