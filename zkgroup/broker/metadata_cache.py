@@ -37,6 +37,8 @@ class MetadataCache:
     def __init__(self) -> None:
         self._brokers: dict[int, Broker] = {}
         self._topics: dict[str, dict[int, PartitionStateInfo]] = {}
+        self._answers: dict[str, TopicMetadata] = {}
+        """Made when first asked for, until something of the topic or the live brokers change."""
         self._doubted: set[TopicPartition] = set()
         self._controller: tuple[int, int] | None = None
         self._updated_ms: int | None = None
@@ -54,7 +56,10 @@ class MetadataCache:
         Returns:
             the partitions whose entry was too old and is left as it was.
         """
-        self._brokers = {broker.broker: broker for broker in request.brokers}
+        brokers = {broker.broker: broker for broker in request.brokers}
+        if brokers.keys() != self._brokers.keys():
+            self._answers.clear()
+        self._brokers = brokers
         self._controller = request.controller_id, request.controller_epoch
         self._updated_ms = now_ms
         old = []
@@ -66,6 +71,7 @@ class MetadataCache:
                 old.append(state.topic_partition)
             else:
                 self._topics.setdefault(state.topic, {})[state.partition] = state
+                self._answers.pop(state.topic, None)
                 self._doubted.discard(state.topic_partition)
         return tuple(old)
 
@@ -90,6 +96,7 @@ class MetadataCache:
         if partitions is None:
             return
         partitions.pop(tp.partition, None)
+        self._answers.pop(tp.topic, None)
         if not partitions:
             del self._topics[tp.topic]
 
@@ -160,8 +167,11 @@ class MetadataCache:
         partitions = self._topics.get(topic)
         if partitions is None:
             return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, ())
-        answers = tuple(self._partition(partitions[number]) for number in sorted(partitions))
-        return TopicMetadata(ErrorCode.NONE, topic, answers)
+        answer = self._answers.get(topic)
+        if answer is None:
+            told = tuple(self._partition(partitions[number]) for number in sorted(partitions))
+            answer = self._answers[topic] = TopicMetadata(ErrorCode.NONE, topic, told)
+        return answer
 
     def _partition(self, state: PartitionStateInfo) -> PartitionMetadata:
         replicas = self._living(state.replicas)
