@@ -1,0 +1,193 @@
+"""The transactions and judgements of an election as values. Source: recipes.md 13, 14.
+
+Kept apart and pure, so that a test can put them beside the operations of the exhaustive model
+(`tests/model/controller`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from zkgroup.controller.machine.fence import CONTROLLER_VERSION, Fence
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import Znode
+from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller_records import HISTORY_KEPT, ControllerRecord, ResignRequest
+
+NO_EPOCH = -1
+"""Stands for the version of a `/controller_epoch` that does not exist."""
+
+
+class Predecessor(NamedTuple):
+    """The `/controller` that was read last, and the epoch's version as read before it."""
+
+    czxid: int
+    session: int
+    broker: int | None
+    """None where it cannot be read."""
+    is_real: bool
+    """Made by a broker of Kafka, which never sets it; ours are set once."""
+    epoch_version: int
+
+
+NOBODY = Predecessor(0, 0, None, False, 0)
+"""Before anything was read: as after the making of `/controller_epoch`. Any other version means that
+somebody has ruled whom this candidate never saw."""
+
+
+class Candidacy(NamedTuple):
+    """What one attempt rests on."""
+
+    epoch: int
+    """As read after `/controller` went; the attempt is for the next one."""
+    version: int
+    foreign_epoch: int
+
+    @property
+    def fence(self) -> Fence:
+        """Of the controller that this attempt makes."""
+        return Fence(self.epoch + 1, self.version + 1)
+
+
+class Rule(NamedTuple):
+    """An election that was won."""
+
+    fence: Fence
+    czxid: int
+    record: ControllerRecord
+    record_version: int
+    foreign_epoch: int
+
+
+def seen(controller: Znode, epoch: Znode | None) -> Predecessor:
+    """Facts about a `/controller`; `epoch` was read before it, so that no change in between is missed."""
+    try:
+        broker = Controller.decode(controller.path, controller.data).broker
+    except CorruptZnodeError:
+        broker = None
+    stat = controller.stat
+    return Predecessor(
+        czxid=stat.czxid,
+        session=stat.ephemeral_owner,
+        broker=broker,
+        is_real=stat.version != CONTROLLER_VERSION,
+        epoch_version=NO_EPOCH if epoch is None else epoch.stat.version,
+    )
+
+
+def needs_grace(predecessor: Predecessor, epoch: Znode, registration: Znode | None) -> bool:
+    """Whether a controller that we cannot fence may still be writing.
+
+    registration: of the predecessor's broker, if it is a real one. A real controller whose `/controller`
+    was deleted, and that sees another one instead, does not resign (K1); nor is one noticed that won, and
+    lost, while nobody looked.
+    """
+    if epoch.stat.version != predecessor.epoch_version:
+        return True
+    if not predecessor.is_real:
+        return False
+    if predecessor.broker is None:
+        return True
+    return registration is not None and registration.stat.ephemeral_owner == predecessor.session
+
+
+def last_foreign_epoch(epoch: int, recorded: Collection[int]) -> int:
+    """The greatest epoch up to this one that has no record, so that a real controller had it; 0 for none."""
+    known = set(recorded)
+    while epoch in known:
+        epoch -= 1
+    return max(epoch, 0)
+
+
+def prunable(recorded: Iterable[int], foreign_epoch: int, kept: int = HISTORY_KEPT) -> list[int]:
+    """Epochs whose records may go, oldest first: beyond the newest `kept`, and below the last foreign one.
+
+    A record above it is what says that the epoch was ours.
+    """
+    return [epoch for epoch in sorted(recorded)[:-kept] if epoch < foreign_epoch]
+
+
+def elect(
+    candidacy: Candidacy, controller: Controller, record: ControllerRecord, registration: Operation | None
+) -> tuple[Operation, ...]:
+    """Made and set once, so that its data version is ours; the epoch; the record; the registration."""
+    data, fence = controller.encode(), candidacy.fence
+    operations: list[Operation] = [
+        Create(Controller.path(), data, ephemeral=True),
+        SetData(Controller.path(), data, 0),
+        SetData(ControllerEpoch.path(), ControllerEpoch(fence.epoch).encode(), candidacy.version),
+        Create(ControllerRecord.path(fence.epoch), record.encode()),
+    ]
+    return tuple(operations if registration is None else [*operations, registration])
+
+
+def register(broker: int, data: bytes) -> Operation:
+    """The registration of a controller that hosts nothing."""
+    return Create(BrokerRegistration.path(broker), data, ephemeral=True)
+
+
+def withdraw(
+    controller: Znode | None, epoch: Znode | None, greatest_epoch: int, others: Iterable[Znode | None]
+) -> tuple[Operation, ...]:
+    """Deletes what is known to be of our session. `epoch` was read before `controller`.
+
+    `/controller` could be replaced by one of ours with the same data version before this arrives; whoever
+    does that raises the epoch, so the epoch is checked. Where it was deleted it is made again, with the
+    greatest that was seen.
+    """
+    operations: list[Operation] = []
+    if controller is not None:
+        path = ControllerEpoch.path()
+        if epoch is None:
+            operations.append(Create(path, ControllerEpoch(greatest_epoch).encode()))
+        else:
+            operations.append(Check(path, epoch.stat.version))
+        operations.append(Delete(controller.path, controller.stat.version))
+    operations += [Delete(znode.path, znode.stat.version) for znode in others if znode is not None]
+    return tuple(operations)
+
+
+def asks_for(request: Znode, czxid: int) -> bool:
+    """Whether a request to resign means this `/controller`. One that cannot be read means none."""
+    try:
+        return ResignRequest.decode(request.path, request.data).czxid == czxid
+    except CorruptZnodeError:
+        return False
+
+
+def number_of(epoch: Znode | None) -> int | None:
+    """The epoch, or None where there is none or none that can be read."""
+    if epoch is None:
+        return None
+    try:
+        return ControllerEpoch.decode(epoch.path, epoch.data).epoch
+    except CorruptZnodeError:
+        return None
+
+
+def lost(rule: Rule, epoch: Znode | None, controller: Znode | None) -> str | None:
+    """Why the rule is over, or None."""
+    if controller is None:
+        return f"{Controller.path()} was deleted"
+    if controller.stat.czxid != rule.czxid:
+        return f"{Controller.path()} was replaced"
+    if controller.stat.version != CONTROLLER_VERSION:
+        return f"{Controller.path()} was written"
+    if epoch is None:
+        return f"{ControllerEpoch.path()} was deleted"
+    if epoch.stat.version != rule.fence.version:
+        return f"{ControllerEpoch.path()} was changed"
+    return None
+
+
+def is_won(tried: Candidacy, epoch: Znode | None, controller: Znode) -> bool:
+    """Whether the attempt was applied: `/controller` is of our session and the epoch is the one we tried."""
+    return (
+        epoch is not None
+        and epoch.stat.version == tried.fence.version
+        and number_of(epoch) == tried.fence.epoch
+        and controller.stat.version == CONTROLLER_VERSION
+    )

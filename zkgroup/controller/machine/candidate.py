@@ -1,0 +1,198 @@
+"""A machine that stands for election and rules: the session, and one procedure at a time.
+
+What there is to do while it rules comes from outside (`duties`), so that the election can be seen by itself.
+The order of every choice is: the barrier of a lost session, the own name, the election and its fence, and
+only then the duties (docs/adr/0017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from zkgroup.controller.machine.core import CandidateConfig, Core
+from zkgroup.controller.machine.effects import Effect
+from zkgroup.controller.machine.election import ELECTION_TIMER, Election, Work
+from zkgroup.controller.machine.lease import HEARTBEAT_TIMER, Lease
+from zkgroup.controller.machine.records import Records
+from zkgroup.controller.machine.waiting import OBSTACLE_TIMER, Waiting
+from zkgroup.machinery.events import (
+    Answered,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    SharedEvent,
+    TimerFired,
+    WatchFired,
+)
+from zkgroup.machinery.procedures import (
+    DeniedError,
+    FencedError,
+    NoAnswerError,
+    OddAnswerError,
+    Procedure,
+    Runner,
+)
+from zkgroup.model.ports import Instant
+from zkgroup.model.requests import Session
+
+REST_TIMER: Final = "rest"
+REST_MS: Final = 150
+"""Pause after a missing answer while the connection stands."""
+ODD_REST_MS: Final = 1000
+STARTS_MAX: Final = 1000
+
+Duties = Callable[[Election], Work | None]
+"""What a ruling controller does next, or None. A duty that fails ends the rule."""
+
+
+class Candidate:
+    """One candidate. Not thread-safe: one thread steps it."""
+
+    def __init__(
+        self,
+        config: CandidateConfig,
+        duties: Duties = lambda election: None,
+        prepare: Callable[[], Procedure[None]] | None = None,
+    ) -> None:
+        """prepare: carried out in each session before the election, as a broker's registration."""
+        self.core = core = Core(config)
+        self._lease = Lease(core)
+        self.election = Election(core, self._lease)
+        self.records = Records(self.election)
+        self._waiting = None if config.controller_only is None else Waiting(core)
+        self._runner = Runner(core)
+        self._duties = duties
+        self._prepare = prepare
+        self._is_prepared = False
+        self._is_resting = False
+
+    def step(self, event: SharedEvent, now: Instant) -> tuple[Effect, ...]:
+        """Takes one event, in the order they happened, and says what to do, in the order given."""
+        self.core.begin(now)
+        self._take(event)
+        self._run()
+        return self.core.take_effects()
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _take(self, event: SharedEvent) -> None:
+        core = self.core
+        match event:
+            case Answered(request_id, outcome):
+                core.answered(request_id, outcome)
+            case WatchFired(request_id, _):
+                core.watch_fired(request_id)
+            case TimerFired(name):
+                if core.timer_fired(name):
+                    self._timer_fired(name)
+            case SessionConnected(session):
+                self._connected(session)
+            case SessionSuspended(incarnation):
+                if core.session is not None and core.session.incarnation == incarnation:
+                    core.connected = False
+            case SessionLost(incarnation, reason):
+                if core.session is not None and core.session.incarnation == incarnation:
+                    self._session_over(reason or "the session is lost")
+            case _:
+                assert_never(event)
+
+    def _timer_fired(self, name: str) -> None:
+        if name == HEARTBEAT_TIMER:
+            self._lease.timer_fired()
+        elif name == REST_TIMER:
+            self._is_resting = False
+        elif name == OBSTACLE_TIMER and self._waiting is not None:
+            self._waiting.wake()
+        else:
+            assert name == ELECTION_TIMER, name  # the election looks at the clock itself
+
+    def _connected(self, session: Session) -> None:
+        before = self.core.session
+        if before is not None and session.incarnation < before.incarnation:
+            return
+        if before is not None and session.incarnation > before.incarnation:
+            self._session_over("the session is lost")
+        self.core.connected_to(session)
+        self._is_resting = False
+        self.election.connected()
+        if self._waiting is not None:
+            self._waiting.wake()
+
+    def _session_over(self, reason: str) -> None:
+        """Nothing of the old session is continued, and nothing of a new one begun, before this is done."""
+        self._runner.stop()
+        self._runner.error = None
+        self._is_prepared = False
+        self.election.session_over(reason)
+        if self._waiting is not None:
+            self._waiting.session_over()
+        self.core.forget_session()
+
+    # --- work -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        for _ in range(STARTS_MAX):
+            self._look_at_error()
+            if not self._runner.is_idle or not self.core.connected or self._is_resting:
+                return
+            work = self._next()
+            if work is None:
+                return
+            name, procedure = work
+            self._runner.start(name, procedure())
+        raise AssertionError(f"{self._runner.name} is started again and again without asking anything")
+
+    def _next(self) -> Work | None:
+        election, waiting = self.election, self._waiting
+        if not self._is_prepared and self._prepare is not None:
+            return "prepare", self._prepared
+        if waiting is not None and not (waiting.is_out or waiting.is_blocked):
+            if not election.is_ruling and not waiting.is_shown:
+                return "show that it waits", waiting.show
+            if election.is_ruling and waiting.is_shown and (work := election.next()) is None:
+                return "show that it waits no more", waiting.hide
+        election.may_stand = waiting is None or waiting.is_shown
+        work = election.next()
+        if work is not None or not election.is_ruling:
+            return work
+        if (duty := self._duties(election)) is not None:
+            name, procedure = duty
+            return name, lambda: self._on_duty(procedure())
+        return self.records.next()
+
+    def _prepared(self) -> Procedure[None]:
+        assert self._prepare is not None
+        yield from self._prepare()
+        self._is_prepared = True
+
+    def _on_duty(self, procedure: Procedure[None]) -> Procedure[None]:
+        """An error of a duty ends the rule, and not the process; another candidate may do better (K10)."""
+        try:
+            yield from procedure
+        except (NoAnswerError, FencedError, DeniedError, OddAnswerError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, this controller cannot go on
+            detail = f"{type(error).__name__}: {error}"
+            self.core.note("duty.failed", detail=detail)
+            self.election.resign(f"failed: {detail}", stand_back=True)
+
+    def _look_at_error(self) -> None:
+        error, self._runner.error = self._runner.error, None
+        match error:
+            case None:
+                pass
+            case NoAnswerError():
+                self._rest(self.core.jittered(REST_MS, 0.5))
+            case FencedError():
+                self.election.fenced()
+            case DeniedError() | OddAnswerError():
+                self.core.note("odd_answer", detail=str(error))
+                self._rest(ODD_REST_MS)
+            case _:
+                raise error
+
+    def _rest(self, ms: int) -> None:
+        if self.core.connected:
+            self._is_resting = True
+            self.core.set_timer(REST_TIMER, self.core.now.ms + ms)

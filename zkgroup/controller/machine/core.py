@@ -1,0 +1,52 @@
+"""What all parts of a controller share beside the books of every machine: configuration and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine.effects import ControllerEffect, Note
+from zkgroup.machinery.books import Books
+
+TAKEOVER_GRACE_MS: Final = 2000
+"""`controller.takeover.grace` (recipes 13)."""
+
+
+class ControllerOnly(NamedTuple):
+    """Where a controller that hosts nothing listens (recipes 14)."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateConfig:
+    """What a candidate is told once, at its start."""
+
+    broker: int
+    """Its id."""
+    controller_only: ControllerOnly | None = None
+    """None for a broker, whose registration is its own affair and comes before the election."""
+    takeover_grace_ms: int = TAKEOVER_GRACE_MS
+    lease_fraction: float = 2 / 3
+    """Of the session timeout; as `lease_fraction` of a member."""
+    server_tick_ms: int = 2000
+    """`tickTime` of the servers, which a client cannot ask for."""
+    jitter: Callable[[], float] = lambda: 0.5
+    """Draws a number in [0, 1). The only source of randomness of the machine."""
+
+
+class Core(Books[ControllerEffect]):
+    """The books of one controller."""
+
+    def __init__(self, config: CandidateConfig) -> None:
+        super().__init__(config.jitter)
+        self.config = config
+
+    def note(self, kind: str, **fields: object) -> None:
+        self.emit(Note(kind, fields))
+
+    def owns(self, owner: int) -> bool:
+        """Whether an ephemeral with this owner is of the present session."""
+        return self.session is not None and owner == self.session.session_id

@@ -1,0 +1,69 @@
+"""What a controller must do next, beside asking ZooKeeper: the outputs of its machine, as orders.
+
+The shell performs the effects of a step in the order given, all of them before the next event.
+Nothing is sent to a broker before `Elected` or after `Resigned`, nor after the time of the last
+`ExtendLease` has come (recipes 13): an expired controller would otherwise delete a replica that is back in
+sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.effects import SharedEffect
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This controller rules: load the cluster, begin with UpdateMetadata to every broker."""
+
+    fence: Fence
+    """With the epoch of every request to brokers."""
+    czxid: int
+    """Of its `/controller`, which a request to resign names."""
+    foreign_epoch: int
+    """The last epoch that no controller of ours had; 0 where there is none.
+
+    Each state with this controller epoch or a smaller one is written anew (recipes 13, recovery).
+    """
+
+    @property
+    def epoch(self) -> int:
+        return self.fence.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """It rules no more: drop what was loaded, close the channels to brokers, send nothing that waits."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendLease:
+    """Requests to brokers may be sent before this time, on the machine's clock."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdInUse:
+    """Somebody else is registered under this controller's id; it stands for election no more."""
+
+    broker: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for people: the log and the metrics."""
+
+    kind: str
+    fields: Mapping[str, object]
+
+
+ControllerEffect = Elected | Resigned | ExtendLease | IdInUse | Note
+Effect = ControllerEffect | SharedEffect

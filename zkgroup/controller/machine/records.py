@@ -1,0 +1,46 @@
+"""The history of our controllers beside what elections and resignations write. Source: recipes.md 13, 18."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkgroup.controller.machine.election import FENCE_PATHS, Election, Work
+from zkgroup.machinery.procedures import Procedure, read_many, write
+from zkgroup.model.requests import Delete, MultiDone, SetData
+from zkgroup.znodes.controller_records import ControllerRecord
+
+PRUNED_MAX: Final = 100
+"""Records deleted in one transaction."""
+
+
+class Records:
+    """The records below `/zkgroup/controller/history` while this controller rules."""
+
+    def __init__(self, election: Election) -> None:
+        self._election = election
+
+    def next(self) -> Work | None:
+        """Pruning, where something is left to prune."""
+        return ("prune the history", self._prune) if self._election.prunable else None
+
+    def loaded(self, load_ms: int) -> Procedure[None]:
+        """The record of the present rule also says how long loading took."""
+        rule = self._election.rule
+        assert rule is not None, "nobody loads without ruling"
+        record = rule.record.loaded(load_ms)
+        operation = SetData(ControllerRecord.path(rule.fence.epoch), record.encode(), rule.record_version)
+        answer = yield from write([*rule.fence.checks(), operation], FENCE_PATHS)
+        if isinstance(answer, MultiDone) and self._election.rule is rule:
+            version = rule.record_version + 1
+            self._election.rule = rule._replace(record=record, record_version=version)
+
+    def _prune(self) -> Procedure[None]:
+        """Old records go, where a later epoch of a real controller makes them worthless."""
+        election = self._election
+        rule, doomed = election.rule, election.prunable[:PRUNED_MAX]
+        assert rule is not None
+        election.prunable = election.prunable[PRUNED_MAX:]
+        (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in doomed])
+        deletions = [Delete(znode.path, znode.stat.version) for znode in found if znode is not None]
+        if deletions:
+            yield from write([*rule.fence.checks(), *deletions], FENCE_PATHS)

@@ -1,0 +1,94 @@
+"""`/zkgroup/controllers/<id>`: a controller that hosts nothing shows that it waits. Source: recipes.md 14.
+
+It stands there while it does not rule, and in `/brokers/ids` while it does. Two processes with one id would
+pass the rule to and fro, so nobody stands for election before its name is its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkgroup.controller.machine.core import Core
+from zkgroup.controller.machine.effects import IdInUse
+from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, read_done, write
+from zkgroup.machinery.watch import Watch
+from zkgroup.model.requests import Code, Create, CreateMissing, Delete, MultiDone, Read, Sync
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.controller_records import WaitingController, waiting_controllers_path
+
+OBSTACLE_TIMER: Final = "waiting name"
+SLACK_MS: Final = 2000
+"""Beyond the session timeout, for a name that is in the way (controller.md 8.2)."""
+
+
+class Waiting:
+    """The znode of one controller that waits."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.path = WaitingController.path(core.config.broker)
+        self.is_shown = False
+        self.is_blocked = False
+        """The name is somebody else's for now; a watch and a timer wake us."""
+        self.is_out = False
+        self._blocked_since_ms: int | None = None
+        self._since_ms: int | None = None
+        """Wall time since when it waits."""
+
+    def wake(self) -> None:
+        """Something may have changed about the obstacle."""
+        self.is_blocked = False
+
+    def session_over(self) -> None:
+        self.is_shown = self.is_blocked = False
+
+    def show(self) -> Procedure[None]:
+        """Creates the znode; ends shown, blocked or out."""
+        alone, core = self._core.config.controller_only, self._core
+        assert alone is not None
+        yield from ask(Query(CreateMissing((zkgroup_path(), waiting_controllers_path()))))
+        self._since_ms = self._since_ms or core.now.wall_ms
+        data = WaitingController(alone.host, alone.port, self._since_ms).encode()
+        answer = yield from write([Create(self.path, data, ephemeral=True)], ())
+        if isinstance(answer, MultiDone):
+            self._shown()
+        elif answer.code is Code.NODE_EXISTS:
+            yield from self._look_at_obstacle()
+
+    def hide(self) -> Procedure[None]:
+        """It rules now, and is found among the brokers."""
+        (_, outcome) = yield from ask(Query(Sync(self.path)), Query(Read(self.path)))
+        znode = read_done(outcome)
+        if znode is not None and self._core.owns(znode.stat.ephemeral_owner):
+            yield from write([Delete(self.path, znode.stat.version)], ())
+        self.is_shown, self._since_ms = False, None
+
+    def _look_at_obstacle(self) -> Procedure[None]:
+        core, session = self._core, self._core.session
+        assert session is not None
+        try:
+            (outcome,) = yield from ask(Query(Read(self.path, watch=True), Watch(self.wake)))
+        except NoAnswerError:
+            self.wake()
+            raise
+        znode = read_done(outcome)
+        if znode is None:
+            return
+        if core.owns(znode.stat.ephemeral_owner):
+            self._shown()
+            return
+        is_ghost = znode.stat.ephemeral_owner in core.former_sessions
+        if self._blocked_since_ms is None:
+            self._blocked_since_ms = core.now.ms
+        until_ms = self._blocked_since_ms + session.timeout_ms + SLACK_MS
+        if not is_ghost and core.now.ms >= until_ms:
+            self.is_out = True
+            core.emit(IdInUse(core.config.broker, self.path))
+            return
+        self.is_blocked = True
+        if not is_ghost:
+            core.set_timer(OBSTACLE_TIMER, until_ms)
+
+    def _shown(self) -> None:
+        self.is_shown, self._blocked_since_ms = True, None
+        self._core.cancel_timer(OBSTACLE_TIMER)
