@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zkgroup.consumer.callbacks import Callbacks
-from zkgroup.consumer.effects import Effect, EndOverdue, Revoke
+from zkgroup.consumer.effects import EndOverdue, OwnEffect, Revoke
 from zkgroup.consumer.events import Event, Revoked
 from zkgroup.consumer.share import Processed, Share
 from zkgroup.consumer.telemetry import Telemetry
@@ -28,7 +28,7 @@ class Calls:
     def __init__(
         self,
         callbacks: Callbacks,
-        loop: MachineLoop[Event, Effect],
+        loop: MachineLoop[Event, OwnEffect],
         clock: Clock,
         telemetry: Telemetry,
         *,

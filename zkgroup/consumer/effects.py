@@ -146,9 +146,8 @@ class Finish:
     error: BaseException | None
 
 
-Effect = (
-    SharedEffect
-    | Assign
+OwnEffect = (
+    Assign
     | Revoke
     | EndOverdue
     | EndLease
@@ -161,3 +160,6 @@ Effect = (
     | Note
     | Finish
 )
+"""What only a member does; the loop that every machine has performs the others."""
+
+Effect = SharedEffect | OwnEffect

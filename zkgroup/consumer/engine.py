@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 from zkgroup.consumer.arguments import checked_offsets, checked_partitions
 from zkgroup.consumer.callbacks import Callbacks
@@ -19,19 +19,12 @@ from zkgroup.consumer.calls import Calls, Revocations
 from zkgroup.consumer.clearing import clear_away
 from zkgroup.consumer.effects import (
     Abandon,
-    Assign,
     ChangeState,
-    Effect,
-    EndLease,
-    EndOverdue,
-    ExtendLease,
     Finish,
     FinishCommit,
-    Lose,
     MemberState,
-    MoveTo,
     Note,
-    Revoke,
+    OwnEffect,
 )
 from zkgroup.consumer.events import (
     ApplicationFailed,
@@ -48,11 +41,7 @@ from zkgroup.consumer.promises import Promises, ending_error, refuse, resolve
 from zkgroup.consumer.share import Processed, Share
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.consumer.worker import CallbackRunner
-from zkgroup.errors import (
-    CommitResult,
-    ForkedClientError,
-)
-from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.errors import CommitResult, ForkedClientError
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
@@ -101,7 +90,7 @@ class MemberEngine:
         self.finished = threading.Event()
         self.closing = False
         self._close_by_ms: int | None = None
-        self.loop: MachineLoop[Event, Effect] = MachineLoop(
+        self.loop: MachineLoop[Event, OwnEffect] = MachineLoop(
             machine,
             store,
             clock,
@@ -336,10 +325,8 @@ class MemberEngine:
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: OwnEffect) -> None:
         match effect:
-            case Assign() | Revoke() | EndOverdue() | EndLease() | Lose() | ExtendLease() | MoveTo():
-                self._holding.perform(effect)
             case FinishCommit():
                 self._finish_commit(effect)
             case ChangeState():
@@ -352,10 +339,8 @@ class MemberEngine:
                 self.telemetry.note(effect)
             case Finish():
                 self._finish(effect)
-            case Ask() | SetTimer() | CancelTimer():
-                raise AssertionError("performed by the loop")
-            case _:
-                assert_never(effect)
+            case _:  # about partitions, all of them: `PartitionEffect`
+                self._holding.perform(effect)
 
     def _finish_commit(self, effect: FinishCommit) -> None:
         self.telemetry.committed(effect)
