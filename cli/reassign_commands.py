@@ -29,6 +29,7 @@ from zkgroup.admin.reassignments import (
 )
 from zkgroup.admin.throttling import clear_throttles, read_throttles
 from zkgroup.admin.words import Compat, Move, NotifyFormat
+from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 
 from . import cluster_documents, reassign_tables
@@ -333,5 +334,9 @@ def _chosen(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -
     chosen = []
     for name, parts in topics:
         mine = [row.topic_partition for row in rows if row.topic_partition.topic == name]
-        chosen += [TopicPartition(name, number) for number in parts] or mine or [TopicPartition(name, 0)]
+        if not parts and not mine:
+            raise NotFoundError(
+                f"nothing of topic {name!r} is being moved; `zkgroup reassign list` shows what is"
+            )
+        chosen += [TopicPartition(name, number) for number in parts] or mine
     return chosen

@@ -15,18 +15,22 @@ SESSION: Schema = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
 
 
 def nullable(schema: Schema) -> Schema:
+    """This, or null for unknown."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def list_of(items: Schema) -> Schema:
+    """A list of these."""
     return {"type": "array", "items": items}
 
 
 def map_of(values: Schema) -> Schema:
+    """An object whose keys are data."""
     return {"type": "object", "additionalProperties": values}
 
 
 def word(*words: str) -> Schema:
+    """One of these texts."""
     return {"type": "string", "enum": list(words)}
 
 
@@ -41,5 +45,6 @@ def object_of(**properties: Schema) -> Schema:
 
 
 def document(name: str, **properties: Schema) -> Schema:
+    """A whole document: schema and moment, then its own keys."""
     moment = object_of(zxid=COUNT, time=TIME)
     return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=moment, **properties)

@@ -126,9 +126,11 @@ def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: Cluster) 
 
     refused = shell.run("reassign", "cancel", "--execute")
     cluster.ours()
+    strange = shell.run("reassign", "cancel", "--topic", "clicks", "--execute")
     done = shell.json("reassign", "cancel", "--topic", "orders", "--execute")
 
     assert (refused.code, "real controller" in refused.err) == (2, True)
+    assert (strange.code, "clicks" in strange.err) == (5, True)
     assert done["partitions"] == [{"topic": "orders", "partition": 0, "from": [1, 2], "to": [1, 2]}]
     (row,) = shell.json("reassign", "list")["reassignments"]
     assert row["to"] == [1, 2]

@@ -29,7 +29,7 @@ log4j.appender.A.layout.ConversionPattern=[%d] %p %m (%c)%n
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>real-kafka</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.11</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_{scala}</artifactId><version>{version}</version></dependency>
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-log4j12</artifactId><version>1.7.30</version></dependency>
 </dependencies></project>
 """
@@ -59,7 +59,9 @@ def kafka_jars(version: str) -> Path:
     require("mvn", "java")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder.parent) as scratch:
-        Path(scratch, "pom.xml").write_text(POM.format(version=version), encoding="utf-8")
+        Path(scratch, "pom.xml").write_text(
+            POM.format(version=version, scala=_scala(version)), encoding="utf-8"
+        )
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
@@ -69,6 +71,11 @@ def kafka_jars(version: str) -> Path:
         if not folder.exists():  # another process may have been faster
             jars.rename(folder)
     return folder
+
+
+def _scala(version: str) -> str:
+    """The Scala that a release is built for and that Maven has."""
+    return "2.11" if version.startswith(("0.", "1.")) else "2.13"
 
 
 def compiled(source: Path, classpath: str) -> Path:

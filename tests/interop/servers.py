@@ -66,7 +66,7 @@ class RealZooKeeper:
 
 
 class RealBroker:
-    """One broker of 0.8.2.2. Ready once it is registered: it listens by then."""
+    """One broker, of 0.8.2.2 unless said otherwise. Ready once it is registered: it listens by then."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class RealBroker:
         folder: Path,
         number: int = 1,
         chroot: str = "",
+        version: str = VERSION,
         **more: object,
     ) -> None:
         """`more`: settings beside or instead of the ones here, `_` for a dot."""
@@ -103,7 +104,7 @@ class RealBroker:
         }
         config = folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        self.process = Process(kafka(VERSION, "kafka.Kafka", str(config), heap_mb=256), folder / "broker.log")
+        self.process = Process(kafka(version, "kafka.Kafka", str(config), heap_mb=256), folder / "broker.log")
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
         client = KazooClient(self.zookeeper.address, timeout=20)
@@ -167,10 +168,15 @@ class Producer:
         return ends
 
 
-def tool(main: str, *arguments: str, version: str = VERSION, timeout_s: float = 60.0) -> str:
-    """Runs one of Kafka's command-line tools; what it printed. They exit 0 whatever happens."""
+def tool(
+    main: str, *arguments: str, version: str = VERSION, timeout_s: float = 60.0, fails: bool = False
+) -> str:
+    """Runs one of Kafka's command-line tools; what it printed.
+
+    Those of 0.8 exit 0 whatever happens; `fails`: later ones may end with an error here.
+    """
     done = subprocess.run(
         kafka(version, main, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
     )
-    assert done.returncode == 0, f"{main} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    assert fails or done.returncode == 0, f"{main} {' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
