@@ -232,7 +232,7 @@ def test_after_a_bump_by_another_process_no_write_passes() -> None:
 
 
 def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
-    """Recipes 13 [M]: a real candidate that created, expired and came back can bump late."""
+    """Recipes 13: a real candidate that created, expired and came back can bump late."""
     world = World()
     node = world.node(1)
     world.run()
@@ -400,7 +400,7 @@ def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> Non
 
 
 def test_nothing_is_sent_after_the_own_lease() -> None:
-    """Recipes 13 [M]: two thirds of the session timeout less half a tick, from the last write."""
+    """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
     world = World()
     node = world.node(1)
     world.run()
@@ -435,7 +435,7 @@ def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
 
 
 def test_a_living_real_controller_gets_time_to_notice() -> None:
-    """Recipes 13 [T]: its znode goes while it lives: wait, then stand with the version read before."""
+    """Recipes 13: its znode goes while it lives: wait, then stand with the version read before."""
     world = World()
     world.real()
     node = world.node(1)
