@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
-from zkgroup_cli import connection, output
-from zkgroup_cli.frame import Group, Shared
+from zkgroup_cli import output
+from zkgroup_cli.frame import Group
 from zkgroup_cli.main import root
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
@@ -328,137 +326,6 @@ def test_every_published_schema_is_used_by_a_command() -> None:
     """Schemas are named after their documents; every event has one."""
     assert all(schema["properties"]["schema"]["const"] == name for name, schema in SCHEMAS.items())
     assert set(EVENTS) == {"state", "assigned", "revoked", "lost", "record", "commit", "ready"}
-
-
-# --- where to connect ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration folder of the test's own."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "zkgroup").mkdir()
-    file = tmp_path / "zkgroup" / "config.toml"
-    file.write_text('[profiles.default]\nzookeeper = "d:1"\n[profiles.prod]\nzookeeper = "p:1"\n')
-    return file
-
-
-def test_the_address_comes_from_option_then_environment_then_profile(config: Path) -> None:
-    """The order of the contract."""
-    env = {"ZKGROUP_ZOOKEEPER": "e:1"}
-
-    assert connection.target(Shared(zookeeper="o:1"), env).zookeeper == "o:1"
-    assert connection.target(Shared(profile="prod"), env).zookeeper == "e:1"
-    assert connection.target(Shared(profile="prod"), {}).zookeeper == "p:1"
-    assert connection.target(Shared(), {}).zookeeper == "d:1"
-
-
-def test_profiles_that_cannot_be_used_say_why(config: Path) -> None:
-    """Unknown names with the nearest, unknown keys, and text that is no TOML."""
-    with pytest.raises(click.UsageError, match="did you mean 'prod'"):
-        connection.target(Shared(profile="prd"), {})
-    config.write_text('[profiles.default]\nzokeeper = "d:1"\n')
-    with pytest.raises(click.UsageError, match="zokeeper"):
-        connection.target(Shared(), {})
-    config.write_text("=")
-    with pytest.raises(click.UsageError, match="not TOML"):
-        connection.target(Shared(), {})
-    for odd in ("profiles = 3", "[profiles]\ndefault = 3"):
-        config.write_text(odd)
-        with pytest.raises(click.UsageError, match=r"expected .*table.*found 3"):
-            connection.target(Shared(), {})
-    config.unlink()
-    with pytest.raises(click.UsageError, match="there is no"):
-        connection.target(Shared(profile="prod"), {})
-
-
-@pytest.mark.parametrize(
-    "broken", [b"=", b"\xff", b"profiles = 3", b'[profiles.default]\nzokeeper = "d:1"\n']
-)
-def test_a_broken_file_of_profiles_stops_only_what_needs_one(
-    config: Path, capsys: pytest.CaptureFixture[str], broken: bytes
-) -> None:
-    """Past bug: it stopped commands with an address too. A warning says that it is not used."""
-    config.write_bytes(broken)
-    env = {"ZKGROUP_ZOOKEEPER": "e:1"}
-
-    assert connection.target(Shared(zookeeper="o:1"), {}).zookeeper == "o:1"
-    assert connection.target(Shared(), env).zookeeper == "e:1"
-    warnings = capsys.readouterr().err.splitlines()
-    assert len(warnings) == 2
-    assert all(line.startswith(f"warning: {config}") for line in warnings)
-    for options, environment in [(Shared(), {}), (Shared(profile="prod", zookeeper="o:1"), env)]:
-        with pytest.raises(click.UsageError, match=re.escape(str(config))):
-            connection.target(options, environment)
-
-
-def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
-    """A folder in its place, as one example; no bug of ours."""
-    config.unlink()
-    config.mkdir()
-
-    with pytest.raises(click.UsageError, match="cannot be read: Is a directory"):
-        connection.target(Shared(), {})
-
-
-def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: Groups) -> None:
-    """Also by a command that asks several times where it is."""
-    groups.parents("billing", "orders")
-    groups.offset("billing", "orders", 0, 1)
-    folder = shell.home / "config" / "zkgroup"
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text("=")
-
-    ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute")
-
-    assert ran.code == 0
-    assert ran.err.count("warning: ") == 1
-
-
-def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path, lone_shell: Shell) -> None:
-    """A digest file's password is in the settings and in no representation of them."""
-    file = tmp_path / "digest"
-    file.write_text("alice:s3cret\n")
-
-    settings = connection.client_settings(
-        connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
-    )
-    ran = lone_shell.run(
-        "group", "list", "-z", NOWHERE, "--zk-digest-file", str(file), "--connect-timeout", "300ms", "-vv"
-    )
-
-    assert settings.auth is not None
-    assert "s3cret" not in repr(settings)
-    assert "s3cret" not in ran.err + ran.out
-
-
-def test_files_for_authentication_are_checked(tmp_path: Path) -> None:
-    """A file that is not there, one that is wrong, and two ways at once."""
-    with pytest.raises(click.UsageError, match="--zk-tls-ca"):
-        connection.target(Shared(zookeeper="z:1", zk_tls_ca=str(tmp_path / "no")), {})
-    file = tmp_path / "file"
-    file.write_text("no colon here")
-    where = connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
-    with pytest.raises(ConfigError, match="user:password"):
-        connection.client_settings(where)
-    both = connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file), zk_sasl_file=str(file)), {})
-    with pytest.raises(click.UsageError, match="exclude each other"):
-        connection.client_settings(both)
-    sasl = connection.target(Shared(zookeeper="z:1", zk_sasl_file=str(file)), {})
-    with pytest.raises(ConfigError, match="TOML"):
-        connection.client_settings(sasl)
-
-
-def test_a_client_with_a_digest_works(shell: Shell, tmp_path: Path, groups: Groups) -> None:
-    """The whole way: option, file, session."""
-    file = tmp_path / "digest"
-    file.write_text("alice:s3cret\n")
-    groups.parents("billing")
-
-    ran = shell.run("group", "list", "--zk-digest-file", str(file))
-
-    assert ran.code == 0
-    assert "s3cret" not in ran.err
 
 
 # --- the terminal -------------------------------------------------------------------------------------

@@ -290,13 +290,9 @@ class MemberEngine:
         self.loop.step(CloseRequested(self._owns_client, deadline_ms))
 
     def _give_up_closing(self) -> None:
-        if self._ended:
-            return
-        if self._owns_client:
-            log.warning("%s: not closed cleanly in time; its session is ended as it is", self.member)
-            self._finish(Finish(True, None))
-        else:
-            log.warning("%s: not closed cleanly in time; what it left is taken away", self.member)
+        if not self._ended:
+            what = "its session is ended as it is" if self._owns_client else "what it left is taken away"
+            log.warning("%s: not closed cleanly in time; %s", self.member, what)
             self._end_and_clear()
 
     def _end_and_clear(self) -> None:
