@@ -40,6 +40,10 @@ class Hosts(Protocol):
         """The leader epochs that a broker's log of `TP` is marked with."""
         ...
 
+    def lines(self, broker: int) -> list[bytes]:
+        """The lines that a broker has of `TP`, whatever its role."""
+        ...
+
 
 class MemoryHosts:
     """Hosts in memory."""
@@ -58,6 +62,11 @@ class MemoryHosts:
         assert log is not None
         return log.epochs
 
+    def lines(self, broker: int) -> list[bytes]:
+        log = self._places[broker].open(TP)
+        batches = () if log is None else log.read(0, log.end_offset, EVERYTHING)
+        return b"".join(batch.lines for batch in batches).splitlines()
+
 
 class DirectoryHosts:
     """Hosts in folders below one."""
@@ -69,7 +78,7 @@ class DirectoryHosts:
         return DirectoryReplicaHost(broker, self.base / str(broker), "cluster")
 
     def lose(self, broker: int) -> None:
-        shutil.rmtree(self.base / str(broker))
+        shutil.rmtree(self.base / str(broker), ignore_errors=True)
 
     def epochs(self, broker: int) -> Epochs:
         text = (self.base / str(broker) / TP.topic / f"{TP.partition}.epochs").read_text()
@@ -78,6 +87,10 @@ class DirectoryHosts:
         for leader_epoch, offset in starts:
             epochs = epochs.begin(leader_epoch, offset)
         return epochs
+
+    def lines(self, broker: int) -> list[bytes]:
+        path = self.base / str(broker) / TP.topic / f"{TP.partition}.jsonl"
+        return path.read_bytes().splitlines() if path.exists() else []
 
 
 def append(host: ReplicaHost, leader_epoch: int, *lines: bytes) -> AppendLinesResponse:

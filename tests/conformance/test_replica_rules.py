@@ -219,6 +219,7 @@ def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_t
 
     fetch(one, 1, replica=3, leader_epoch=1, last_fetched_epoch=0)
     assert watermark(one) == 0
+    fetch(one, 1, replica=3, leader_epoch=1, last_fetched_epoch=0)
     assert not one.caught_up(TP, 3), "below the start of the term"
     fetch(one, 2, replica=3, leader_epoch=1, last_fetched_epoch=0)
     assert one.caught_up(TP, 3)
@@ -227,6 +228,22 @@ def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_t
     append(one, 1, b"c")
     fetch(one, 3, replica=2, leader_epoch=1, last_fetched_epoch=1)
     assert not one.caught_up(TP, 3), "below the high watermark"
+
+
+def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
+    """It must know that it is level: else one that was emptied would be in the ISR and refuse to lead."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert not one.caught_up(TP, 2), "it has not been told where the log ends"
+    append(one, 0, b"b")
+    one.set_isr(TP, 0, {1})
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert not one.caught_up(TP, 2), "below the high watermark"
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
+
+    assert one.caught_up(TP, 2)
 
 
 def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: ReplicaHost) -> None:

@@ -52,7 +52,8 @@ class Follower:
     log_end_offset: int | None
     """None until it has fetched in this term with a log that does not diverge."""
     caught_up: bool
-    """It may join the ISR: it is at the high watermark and at the start of this term, or past them."""
+    """It may join the ISR: it is at the high watermark and at the start of this term, or past them, and where
+    the answer to its fetch before said that the leader's log ends."""
     lost: bool
     """It fetched below the high watermark, so lines that it once acknowledged are gone. An ISR member of
     which this is true must leave the ISR at once; it is given no line before `set_isr` leaves it out."""

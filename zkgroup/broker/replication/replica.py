@@ -203,7 +203,7 @@ class Replica:
             return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
         if (diverging := self._diverging(request)) is not None:
             return self._fetched(diverging=diverging)
-        term.has_reached(request.replica_id, request.offset)
+        term.has_reached(request.replica_id, request.offset, self.end_offset)
         self._advance(term)
         if term.has_lost_lines(request.replica_id, self.high_watermark):
             return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected

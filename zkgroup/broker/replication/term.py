@@ -6,8 +6,22 @@ Source: kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybe
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from zkgroup.broker.replica_host import Follower
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a leader knows of a follower."""
+
+    end: int | None = None
+    """Of its log; None before it has agreed with the leader's in this term."""
+    told: int | None = None
+    """Where the leader's log ended when it was answered last."""
+    is_level: bool = False
+    """Whether it has come as far as it was told. One that lacks lines refuses to lead until it knows that it
+    was level with a leader, so it should not be in the ISR before."""
 
 
 class Term:
@@ -18,12 +32,13 @@ class Term:
         self._broker = broker
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
-        self._ends: dict[int, int | None] = {}
+        self._followers: dict[int, _Progress] = {}
         self._isr: frozenset[int] = frozenset()
 
     def assign(self, replicas: Collection[int]) -> None:
         """The replicas; what is known of those that stay is kept."""
-        self._ends = {broker: self._ends.get(broker) for broker in replicas if broker != self._broker}
+        others = [broker for broker in replicas if broker != self._broker]
+        self._followers = {broker: self._followers.get(broker, _Progress()) for broker in others}
 
     def count(self, isr: Collection[int]) -> None:
         """Whom the high watermark waits for, beside the leader."""
@@ -31,11 +46,13 @@ class Term:
 
     def replicates(self, broker: int) -> bool:
         """Whether a follower is one of the replicas."""
-        return broker in self._ends
+        return broker in self._followers
 
-    def has_reached(self, broker: int, offset: int) -> None:
-        """A follower's log ends there and is the beginning of the leader's."""
-        self._ends[broker] = offset
+    def has_reached(self, broker: int, offset: int, log_end_offset: int) -> None:
+        """A follower's log ends at `offset` and is the beginning of the leader's; it is told its end."""
+        follower = self._followers[broker]
+        follower.is_level = follower.told is not None and offset >= follower.told
+        follower.end, follower.told = offset, log_end_offset
 
     def high_watermark(self, log_end_offset: int, present: int) -> int:
         """The smallest log end offset of those that are counted, as far as it is above the present one.
@@ -44,28 +61,33 @@ class Term:
         """
         smallest = log_end_offset
         for broker in self._isr:
-            end = self._ends.get(broker)
-            if end is None:
+            if (end := self._end(broker)) is None:
                 return present
             smallest = min(smallest, end)
         return max(present, smallest)
 
     def has_lost_lines(self, broker: int, high_watermark: int) -> bool:
         """Whether an ISR member is below the high watermark: it had the lines up to there once."""
-        end = self._ends.get(broker)
+        end = self._end(broker)
         return broker in self._isr and end is not None and end < high_watermark
 
     def has_caught_up(self, broker: int, high_watermark: int) -> bool:
         """Whether a follower has every line that may be acknowledged, of this term and those before it."""
-        end = self._ends.get(broker)
-        return end is not None and end >= max(high_watermark, self.start_offset)
+        follower = self._followers.get(broker)
+        if follower is None or follower.end is None:
+            return False
+        return follower.is_level and follower.end >= max(high_watermark, self.start_offset)
 
     def followers(self, high_watermark: int) -> dict[int, Follower]:
         return {
             broker: Follower(
-                log_end_offset=end,
+                log_end_offset=follower.end,
                 caught_up=self.has_caught_up(broker, high_watermark),
                 lost=self.has_lost_lines(broker, high_watermark),
             )
-            for broker, end in sorted(self._ends.items())
+            for broker, follower in sorted(self._followers.items())
         }
+
+    def _end(self, broker: int) -> int | None:
+        follower = self._followers.get(broker)
+        return None if follower is None else follower.end
