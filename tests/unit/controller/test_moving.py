@@ -130,6 +130,15 @@ def test_step_4_needs_a_live_target() -> None:
     assert waiting(at(Stage.LEAD, replicas=UNION, isr=UNION, live=frozenset(OLD)))[1] is Stage.CATCH_UP
 
 
+def test_who_has_not_announced_the_target_does_not_wait_as_if_he_had() -> None:
+    """All in the ISR and all down, at first sight: one that falls out has to be announced, not awaited."""
+    dead = at(Stage.PLAN, replicas=UNION, isr=UNION, live=frozenset(OLD))
+    assert waiting(dead)[1] is Stage.PLAN
+
+    fallen = at(dead.then, replicas=UNION, isr=(1, 4, 5), live=ALL)
+    assert fallen.step == Announce(UNION)
+
+
 def test_a_leader_of_the_target_stays_only_while_it_lives_and_is_in_sync() -> None:
     """Step 7: otherwise the first of the target that does."""
     assert at(Stage.LEAD, replicas=UNION, isr=UNION, leader=5).step == Lead(5, UNION)

@@ -261,12 +261,17 @@ def _catch_up(now: Situation) -> Decision:
 
 
 def _lead(now: Situation) -> Decision:
-    """A leader of the target stays. Where none can lead: no step back, as that would bump for ever."""
+    """A leader of the target stays. Where none can lead: no step back, as that would bump for ever.
+
+    Who has not announced this target himself waits in `PLAN`: the present leader may know another list, and
+    once it drops a replica that stands in no list of his, only a new announcement brings it back.
+    """
     if now.leader in now.target and now.leader in now.live and now.leader in now.isr:
         return Decision(Lead(now.leader, now.isr), Stage.LEAD, Stage.SHRINK)
     choice = reassigned(now.target, now.isr, now.live, now.held)
     if isinstance(choice, NoChoice):
-        return _wait(now, Stage.CATCH_UP, "a live replica of the target to lead", set(now.target))
+        stage = Stage.PLAN if now.stage is Stage.PLAN else Stage.CATCH_UP
+        return _wait(now, stage, "a live replica of the target to lead", set(now.target))
     return Decision(Lead(choice.leader, choice.isr), Stage.LEAD, Stage.SHRINK)
 
 
