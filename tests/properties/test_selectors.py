@@ -1,0 +1,76 @@
+"""What holds of every choice of a leader."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkgroup.controller.machine import selectors
+from zkgroup.controller.machine.picture import Brokers, Standing
+from zkgroup.controller.machine.selectors import Choice
+
+IDS = st.integers(1, 6)
+LISTS = st.lists(IDS, max_size=5, unique=True).map(tuple)
+SETS = st.frozensets(IDS)
+
+
+def sound(choice: object, live: frozenset[int], held: frozenset[int]) -> bool:
+    """The leader is live, in sync from now on, and free of late deletions; nobody held is told."""
+    assert isinstance(choice, Choice)
+    return (
+        choice.leader in choice.isr
+        and choice.leader in live - held
+        and choice.leader in choice.recipients
+        and held.isdisjoint(choice.recipients)
+        and len(set(choice.isr)) == len(choice.isr)
+    )
+
+
+@given(LISTS, LISTS, SETS, SETS, st.booleans())
+def test_an_offline_election_is_clean_whenever_it_can_be(
+    replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], unclean: bool
+) -> None:
+    """Controller item 28: and without a live in-sync replica it is none, or unclean, or of an emptied ISR."""
+    able = [each for each in replicas if each in live - held]
+    in_sync = [each for each in able if each in isr]
+
+    answer = selectors.offline(replicas, isr, live, unclean=unclean, held=held)
+
+    if in_sync:
+        assert sound(answer, live, held)
+        assert answer == Choice(in_sync[0], tuple(each for each in isr if each in live), tuple(able))
+    elif isinstance(answer, Choice):
+        assert sound(answer, live, held)
+        assert answer.isr == (answer.leader,) == (able[0],)
+        assert answer.unclean == (bool(isr) or len(replicas) > 1)
+        assert unclean or not answer.unclean
+    else:
+        assert not able or (not unclean and (isr or len(replicas) > 1))
+
+
+@given(LISTS, LISTS, SETS, SETS, IDS)
+def test_an_isr_never_grows_by_decision(
+    replicas: Brokers, isr: Brokers, live: frozenset[int], held: frozenset[int], leader: int
+) -> None:
+    """Controller items 30, 31, 32 and 33: only leaders add to it; no decision empties it."""
+    before = Standing(leader, 3, isr, 1, 0)
+    shutting_down = frozenset(range(1, 7)) - live
+    answers = (
+        selectors.preferred(replicas, before, live, held),
+        selectors.reassigned(replicas, isr, live, held),
+        selectors.controlled_shutdown(replicas, isr, live, shutting_down, held),
+    )
+
+    for answer in answers:
+        if isinstance(answer, Choice):
+            assert sound(answer, live, held)
+            assert set(answer.isr) <= set(isr)
+    for broker in range(1, 7):
+        after = selectors.without_replica(before, broker)
+        if after is not None:
+            new_leader, new_isr = after
+            assert new_leader in (leader, -1)
+            assert new_leader != broker
+            assert set(new_isr) <= set(isr)
+            assert new_isr or not isr
+            assert selectors.without_replica(Standing(new_leader, 4, new_isr, 1, 1), broker) is None
