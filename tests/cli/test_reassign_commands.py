@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from tests.cli.cluster import Cluster, reassignment_file
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.admin_requests import Reassignment
 
 
 @pytest.fixture
@@ -95,6 +98,27 @@ def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: C
     assert ran.code == 3
     assert "0 of 1 partition done" in ran.err
     assert len(shell.json("reassign", "list")["reassignments"]) == 1
+
+
+def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: Cluster) -> None:
+    """controller item 48: once every move is done, by the command that set it."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+
+    def controller() -> None:
+        wait_until(lambda: cluster.zk.exists(Reassignment.path()) is not None)
+        cluster.finish()
+
+    ruling = threading.Thread(target=controller, name="controller")
+    ruling.start()
+    try:
+        done = shell.json("reassign", "execute", *words, "--throttle", "1MB", "--execute", "--wait")
+    finally:
+        ruling.join(40)
+
+    assert (done["status"], done["throttle"]) == ("done", 1_000_000)
+    rows = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
+    assert [row["configs"] for row in rows] == [{}, {}, {}]
+    assert shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"] == {}
 
 
 @pytest.mark.parametrize(
