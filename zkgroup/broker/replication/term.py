@@ -20,8 +20,8 @@ class _Progress:
     told: int | None = None
     """Where the leader's log ended when it was answered last."""
     is_level: bool = False
-    """Whether it has come as far as it was told. One that lacks lines refuses to lead until it knows that it
-    was level with a leader, so it should not be in the ISR before."""
+    """Whether it has come as far as it was told, and so to the start of the term. One that lacks lines
+    refuses to lead until it knows that it was level with a leader, so it should not be in the ISR before."""
 
 
 class Term:
@@ -76,7 +76,7 @@ class Term:
         follower = self._followers.get(broker)
         if follower is None or follower.end is None:
             return False
-        return follower.is_level and follower.end >= max(high_watermark, self.start_offset)
+        return follower.is_level and follower.end >= high_watermark
 
     def followers(self, high_watermark: int) -> dict[int, Follower]:
         return {
