@@ -69,5 +69,5 @@ def config_way_back(plan: ConfigPlan) -> str:
         client = plan.entity.plain_client
         words += ["--client-default"] if client is None else ["--client", client]
     for name, before, _ in plan.changes:
-        words += ["--delete-config", name] if before is None else ["--add-config", f"{name}=[{before}]"]
+        words += ["--delete-config", name] if before is None else ["--set", f"{name}={before}"]
     return f"to go back: {command_words(*words, '--execute')}"

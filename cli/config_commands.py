@@ -19,6 +19,7 @@ from .frame import group as make_group
 from .frame import output
 from .options import consent_options
 from .output import say
+from .parameters import Assignment
 from .tables import Column
 from .units import is_whole
 
@@ -78,6 +79,14 @@ def describe(**whom: Any) -> None:
     help="Set these; a value with commas in brackets: a=[x,y]. May be repeated.",
 )
 @click.option(
+    "--set",
+    "exact",
+    type=Assignment("NAME", "VALUE"),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set one, the value as it stands, commas and brackets included. May be repeated.",
+)
+@click.option(
     "--delete-config",
     "removed",
     multiple=True,
@@ -88,6 +97,7 @@ def describe(**whom: Any) -> None:
 @consent_options
 def alter(
     added: Sequence[tuple[tuple[str, str], ...]],
+    exact: Sequence[tuple[str, str]],
     removed: Sequence[str],
     notify_format: NotifyFormat | None,
     execute: bool,
@@ -99,7 +109,7 @@ def alter(
     _, entity = _whom(**whom)
     if entity is None:
         raise click.UsageError("say whose: --topic, --broker, or --entity-type with --entity-name")
-    set_to = {name: value for pairs in added for name, value in pairs}
+    set_to = dict([*(pair for pairs in added for pair in pairs), *exact])
     names = [name.strip() for text in removed for name in text.split(",")]
     with connected() as ensemble:
         plan = plan_config(ensemble, entity, set_to, names, format=notify_format)

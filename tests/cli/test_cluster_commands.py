@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from tests.cli.cluster import Cluster
@@ -98,7 +100,7 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: She
     back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
     undo = shell.run("offsets", "undo", "--execute")
     after = shell.json("config", "describe", "--topic", "orders")["configs"]
-    went_back = shell.run(*back.removeprefix("to go back: zkgroup ").replace("'", "").split())
+    went_back = shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
 
     assert [(row["name"], row["before"], row["after"]) for row in shown["configs"]] == [
         ("a", "1", "2"),
@@ -112,6 +114,19 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: She
     assert restored == {"a": "1", "b": "x,y"}
     changes = shell.json("znode", "ls", "/config/changes")["children"]
     assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
+
+
+def test_the_way_back_holds_for_any_value(shell: Shell, cluster: Cluster) -> None:
+    """Commas and brackets in a value do not cut the printed command's setting in two."""
+    cluster.topic("orders", (1,))
+    shell.run("config", "alter", "--topic", "orders", "--set", "a=x]y,[b=1", "--execute")
+    done = shell.run("config", "alter", "--topic", "orders", "--set", "a=1", "--execute")
+    back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
+
+    shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
+
+    (row,) = shell.json("config", "describe", "--topic", "orders")["configs"]
+    assert row["configs"] == {"a": "x]y,[b=1"}
 
 
 @pytest.mark.parametrize(
