@@ -271,4 +271,12 @@ def test_going_back_is_told_from_going_elsewhere() -> None:
     assert not moving.is_cancellation((1, 5), {2, 1}, (3, 4))
     assert not moving.is_cancellation((2, 1), {2, 1}, None)
     assert not moving.is_cancellation((1, 2), None, (3, 4))
+
+
+def test_the_keys_of_a_topic_tell_both_ends_of_a_move() -> None:
+    """Without the request too: what a controller of 2.4 or later left behind is finished (recipes 17)."""
     assert moving.origin(UNION, adding=NEW) == OLD
+    assert moving.target_told(UNION, removing=OLD) == NEW
+
+    step = at(Stage.PLAN, target=moving.target_told(UNION, OLD), replicas=UNION, isr=UNION).step
+    assert step == Lead(4, UNION)

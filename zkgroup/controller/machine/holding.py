@@ -6,9 +6,12 @@ A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.model import TopicPartition
+
+_NOBODY: Final[frozenset[int]] = frozenset()
 
 
 class Holding:
@@ -59,7 +62,7 @@ class Holding:
         """The held replicas of a partition."""
         held = self._deleting.get(topic_partition)
         if topic_partition not in picture.moves:
-            return frozenset(held or ())
+            return frozenset(held) if held else _NOBODY
         standing = picture.standing(topic_partition)
         in_sync = standing.isr if standing else ()
         return frozenset(held or ()) | {

@@ -196,6 +196,11 @@ def origin(replicas: Brokers, adding: Collection[int]) -> Brokers:
     return tuple(each for each in replicas if each not in adding)
 
 
+def target_told(replicas: Brokers, removing: Collection[int]) -> Brokers:
+    """The target of such a move: where no request is left, it is finished from these keys alone."""
+    return tuple(each for each in replicas if each not in removing)
+
+
 def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
     """Whether a request goes back: its target is where the move began, and it once was another one.
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
+from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
 
 Brokers = tuple[int, ...]
 """Broker ids in an order that matters."""
@@ -195,7 +195,7 @@ class Picture:
         before = known.topic.partitions if known else {}
         for number in before.keys() - shared.keys():
             self._replicas.discard(before[number], name, number)
-            self._set_standing(name, number, None)
+            self._set_standing(self._topics[name], name, number, None)
         for number, replicas in shared.items():
             old = before.get(number, ())
             if old != replicas:
@@ -214,7 +214,7 @@ class Picture:
         if known is None:
             return
         for number in list(known.standings):
-            self._set_standing(name, number, None)
+            self._set_standing(known, name, number, None)
         for number, replicas in known.topic.partitions.items():
             self._replicas.discard(replicas, name, number)
             self.unfit.pop(TopicPartition(name, number), None)
@@ -243,11 +243,13 @@ class Picture:
 
         An older version than the one known is passed over too: reads can overtake each other's answers.
         """
-        if topic_partition not in self:
+        name, partition = topic_partition
+        known = self._topics.get(name)
+        if known is None or partition not in known.topic.partitions:
             return
-        known = self.standing(topic_partition)
-        if known is None or standing is None or standing.version >= known.version:
-            self._set_standing(*topic_partition, standing)
+        before = known.standings.get(partition)
+        if before is None or standing is None or standing.version >= before.version:
+            self._set_standing(known, name, partition, standing)
 
     def partitions(self, topic: str | None = None) -> Iterator[TopicPartition]:
         """All partitions, or those of one topic, by topic and number."""
@@ -267,15 +269,22 @@ class Picture:
         """Whether its topic is queued for deletion, and so takes part in nothing else."""
         return topic_partition.topic in self.deletions
 
-    def _set_standing(self, topic: str, partition: int, standing: Standing | None) -> None:
-        known = self._topics[topic]
-        old = known.standings.pop(partition, None)
-        if old is not None and (standing is None or old.leader != standing.leader):
-            self._leaders.discard((old.leader,), topic, partition)
-        if standing is not None:
-            known.standings[partition] = standing._replace(isr=self._shared(standing.isr))
-            if standing.leader >= 0:
-                self._leaders.add((standing.leader,), topic, partition)
+    def _set_standing(self, known: TopicSeen, topic: str, partition: int, standing: Standing | None) -> None:
+        old = known.standings.get(partition)
+        before = old.leader if old else NO_LEADER
+        after = standing.leader if standing else NO_LEADER
+        if before != after:
+            self._leaders.discard((before,), topic, partition)
+            if after >= 0:
+                self._leaders.add((after,), topic, partition)
+        if standing is None:
+            known.standings.pop(partition, None)
+            return
+        leader, leader_epoch, isr, controller_epoch, version, extensions = standing
+        shared = self._lists.setdefault(isr, isr)
+        known.standings[partition] = Standing(
+            leader, leader_epoch, shared, controller_epoch, version, extensions
+        )
 
     def _shared(self, brokers: Brokers) -> Brokers:
         return self._lists.setdefault(brokers, brokers)

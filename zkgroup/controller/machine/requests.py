@@ -9,7 +9,7 @@ written meanwhile is told, not what was meant.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.picture import Brokers, Picture, Standing
@@ -168,6 +168,8 @@ class _View:
     picture: Picture
     holding: Holding
     late: Targets
+    known: dict[TopicPartition, PartitionStateInfo] = field(default_factory=dict)
+    """What was made already: every replica of a partition is told the same."""
 
     def to(self, broker: int, request: ControlRequest, body: bytes | None = None) -> ToBroker:
         return ToBroker(broker, self.picture.brokers[broker].epoch, request, body)
@@ -182,7 +184,8 @@ class _View:
         self, broker: int, asked: dict[TopicPartition, Brokers | None]
     ) -> tuple[PartitionStateInfo, ...]:
         found = []
-        for topic_partition, given in sorted(asked.items(), key=lambda item: item[0]):
+        for topic_partition in sorted(asked):
+            given = asked[topic_partition]
             standing = self.picture.standing(topic_partition)
             if standing and broker not in self.holding.of(self.picture, topic_partition):
                 found.append(self.info(topic_partition, standing, given))
@@ -191,7 +194,9 @@ class _View:
     def info(
         self, topic_partition: TopicPartition, standing: Standing, given: Brokers | None
     ) -> PartitionStateInfo:
-        return PartitionStateInfo(
+        if given is None and (known := self.known.get(topic_partition)):
+            return known
+        found = PartitionStateInfo(
             *topic_partition,
             standing.controller_epoch,
             standing.leader,
@@ -200,6 +205,9 @@ class _View:
             standing.version,
             self.replicas(topic_partition, given),
         )
+        if given is None:
+            self.known[topic_partition] = found
+        return found
 
     def addresses(self, brokers: Iterable[int]) -> tuple[Broker, ...]:
         found = []
