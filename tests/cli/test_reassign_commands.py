@@ -196,7 +196,7 @@ def test_sizes_are_read_from_a_file(shell: Shell, cluster: Cluster) -> None:
     """A wrong line is named by its number."""
     sizes = shell.home / "sizes.csv"
     sizes.write_text("orders,0,100\norders,1,300\n")
-    good = shell.json("reassign", "plan", "replace", "1=3", "--allow", "balance", "--sizes-file", str(sizes))
+    good = shell.json("reassign", "plan", "replace", "1=3", "--sizes-file", str(sizes))
     sizes.write_text("orders,0,100\norders,x,300\n")
     bad = shell.run("reassign", "plan", "balance", "--sizes-file", str(sizes))
 

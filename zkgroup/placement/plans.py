@@ -65,6 +65,7 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
     """Puts one broker in the place of another, at the same position in every replica list.
 
     A partition on both keeps the one replica and gets another broker for the other; a note says so.
+    An empty broker gets what the old one had, however uneven that is: it was asked for.
 
     Args:
         pairs: the old broker, registered or gone, to the new one.
@@ -72,7 +73,8 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
     Raises:
         PlacementError: an unknown old broker, a new one that is not registered, one named on both sides or
             twice.
-        PlanRefusedError: partitions would be in fewer racks, loads less even, or as `decommission`.
+        PlanRefusedError: partitions would be in fewer racks, loads less even where a new broker is not empty,
+            or as `decommission`.
     """
     check_picture(picture)
     intent = "replace " + ",".join(f"{old}={new}" for old, new in sorted(pairs.items()))
@@ -112,7 +114,11 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
         for old, new in sorted(pairs.items())
         if (both := [tp for tp in wanted if old in doubled[tp]])
     ]
-    return review(picture, target, intent=intent, allow=allow, leaving=set(pairs), causes=causes, notes=notes)
+    used = {one for held in picture.replicas.values() for one in held}
+    allowed: set[Loss] = {*allow, "balance"} if used.isdisjoint(pairs.values()) else {*allow}
+    return review(
+        picture, target, intent=intent, allow=allowed, leaving=set(pairs), causes=causes, notes=notes
+    )
 
 
 def set_rf(

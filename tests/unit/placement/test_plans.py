@@ -144,6 +144,13 @@ def test_replace_by_a_broker_that_has_the_partition_already() -> None:
     )
 
 
+def test_an_empty_broker_takes_over_all_leaders_of_one() -> None:
+    """Past bug: refused as uneven, where the load only changes its name."""
+    plan = replace(picture([(1, 2), (1, 3), (1, 2), (1, 3)], [1, 2, 3, 4]), {1: 4})
+
+    assert plan.target == {tp(0): (4, 2), tp(1): (4, 3), tp(2): (4, 2), tp(3): (4, 3)}
+
+
 def test_replace_that_is_refused() -> None:
     """For want of a third broker; for a rack lost; for one broker that would carry twice what others do."""
     with pytest.raises(PlanRefusedError, match="t-0 has 2 replicas for 1 remaining broker"):
