@@ -182,11 +182,12 @@ class Cluster:
             return False
         isr = leading.state.isr
         lost = {member for member, follower in view.followers.items() if follower.lost}
-        joining = {joins} if joins is not None and host.caught_up(TP, joins) else set()
+        joining = {joins} - isr if joins is not None and host.caught_up(TP, joins) else set()
         wanted = (isr | joining) - lost - ({leaves} - {broker})
         if wanted == isr:
             return False
         leading.proposed = wanted
+        self.emptied -= joining
         host.set_isr(TP, leading.state.leader_epoch, isr | wanted)
         return True
 
@@ -203,7 +204,6 @@ class Cluster:
             self.state.leader, self.state.leader_epoch, leading.proposed, self.state.version + 1
         )
         self.offline -= leading.proposed
-        self.emptied -= leading.proposed - leading.state.isr
         leading.state, leading.proposed = self.state, None
         return True
 

@@ -103,6 +103,24 @@ def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
     assert end(two) == 3
 
 
+def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
+    hosts: Hosts, one: ReplicaHost, two: ReplicaHost
+) -> None:
+    """Who led for a moment and got no line takes those of the term before from the next leader."""
+    pair(one, two)
+    append(one, 0, b"a")
+    assert replicate(one, two, TP)
+    append(one, 0, b"b")
+    two.become_leader(TP, 1, (1, 2), {2})
+    one.become_leader(TP, 2, (1, 2), {1})
+    two.become_follower(TP, 2)
+
+    assert replicate(one, two, TP)
+
+    assert hosts.lines(2) == [b"a", b"b"]
+    assert hosts.epochs(2) == ((0, 0),)
+
+
 def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaHost, two: ReplicaHost) -> None:
     """A leader that takes back what it gave in the same term has lost it; its follower keeps the lines."""
     pair(one, two)

@@ -269,13 +269,16 @@ class Replica:
 
     def _take_batches(self, batches: tuple[LineBatch, ...]) -> bool:
         for batch in batches:
-            in_order = self._log.epochs.last <= batch.leader_epoch <= self._leader_epoch
+            last = self._log.epochs.of_line_before(self.end_offset)
+            in_order = last <= batch.leader_epoch <= self._leader_epoch
             if batch.base_offset != self.end_offset or not in_order or not is_whole(batch):
                 self._trouble = (
                     f"the leader's batch of {batch.count} lines at {batch.base_offset}, epoch "
                     f"{batch.leader_epoch}, is damaged or does not follow line {self.end_offset}"
                 )
                 return False
+            if batch.leader_epoch < self._log.epochs.last:
+                self._log.cut(self.end_offset)  # the mark of a term that this replica led, without a line
             self._log.append(batch)
         return True
 
