@@ -1,0 +1,204 @@
+"""What a ruling controller owes others: resignation on request, its registration, its records (13, 14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.controller.candidates import (
+    CONTROLLER,
+    EPOCH,
+    GRACE_AND_SPREAD_MS,
+    World,
+    elected,
+    resigned,
+)
+from zkgroup.controller.machine.candidacy import Candidacy, last_foreign_epoch, prunable
+from zkgroup.controller.machine.effects import IdInUse
+from zkgroup.controller.machine.election import Election, Stage
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.procedures import Procedure
+from zkgroup.model.requests import Delete
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.controller_records import (
+    ControllerRecord,
+    ResignRequest,
+    WaitingController,
+    controller_history_path,
+)
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
+    """Recipes 13: its data is the czxid of `/controller`; the request goes with the rule."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    other = world.node(2)
+    world.run()
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+
+    assert resigned(node) == ["an operator asked for it"]
+    assert world.rulers == [other]
+    assert world.server.find(ResignRequest.path()) is None
+    record = ControllerRecord.path(1)
+    assert ControllerRecord.decode(record, world.find(record).data).ended == "an operator asked for it"
+    kept = ControllerRecord.decode(ControllerRecord.path(2), world.find(ControllerRecord.path(2)).data)
+    assert kept.ended is None
+
+
+def test_the_only_candidate_rules_again_after_standing_back() -> None:
+    """A cluster of one is not left without a controller."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+    assert not node.rules
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert elected(node).epoch == 2
+
+
+@pytest.mark.parametrize("data", [b"12345", b"soon"])
+def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None:
+    """Recipes 13: another czxid, or none that can be read; it goes on ruling."""
+    world = World()
+    world.server.put(ResignRequest.path(), data)
+    node = world.node(1)
+    world.run()
+
+    assert world.server.find(ResignRequest.path()) is None
+    assert node.rules
+    assert not resigned(node)
+
+
+# --- controllers that host nothing ----------------------------------------------------------------
+
+
+def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
+    """Recipes 14: in the same transaction and session; waiting, it shows elsewhere."""
+    world = World()
+    node = world.node(7, controller_only=True)
+    request = world.until_asked(node, CONTROLLER)
+    assert WaitingController.path(7) in world.server.tree()
+    assert [op.path for op in request.operations][-1] == BrokerRegistration.path(7)
+    world.run()
+    found = world.find(BrokerRegistration.path(7))
+    registration = BrokerRegistration.decode(found.path, found.data)
+
+    assert found.stat.czxid == world.find(CONTROLLER).stat.czxid
+    assert (registration.version, registration.host, registration.port) == (1, "h", 9007)
+    assert registration.extensions == {"zkgroup": {"role": "controller"}}
+    assert world.server.find(WaitingController.path(7)) is None
+
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+    assert world.server.find(BrokerRegistration.path(7)) is None
+    assert world.find(WaitingController.path(7)).stat.ephemeral_owner == node.session_id
+
+
+def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
+    """Recipes 14: `/controller` is deleted alone; what is of our session goes before the next election."""
+    world = World()
+    node = world.node(7, controller_only=True)
+    world.run()
+    first = world.find(BrokerRegistration.path(7)).stat.czxid
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+
+    assert elected(node).epoch == 2
+    assert world.find(BrokerRegistration.path(7)).stat.czxid == elected(node).czxid > first
+
+
+def test_an_id_of_a_broker_is_in_use() -> None:
+    """Recipes 14: node-exists on the registration is no lost race."""
+    world = World()
+    world.real(7)
+    world.write(Delete(CONTROLLER, -1))
+    node = world.node(7, controller_only=True)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert node.story == [IdInUse(7, BrokerRegistration.path(7))]
+    assert world.server.find(CONTROLLER) is None
+    assert world.epoch() == (1, 0)
+
+
+def test_two_processes_with_one_id_do_not_both_wait() -> None:
+    """Recipes 14: the second waits for a session timeout and some slack, as after a quick restart."""
+    world = World()
+    first = world.node(7, controller_only=True)
+    world.real()
+    world.run()
+    second = world.node(7, controller_only=True, name="twin")
+    world.run()
+    world.advance(7000)
+    assert second.story == []
+    world.advance(1000)
+
+    assert second.story == [IdInUse(7, WaitingController.path(7))]
+    assert first.machine.election.stage is Stage.WATCHING
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
+def test_the_record_says_how_long_loading_took() -> None:
+    """Recipes 18: under the fence, once; the end is added to it."""
+    world = World()
+    done = []
+
+    def load(election: Election) -> tuple[str, object] | None:
+        return None if done else ("load", lambda: once(node.machine.records.loaded(345)))
+
+    def once(procedure: Procedure[None]) -> Procedure[None]:
+        done.append(True)
+        yield from procedure
+
+    node = world.node(1, duties=load)  # type: ignore[arg-type]
+    world.run()
+    path = ControllerRecord.path(1)
+    assert ControllerRecord.decode(path, world.find(path).data).load_ms == 345
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+
+    kept = ControllerRecord.decode(path, world.find(path).data)
+    assert (kept.load_ms, kept.ended) == (345, "/controller was deleted")
+
+
+def test_old_records_go_where_a_real_controller_has_ruled_since() -> None:
+    """Recipes 13: the newest hundred stay, and every record above the last foreign epoch."""
+    world = World()
+    world.server.put(EPOCH, b"230")
+    for epoch in [*range(1, 121), *range(122, 231)]:
+        record = ControllerRecord(1, 1, "started", 0)
+        world.server.put(ControllerRecord.path(epoch), record.encode())
+    node = world.node(1)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert elected(node).foreign_epoch == 121
+    kept = {int(path.rpartition("/")[2]) for path in world.server.tree() if path.startswith(_HISTORY)}
+    assert kept == set(range(122, 232))
+
+
+_HISTORY = f"{controller_history_path()}/"
+
+
+def test_what_may_be_pruned() -> None:
+    """Recipes 13: never above the last foreign epoch, and never one of the newest that are kept."""
+    assert prunable(range(1, 300), 0) == []
+    assert prunable([1, 2, 4, 5, 6], 3, kept=2) == [1, 2]
+    assert prunable([1, 2, 4, 5, 6], 3, kept=4) == [1]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "recorded", "foreign"),
+    [(0, [], 0), (3, [], 3), (3, [1, 2, 3], 0), (5, [1, 3, 5], 4), (5, [1, 2, 3, 4, 5, 6], 0)],
+)
+def test_the_last_foreign_epoch(epoch: int, recorded: list[int], foreign: int) -> None:
+    """Recipes 13: the greatest epoch without a record of ours."""
+    assert last_foreign_epoch(epoch, recorded) == foreign
+    assert Candidacy(epoch, 7, foreign).fence == Fence(epoch + 1, 8)
