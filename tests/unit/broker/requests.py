@@ -15,6 +15,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import ACKS_ALL, CONSUMER, AppendLinesRequest, FetchLinesRequest
 
 T = TypeVar("T")
 
@@ -72,3 +73,11 @@ def handled(
             return actions, done.value
         actions.append(action)
         error = (errors or {}).get(action.topic_partition, ErrorCode.NONE)
+
+
+def append(acks: int = ACKS_ALL, *lines: bytes) -> AppendLinesRequest:
+    return AppendLinesRequest(*ORDERS, 3, acks, lines or (b"a", b"b"))
+
+
+def fetch(replica: int = CONSUMER, wait_ms: int = 0) -> FetchLinesRequest:
+    return FetchLinesRequest(replica, 5, *ORDERS, 3, -1, 10, 1000, wait_ms)
