@@ -69,7 +69,7 @@ def test_an_announced_size_takes_no_memory() -> None:
     finally:
         tracemalloc.stop()
 
-    assert peak < 10_000
+    assert peak < REQUEST_BYTES_MAX // 100  # threads of other tests may allocate meanwhile
 
 
 @pytest.mark.parametrize(("data", "offset"), [(b"\0\0", 0), (b"\0\0\0\5ab", 2)])
