@@ -1,0 +1,89 @@
+"""Random clusters and what is planned for them, for the properties of placements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace as changed
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from zkgroup.errors import PlacementError, PlanRefusedError
+from zkgroup.model import TopicPartition
+from zkgroup.placement import Broker, Loss, Picture, Plan, balance, decommission, replace, set_rf
+
+EVERYTHING: tuple[Loss, ...] = ("factor", "racks", "balance", "source")
+GONE = 9
+"""A broker that is in replica lists and not registered."""
+
+
+@st.composite
+def clusters(draw: st.DrawFn, most: int = 6) -> tuple[Broker, ...]:
+    """Brokers 0, 1, ..., in no racks, in a few or in one each."""
+    racks = draw(st.sampled_from([0, 0, 1, 2, 3, most]))
+    names = [f"r{n}" for n in range(racks)]
+    return tuple(
+        Broker(one, draw(st.sampled_from(names)) if names else None)
+        for one in range(draw(st.integers(1, most)))
+    )
+
+
+@st.composite
+def pictures(draw: st.DrawFn, most: int = 6, partitions: int = 8, gone: bool = True) -> Picture:
+    """Up to 3 replicas a partition, on few brokers or on many; sizes or none."""
+    brokers = draw(clusters(most))
+    ids = [broker.id for broker in brokers] + [GONE] * gone
+    favourites = draw(st.lists(st.sampled_from(ids), min_size=1, unique=True))
+    lists = st.lists(st.sampled_from([*favourites, *ids]), min_size=1, max_size=3, unique=True)
+    numbers = range(draw(st.integers(0, partitions)))
+    replicas = {TopicPartition(draw(st.sampled_from("ab")), number): tuple(draw(lists)) for number in numbers}
+    sizes = draw(st.none() | st.just({}))
+    if sizes is not None:
+        sizes = {tp: draw(st.integers(0, 50)) for tp in replicas}
+    return Picture(replicas=replicas, brokers=brokers, sizes=sizes)
+
+
+def listed(lists: list[tuple[int, ...]], racks: list[str | None]) -> Picture:
+    """One topic and its brokers, written down."""
+    return Picture(
+        replicas={TopicPartition("t", number): one for number, one in enumerate(lists)},
+        brokers=tuple(Broker(number, rack) for number, rack in enumerate(racks)),
+    )
+
+
+def after(picture: Picture, plan: Plan) -> Picture:
+    return changed(picture, replicas={**picture.replicas, **plan.target})
+
+
+def racks_of(picture: Picture, replicas: Collection[int]) -> int:
+    """How many racks a list is in; 0 where there are none."""
+    return len({broker.rack for broker in picture.brokers if broker.rack and broker.id in replicas})
+
+
+def decommission_first(picture: Picture, allow: Collection[Loss]) -> Plan:
+    return decommission(picture, [0], allow=allow)
+
+
+def replace_first(picture: Picture, allow: Collection[Loss]) -> Plan:
+    return replace(picture, {0: max(broker.id for broker in picture.brokers)}, allow=allow)
+
+
+def set_rf_2(picture: Picture, allow: Collection[Loss]) -> Plan:
+    return set_rf(picture, 2, allow=allow)
+
+
+def even_out(picture: Picture, allow: Collection[Loss]) -> Plan:
+    return balance(picture, allow=allow)
+
+
+PLANNERS = (decommission_first, replace_first, set_rf_2, even_out)
+Planner = Callable[[Picture, Collection[Loss]], Plan]
+
+
+def planned(planner: Planner, picture: Picture, allow: Collection[Loss] = EVERYTHING) -> Plan:
+    """The plan; examples for which there is none are passed over."""
+    try:
+        return planner(picture, allow)
+    except (PlacementError, PlanRefusedError):
+        assume(False)
+        raise
