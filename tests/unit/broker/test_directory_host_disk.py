@@ -1,0 +1,103 @@
+"""`DirectoryReplicaHost` with trouble on its disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.replica_hosts import TP, append, end, fetch, text_of, view
+from zkgroup.broker.directory import DirectoryReplicaHost, Flush, partition_files
+from zkgroup.broker.directory.open_files import OpenFiles
+from zkgroup.broker.replica_host import Role
+from zkgroup.model import TopicPartition
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import AppendLinesRequest
+
+
+def open_files() -> int:
+    """Of this process."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_disk_that_fails_ends_the_role_of_that_partition(
+    host: DirectoryReplicaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not kept is not answered; with the disk back the replica has what it had before."""
+    other = TopicPartition("orders", 1)
+    host.become_leader(TP, 0, (1, 2), {1})
+    host.become_leader(other, 0, (1, 2), {1})
+    append(host, 0, b"a")
+    told: list[TopicPartition] = []
+    host.listen(told.append)
+    pwrite = os.pwrite
+    written: list[int] = []
+
+    def half(file: int, data: bytes, position: int) -> int:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(pwrite(file, bytes(data)[:2], position))
+        return written[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", half)
+        assert append(host, 0, b"bbbb").error == ErrorCode.NOT_LEADER_FOR_PARTITION
+
+    assert (view(host).role, told) == (Role.NONE, [TP])
+    assert "No space left on device" in (view(host).failure or "")
+    assert fetch(host, 0).error == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert host.view(other).role is Role.LEADER  # type: ignore[union-attr]
+    assert host.become_leader(TP, 1, (1, 2), {1}) is ErrorCode.NONE
+    assert (end(host), text_of(fetch(host, 0))) == (1, b"a\n")
+
+
+def test_a_deletion_that_fails_is_said(host: DirectoryReplicaHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """56: the controller asks again, and the rest is removed."""
+    host.become_leader(TP, 0, (1,), {1})
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        assert host.delete(TP) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    assert "Operation not permitted" in (view(host).failure or "")
+    assert host.delete(TP) is ErrorCode.NONE
+    assert host.view(TP) is None
+
+
+@pytest.mark.parametrize(("flush", "expected_syncs"), [(Flush.NONE, 0), (Flush.BATCH, 2)])
+def test_flush_batch_forces_each_batch_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: Flush, expected_syncs: int
+) -> None:
+    """Lines and index, before the answer; by default nothing is forced."""
+    host = DirectoryReplicaHost(1, tmp_path / "b", flush=flush)
+    host.become_leader(TP, 0, (1,), {1})
+    synced: list[int] = []
+    monkeypatch.setattr(partition_files.os, "fsync", synced.append)
+
+    append(host, 0, b"a")
+
+    assert len(synced) == expected_syncs
+    host.close()
+
+
+def test_files_of_many_partitions_are_not_all_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was not used for longest gives its files up, and gets them again."""
+    monkeypatch.setattr("zkgroup.broker.directory.folder.OpenFiles", lambda: OpenFiles(maximum=2))
+    host = DirectoryReplicaHost(1, tmp_path / "b")
+    before = open_files()
+    partitions = [TopicPartition("many", number) for number in range(5)]
+    for tp in partitions:
+        host.become_leader(tp, 0, (1, 2), {1, 2})
+    for _ in range(2):
+        for number in range(5):
+            request = AppendLinesRequest("many", number, 0, 1, (b"a",))
+            assert host.append(request).error == ErrorCode.NONE
+
+    assert open_files() - before == 2 * 3
+    assert [host.log_end_offset(tp) for tp in partitions] == [2] * 5
+    host.close()
+    assert open_files() == before - 1, "the lock too"
