@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.controller.election import Configuration, Model
+from tests.model.controller.election import Model
+from tests.model.controller.election_surroundings import Configuration
 from tests.model.controller.tree import Result, explore
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.model.controller.election import (
+from tests.model.controller.election import Model
+from tests.model.controller.election_surroundings import (
     COUNT,
     CTRL,
     EPOCH,
@@ -20,7 +21,6 @@ from tests.model.controller.election import (
     OURS,
     STATE,
     Configuration,
-    Model,
     State,
     Tree,
 )

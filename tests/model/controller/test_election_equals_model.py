@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.model.controller.election import Configuration
+from tests.model.controller.election_surroundings import Configuration
 from tests.model.controller.following import Following, Pruned
 from zkgroup.controller.machine import candidacy as acts
 
