@@ -1,23 +1,31 @@
 """One partition, its brokers, two controllers of ours, reassignments with faults.
 
-The tree: /controller, /controller_epoch, `state` (leader, ISR, leader epoch,
-controller epoch), the replica list AR, the admin entry, the terminal records.
-Requests travel in one FIFO channel for each (controller epoch, broker); channels
-are not ordered among themselves, so those of an old controller arrive late. A
-broker's restart ends its connections and its memory, not its log.
-
-log: 0 deleted, 1 behind, 2 holds everything that was acknowledged.
+The controllers' elections and requests are here, their moves in `reassign_steps`; the tree, the brokers and
+the faults are their surroundings.
 
 With the variant `code` the steps are those that `zkgroup.controller.machine.moving` decides on.
 """
 
 import argparse
 
-from tests.model.controller.tree import DATA, OWNER, VER, close_session, explore, multi
+from tests.model.controller.reassign_steps import COUNTERS, STAGES, Steps
+from tests.model.controller.reassign_surroundings import (
+    ADMIN,
+    AR,
+    CE,
+    CTRL,
+    DONE,
+    EPOCH,
+    FRESH,
+    LE,
+    LOG,
+    STATE,
+    UP,
+    Surroundings,
+)
+from tests.model.controller.tree import DATA, OWNER, VER, explore, multi
 from zkgroup.controller.machine import moving, selectors
-from zkgroup.controller.machine.moving import Stage
 
-CTRL, EPOCH, STATE, AR, ADMIN, DONE, COUNT = range(7)
 VARIANTS = (
     "recipe",
     "mended",
@@ -29,24 +37,13 @@ VARIANTS = (
     "no-admin-version",
     "delete-early",
 )
-UP, CE, LE, ROLE, LEAD, MEM, LOG, FRESH = range(8)
-STAGES = {
-    "P": Stage.PLAN,
-    "2": Stage.ANNOUNCE,
-    "3": Stage.CATCH_UP,
-    "7": Stage.LEAD,
-    "8": Stage.SHRINK,
-    "9": Stage.DELETE,
-    "T": Stage.FINISH,
-}
-COUNTERS = {stage: pc for pc, stage in STAGES.items()}
 
 
 def ints(text):
     return tuple(int(x) for x in text.split(","))
 
 
-class Model:
+class Model(Steps, Surroundings):
     """State: (tree, controllers, brokers, channels, late copies, requests made, faults left)."""
 
     def __init__(self, a):
@@ -254,7 +251,6 @@ class Model:
         def state(first, i, bump=1):
             return [("set", STATE, (first, tuple(sorted(i)), le + bump, n), sver)]
 
-        bump = 0 if var == "no-bump" else 1
         if pc == "A":  # every live broker answers our epoch first
             left = tuple(b for b in wait if up(b) and s[2][b - 1][CE] < n)
             if not left:
@@ -335,321 +331,7 @@ class Model:
         if self.code:
             yield from self.decided(s, p, name, put, go, fenced, state)
             return
-        check = [("check", ADMIN, aver)] if var != "no-admin-version" else []
-        if pc == "P":
-            here = go("P", entry[VER])
-            union = target + tuple(b for b in ar if b not in target)
-            if set(target + ar) & set(self.held(s, n)) - (
-                set(ar) - set(target) if set(target) <= set(isr) else set()
-            ):
-                return  # waiting for the answer of that broker
-            if ar == target:
-                nxt = "T"
-            elif set(target) <= set(isr):
-                nxt = "7" if any(map(up, target)) else "3"
-            elif set(ar) == set(union):
-                nxt = "2"
-            else:
-                yield from fenced(
-                    f"step 1: AR := {union}",
-                    [("set", AR, union, tree[AR][VER]), ("check", ADMIN, entry[VER])],
-                    "P",
-                )
-                return
-            yield f"{name} plans: step {nxt}", False, put((*here[:0], nxt, *here[1:])), None
-        elif pc == "2" and not set(target) & set(late):
-            yield from fenced("step 2: leader epoch + 1", state(leader, isr, bump), "3", ar, ar)
-        elif pc == "3":
-            if entry[VER] != aver:
-                yield f"{name} sees the entry changed", False, put(go("P")), None
-            elif set(target) <= set(isr) and (any(map(up, target)) or self.a.loop):
-                yield f"{name} step 4: targets in the ISR", False, put(go("7")), None
-        elif pc == "7":
-            ok = [b for b in target if up(b) and b in isr]
-            if leader in ok:
-                ok = [leader]
-            if ok:
-                yield from fenced(
-                    f"step 7: leader {ok[0]}",
-                    state(ok[0], isr),
-                    "9" if var == "delete-early" else "8",
-                    target,
-                    target,
-                )
-            else:
-                yield (
-                    f"{name} step 7: no target can lead, back to waiting",
-                    False,
-                    put(go("2" if self.a.loop else "3")),
-                    None,
-                )
-        elif pc == "8":
-            rest = [b for b in isr if b in target]
-            if var == "shrink-blind":
-                rest = rest or [isr[0]]
-                yield from fenced(
-                    f"step 8: ISR := {rest}",
-                    state(leader if leader in rest else -1, rest),
-                    "9",
-                    target,
-                    target,
-                )
-            elif leader in target and set(target) <= set(isr):
-                if len(rest) == len(isr):
-                    if self.mended:
-                        yield from fenced(
-                            "step 8: nothing to remove, checked", [*check, ("check", STATE, sver)], "9"
-                        )
-                    else:
-                        yield f"{name} step 8: nothing to remove", False, put(go("9")), None
-                else:
-                    yield from fenced(
-                        f"step 8: ISR := {rest}",
-                        state(leader, rest, bump) + (check if self.mended else []),
-                        "9",
-                        target,
-                        target,
-                    )
-            else:
-                yield (
-                    f"{name} step 8: condition gone, back to waiting",
-                    False,
-                    put(go("P" if self.mended or self.a.back_to_plan else "3")),
-                    None,
-                )
-        elif pc == "9":
-            chans = self.send(s, n, [(b, ("S",)) for b in wait])
-            if chans is not None:
-                yield (
-                    f"{name} step 9: StopReplica(delete) to {wait}",
-                    False,
-                    put(go("8" if var == "delete-early" and set(wait) & set(isr) else "T"), tree, chans),
-                    None,
-                )
-        elif pc in "TU":
-            word = "cancelled" if entry[DATA][2] else "completed"
-            ten = [("set", AR, target, tree[AR][VER])]
-            keep = [("check", STATE, sver)] if self.mended else []
-            if self.mended and (entry[VER] != aver or not set(isr) <= set(target)):
-                yield f"{name} steps 10+11: entry or ISR changed, plans again", False, put(go("P")), None
-                return
-            if self.mended and not set(target) <= set(isr):
-                return  # a target fell out: wait here for the leader to add it
-            record = [("set", DONE, tree[DONE][DATA] + (word,), -1)]
-            if var == "two-writes":  # 10 with the record, then 11
-                if pc == "T":
-                    yield from fenced("step 10: AR := RAR, record", ten + record, "U")
-                else:
-                    yield from fenced("step 11: entry deleted", [("delete", ADMIN, aver)], "P")
-            elif var == "entry-first":
-                if pc == "T":
-                    yield from fenced(
-                        "step 11: entry deleted, record", [("delete", ADMIN, aver), *record], "P"
-                    )
-            else:
-                yield from fenced(
-                    "steps 10+11: AR := RAR, entry deleted, record",
-                    keep + ten + [("delete", ADMIN, aver if var != "no-admin-version" else -1)] + record,
-                    "P",
-                )
-
-    def decided(self, s, p, name, put, go, fenced, state):
-        """The step that `zkgroup.controller.machine.moving` decides on, in this model's tree."""
-        tree, (pc, _, _, _, n, drop, aver) = s[0], p
-        (leader, isr, _, _), sver = tree[STATE][DATA], tree[STATE][VER]
-        ar, ((target, _, cancelled), entry_version) = tree[AR][DATA], tree[ADMIN][:2]
-        changed = pc != "P" and entry_version != aver
-        decision = moving.decide(
-            moving.Situation(
-                target,
-                ar,
-                leader,
-                isr,
-                STAGES[pc],
-                live=frozenset(b for b in range(1, self.n + 1) if s[2][b - 1][UP]),
-                held=frozenset(self.held(s, n)),
-                changed=changed,
-                drop=drop if pc == "9" else (),
-                cancelled=cancelled,
-            )
-        )
-        aver = entry_version if changed or pc == "P" else aver
-        then = COUNTERS[decision.then]
-        check = [("check", ADMIN, aver)]
-        match decision.step:
-            case moving.Wait(reason):
-                if then != pc:
-                    yield f"{name} {reason}", False, put(go(then, aver)), None
-            case moving.WriteUnion(replicas):
-                ops = [("set", AR, replicas, tree[AR][VER]), *check]
-                yield from fenced(f"step 1: AR := {replicas}", ops, then, aver=aver)
-            case moving.Announce(replicas):
-                ops = state(leader, isr)
-                yield from fenced("step 2: leader epoch + 1", ops, then, ar, replicas, aver)
-            case moving.Lead(first, same):
-                yield from fenced(f"step 7: leader {first}", state(first, same), then, target, target, aver)
-            case moving.Shrink(rest, needed, out):
-                assert set(out) == set(ar) - set(target)
-                if needed:
-                    ops = state(leader, rest) + check
-                    yield from fenced(f"step 8: ISR := {rest}", ops, then, target, target, aver)
-                else:
-                    ops = [*check, ("check", STATE, sver)]
-                    yield from fenced("step 8: nothing to remove, checked", ops, then, aver=aver)
-            case moving.DeleteReplicas(out):
-                chans = self.send(s, n, [(b, ("S",)) for b in out])
-                if chans is not None:
-                    what = f"{name} step 9: StopReplica(delete) to {out}"
-                    yield what, False, put(go(then, aver), tree, chans), None
-            case moving.Finish(outcome):
-                word = "cancelled" if outcome == "cancelled" else "completed"
-                assert outcome != "dropped"
-                ops = [("check", STATE, sver), ("set", AR, target, tree[AR][VER]), ("delete", ADMIN, aver)]
-                record = ("set", DONE, (*tree[DONE][DATA], word), -1)
-                yield from fenced("steps 10+11: AR := RAR, entry deleted, record", [*ops, record], then)
-
-    # ---- brokers
-
-    def set_broker(self, s, b, x, tree=None):
-        return (tree or s[0], s[1], (*s[2][: b - 1], x, *s[2][b:]), *s[3:])
-
-    def broker(self, s, b):
-        x, tree = s[2][b - 1], s[0]
-        if not x[UP]:
-            yield (
-                f"broker {b} starts",
-                False,
-                self.set_broker(s, b, (1, 0, -1, "N", 0, None, x[LOG], 1)),
-                None,
-            )
-            return
-        if x[ROLE] == "F":
-            top = s[2][x[LEAD] - 1]
-            if top[UP] and top[ROLE] == "L" and b in top[MEM][2] and top[LOG] == 2 and x[LOG] < 2:
-                yield f"broker {b} catches up", False, self.set_broker(s, b, (*x[:LOG], 2, *x[FRESH:])), None
-        if x[ROLE] != "L":
-            return
-        isr, ver, ar = x[MEM]
-        leader, zisr, le, ce = tree[STATE][DATA]
-
-        def write(what, new_isr, fault, left=s[6]):
-            t, _ = multi(tree, 1000 + b, [("set", STATE, (b, new_isr, x[LE], ce), ver)])
-            if t:  # refused: nothing happens, it tries again later
-                new = (*self.set_broker(s, b, (*x[:MEM], (new_isr, ver + 1, ar), *x[LOG:]), t)[:6], left)
-                yield f"leader {b} {what}", fault, new, self.judge(s, new)
-
-        def follows(f):
-            return s[2][f - 1][UP] and s[2][f - 1][ROLE] == "F" and s[2][f - 1][LEAD] == b
-
-        for f in range(1, self.n + 1):
-            if f in ar and f not in isr and follows(f) and s[2][f - 1][LOG] == 2 and x[LOG] == 2:
-                yield from write(f"adds {f} to the ISR", tuple(sorted((*isr, f))), False)
-            if f in isr and f != b:
-                less = tuple(i for i in isr if i != f)
-                if not follows(f):
-                    yield from write(f"drops {f} from the ISR", less, False)
-                elif s[6][2]:
-                    yield from write(f"drops {f} from the ISR, too slow", less, True, self.spend(s, 2))
-        if self.a.adopt and ver != tree[STATE][VER] and leader == b and le == x[LE]:
-            yield (
-                f"leader {b} adopts the stored version",
-                False,
-                self.set_broker(s, b, (*x[:MEM], (zisr, tree[STATE][VER], ar), *x[LOG:])),
-                None,
-            )
-        if s[6][3] and x[LOG] == 2 and all(f == b or follows(f) for f in isr):
-            new = (
-                *s[:2],
-                tuple(
-                    (*y[:LOG], y[LOG] if i + 1 in isr else min(y[LOG], 1), *y[FRESH:])
-                    for i, y in enumerate(s[2])
-                ),
-                *s[3:6],
-                self.spend(s, 3),
-            )
-            if new[2] != s[2]:
-                yield f"leader {b} acknowledges a record", True, new, self.judge(s, new)
-
-    def obey(self, s, b, epoch, m):
-        """controller.md 7.5. Returns (text, state', violation)."""
-        x = s[2][b - 1]
-        if epoch < x[CE]:
-            return "refused (11)", s, None
-        x = (*x[:CE], epoch, *x[LE:])
-        if m[0] == "S":
-            new = self.set_broker(s, b, (1, epoch, -1, "N", 0, None, 0, x[FRESH]))
-            bad = self.judge(s, new)
-            if b in s[0][STATE][DATA][1]:
-                bad = "StopReplica(delete) obeyed by an ISR member"
-            return "obeyed", new, bad
-        _, le, leader, isr, ar, ver = m
-        if le <= x[LE] or b not in ar:
-            return "ignored", self.set_broker(s, b, x), None
-        if leader == b:
-            x = (1, epoch, le, "L", b, (isr, ver, ar), x[LOG], x[FRESH])
-        else:
-            x = (1, epoch, le, "F" if leader > 0 else "N", max(leader, 0), None, x[LOG], x[FRESH])
-        return "obeyed", self.set_broker(s, b, x), None
-
-    def network(self, s):
-        for i, ((epoch, b), q) in enumerate(s[3]):
-            rest = (((epoch, b), q[1:]),) if q[1:] else ()
-            base = (*s[:3], s[3][:i] + rest + s[3][i + 1 :], *s[4:])
-            how, new, bad = self.obey(base, b, epoch, q[0])
-            what = "StopReplica(delete)" if q[0][0] == "S" else f"LeaderAndIsr(leader epoch {q[0][1]})"
-            yield f"broker {b}: {what} of epoch {epoch} {how}", False, new, bad
-            if q[0][0] == "S" and s[6][5] and (epoch, b) not in s[4]:
-                yield (
-                    f"connection to {b} breaks, StopReplica unanswered, sent again",
-                    True,
-                    (*s[:4], tuple(sorted(s[4] + ((epoch, b),))), s[5], self.spend(s, 5)),
-                    None,
-                )
-        for epoch, b in s[4]:
-            base = (*s[:4], tuple(g for g in s[4] if g != (epoch, b)), *s[5:])
-            how, new, bad = self.obey(base, b, epoch, ("S",))
-            yield f"broker {b}: late copy of StopReplica(delete) of epoch {epoch} {how}", False, new, bad
-
-    def outside(self, s):
-        tree = s[0]
-        if s[5] < len(self.moves) and tree[ADMIN] is None:
-            t, _ = multi(tree, 999, [("create", ADMIN, (self.moves[s[5]], tree[AR][DATA], False), False)])
-            yield f"request {self.moves[s[5]]}", False, (t, *s[1:5], s[5] + 1, s[6]), None
-        if s[6][4] and tree[ADMIN] and not tree[ADMIN][DATA][2]:
-            source = tree[ADMIN][DATA][1]
-            t, _ = multi(tree, 999, [("set", ADMIN, (source, source, True), tree[ADMIN][VER])])
-            yield "cancel", True, (t, *s[1:6], self.spend(s, 4)), None
-        if s[6][0]:
-            for k, p in enumerate(s[1]):
-                if p[2] and p[0] != "I":
-                    q = (*p[:2], 0, *p[3:])
-                    yield (
-                        f"session of {'AB'[k]} expires, it does not know",
-                        True,
-                        (
-                            close_session(tree, p[1]),
-                            (*s[1][:k], q, *s[1][k + 1 :]),
-                            *s[2:6],
-                            self.spend(s, 0),
-                        ),
-                        None,
-                    )
-        if s[6][1]:
-            for b, x in enumerate(s[2], 1):
-                if x[UP]:
-                    dead = self.set_broker(s, b, (0, 0, -1, "N", 0, None, x[LOG], 1))
-                    yield (
-                        f"broker {b} dies",
-                        True,
-                        (
-                            *dead[:3],
-                            tuple(c for c in s[3] if c[0][1] != b),
-                            tuple(g for g in s[4] if g[1] != b),
-                            s[5],
-                            self.spend(s, 1),
-                        ),
-                        None,
-                    )
+        yield from self.worded(s, p, name, put, go, fenced, state)
 
 
 def arguments():
