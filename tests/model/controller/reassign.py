@@ -181,7 +181,7 @@ class Model(Steps, Surroundings):
     def controller(self, s, k):
         tree, p = s[0], s[1][k]
         pc, sess, live, v, n, wait, aver = p
-        name, var = "AB"[k], self.a.variant
+        name = "AB"[k]
 
         def put(q, t=tree, chans=None, brokers=None):
             procs = (*s[1][:k], q, *s[1][k + 1 :])
