@@ -34,6 +34,8 @@ SHORT = (
 )
 BEYOND_THE_TEXT = ("--moves 1/2 --cancels 1", "--moves 1/2 --cancels 1 --crashes 1")
 """Where the text alone is stuck, and the code is not."""
+GROWING = ("--moves 1/1,2 --crashes 1", "--moves 1/1,2 --expiries 1 --produces 1", "--moves 1/2,1/2")
+"""The union is the target: after step 1 the list is what was asked for, and its new replica has nothing."""
 
 LONG = (
     "--moves 1/2 --expiries 2",
@@ -69,6 +71,16 @@ def test_a_cancelled_move_is_announced_again(faults: str) -> None:
 
     The text goes from step 7 back to step 3 and waits for a replica that the leader's list lacks. The code
     plans again, which announces the list.
+    """
+    assert walk("mended", faults).verdict == "stuck"
+    assert walk("code", faults).verdict == "holds"
+
+
+@pytest.mark.parametrize("faults", GROWING)
+def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
+    """Recipes 17 [M]: the text takes a list that is the target for step 10, and waits without step 2.
+
+    The new replica is told nothing and its leader knows nothing of it, so it never comes into the ISR.
     """
     assert walk("mended", faults).verdict == "stuck"
     assert walk("code", faults).verdict == "holds"

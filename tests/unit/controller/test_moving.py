@@ -200,11 +200,24 @@ def test_a_move_cancelled_before_it_began_ends_at_once() -> None:
 
 def test_a_request_for_what_is_already_so_is_dropped() -> None:
     """As 0.8.2.2 drops it; with all in sync it may be a predecessor's missing step 11, and is done."""
-    dropped, done = at(Stage.PLAN, target=OLD, isr=(1, 2)).step, at(Stage.PLAN, target=OLD).step
+    dropped = at(Stage.PLAN, target=OLD, isr=(1, 2), live={1, 2}).step
+    done = at(Stage.PLAN, target=OLD).step
 
     assert isinstance(dropped, Finish)
     assert isinstance(done, Finish)
     assert (dropped.outcome, done.outcome) == ("dropped", "done")
+
+
+def test_replicas_that_are_only_added_are_announced_and_awaited() -> None:
+    """From 1 to 1,2: the union is the target, so the list alone does not say that the move is over."""
+    grown = Situation((1, 2), (1, 2), 1, (1,), Stage.PLAN, frozenset({1, 2}), growing=True)
+
+    assert decide(grown) == Decision(Announce((1, 2)), Stage.ANNOUNCE, Stage.CATCH_UP)
+    assert decide(grown._replace(growing=False)).step == Announce((1, 2))
+    assert decide(grown._replace(live=frozenset({1}))).step == Announce((1, 2))
+    assert decide(grown._replace(isr=(1, 2))).step == Finish(
+        "done", "the replica list is the target, and all of it is in sync"
+    )
 
 
 def test_held_replicas_are_waited_for_before_step_1_and_2() -> None:

@@ -58,6 +58,9 @@ class Situation(NamedTuple):
     """Replicas that were left out when step 8 was accepted."""
     cancelled: bool = False
     """The target is where the replicas were before; see `is_cancellation`."""
+    growing: bool = False
+    """The replicas are known to have been others when the move began: a list that is the target already is
+    then a step 1 that only added."""
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -221,8 +224,8 @@ def _plan(now: Situation) -> Decision:
         blocking -= replicas - target
     if blocking:
         return _wait(now, Stage.PLAN, "a deletion that is under way", blocking)
-    if now.replicas == now.target and not set(now.isr) - target:
-        return _already_there(now, complete)
+    if now.replicas == now.target and not set(now.isr) - target and (step := _already_there(now, complete)):
+        return Decision(step, Stage.PLAN, Stage.PLAN)
     if complete:
         return _lead(now)
     if target <= replicas:
@@ -237,15 +240,20 @@ def _plan(now: Situation) -> Decision:
     return Decision(step, Stage.PLAN, Stage.PLAN)
 
 
-def _already_there(now: Situation, complete: bool) -> Decision:
-    """The list is as asked for: by a step 10 whose step 11 is missing, or from the start."""
+def _already_there(now: Situation, complete: bool) -> Finish | None:
+    """The list is as asked for: by a step 10 whose step 11 is missing, by a step 1 that only added, or
+    from the start.
+
+    None where it has to be announced: a leader that was told a shorter list takes nobody else into the ISR.
+    What is not in sync, and down, is waited for only where it is known to be new.
+    """
     if now.cancelled:
-        step = Finish("cancelled", "the replicas are where they were")
-    elif complete:
-        step = Finish("done", "the replica list is the target, and all of it is in sync")
-    else:
-        step = Finish("dropped", "the replica list is the target already")
-    return Decision(step, Stage.PLAN, Stage.PLAN)
+        return Finish("cancelled", "the replicas are where they were")
+    if complete:
+        return Finish("done", "the replica list is the target, and all of it is in sync")
+    if not now.growing and not set(now.target) - set(now.isr) <= set(now.live):
+        return Finish("dropped", "the replica list is the target already")
+    return None
 
 
 def _announce(now: Situation) -> Decision:
