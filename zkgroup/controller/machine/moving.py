@@ -224,8 +224,8 @@ def _plan(now: Situation) -> Decision:
         blocking -= replicas - target
     if blocking:
         return _wait(now, Stage.PLAN, "a deletion that is under way", blocking)
-    if now.replicas == now.target and not set(now.isr) - target and (step := _already_there(now, complete)):
-        return Decision(step, Stage.PLAN, Stage.PLAN)
+    if now.replicas == now.target and not set(now.isr) - target and (end := _already_there(now, complete)):
+        return Decision(end, Stage.PLAN, Stage.PLAN)
     if complete:
         return _lead(now)
     if target <= replicas:
