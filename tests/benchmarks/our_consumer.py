@@ -5,7 +5,8 @@
 Commands as in `members`, for the one member of this process, and
 
     window   forget the pauses so far
-    pauses   `pauses`: for each partition owned now the longest pause in ms, pauses at its ends included
+    pauses   `pauses`: for each partition owned now the longest pause in ms, pauses at its ends included, and
+             how much of that pause one thread of this process was ready to run and had no core
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from tests.benchmarks.core_waits import CoreWaits, longest_wait_ns
 from tests.benchmarks.our_members import say
 from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
 from zkgroup.consumer.records import SourceRecord
@@ -43,36 +46,54 @@ class TickingSource(RecordSource):
         return [SourceRecord(topic, partition, number, b"tick") for number in range(offset, end)]
 
 
+class Pause(NamedTuple):
+    """How long a partition had no record delivered."""
+
+    ns: int
+    waited_ns: int
+    """Of it a thread of this process waited for a core."""
+
+
 class Pauses:
     """The longest pause of each partition since the window began. For any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits: CoreWaits) -> None:
         self._lock = threading.Lock()
+        self._waits = waits
         self._began_ns = time.monotonic_ns()
-        self._last_ns: dict[TopicPartition, int] = {}
-        self._longest_ns: dict[TopicPartition, int] = {}
+        self._last: dict[TopicPartition, tuple[int, Mapping[str, int]]] = {}
+        self._longest: dict[TopicPartition, Pause] = {}
 
     def delivered(self, partitions: Sequence[TopicPartition]) -> None:
-        now = time.monotonic_ns()
         with self._lock:
+            here = time.monotonic_ns(), self._waits.read()
             for partition in partitions:
-                since = self._last_ns.get(partition)
-                self._last_ns[partition] = now
-                if since is not None:
-                    pause = now - max(since, self._began_ns)
-                    self._longest_ns[partition] = max(pause, self._longest_ns.get(partition, 0))
+                if partition in self._last:
+                    self._longest[partition] = self._longer(partition, here)
+                self._last[partition] = here
 
     def begin(self) -> None:
         with self._lock:
             self._began_ns = time.monotonic_ns()
-            self._longest_ns.clear()
+            self._longest.clear()
 
-    def longest_ms(self, owned: Sequence[TopicPartition]) -> dict[str, float]:
-        now = time.monotonic_ns()
+    def longest(self, owned: Sequence[TopicPartition]) -> dict[str, tuple[float, float]]:
+        """Partition to milliseconds of its longest pause, and of it without a core."""
         with self._lock:
-            open_ns = {p: now - max(self._last_ns.get(p, 0), self._began_ns) for p in owned}
-            longest = {p: max(open_ns[p], self._longest_ns.get(p, 0)) for p in owned}
-        return {str(partition): round(ns / 1e6, 2) for partition, ns in longest.items()}
+            here = time.monotonic_ns(), self._waits.read()
+            longest = {partition: self._longer(partition, here) for partition in owned}
+        return {
+            str(partition): (round(pause.ns / 1e6, 2), round(pause.waited_ns / 1e6, 2))
+            for partition, pause in longest.items()
+        }
+
+    def _longer(self, partition: TopicPartition, here: tuple[int, Mapping[str, int]]) -> Pause:
+        """The pause that ends here, or the longest so far."""
+        now, waits = here
+        since, waits_then = self._last.get(partition, (0, waits))
+        ns = now - max(since, self._began_ns)
+        pause = Pause(ns, min(ns, longest_wait_ns(waits_then, waits)))
+        return max(pause, self._longest.get(partition, pause))
 
 
 class Program:
@@ -80,7 +101,7 @@ class Program:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
-        self._pauses = Pauses()
+        self._pauses = Pauses(CoreWaits())
         self._consumer: Consumer | None = None
 
     def add(self, names: list[str]) -> None:
@@ -124,7 +145,7 @@ class Program:
     def pauses(self, _: list[str]) -> None:
         leases = self._consumer.leases() if self._consumer is not None else ()
         owned = [lease.topic_partition for lease in leases]
-        say("pauses", longest_ms=self._pauses.longest_ms(owned))
+        say("pauses", longest_ms=self._pauses.longest(owned))
 
 
 def main() -> None:
