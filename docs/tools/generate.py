@@ -14,6 +14,7 @@ from docs.tools import (
     controller_checklist_page,
     errors_page,
     json_page,
+    known_defects_page,
     settings_page,
     wire_page,
     znodes_page,
@@ -30,6 +31,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/wire.md": wire_page.page,
     "reference/checklist.md": checklist_page.page,
     "reference/controller-checklist.md": controller_checklist_page.page,
+    "reference/known-defects.md": known_defects_page.page,
 }
 
 

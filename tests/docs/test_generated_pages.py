@@ -7,8 +7,9 @@ from dataclasses import fields
 
 import pytest
 
-from docs.tools import checklist_page, controller_statements, errors_page, znodes_page
+from docs.tools import checklist_page, controller_statements, errors_page, known_defects_page, znodes_page
 from docs.tools.generate import DOCS, PAGES
+from docs.tools.known_defects import DEFECTS
 from docs.tools.statements import ITEMS, RECIPES
 from tests.simulation.scenarios import SCENARIOS
 from zkgroup.settings import GroupSettings
@@ -77,6 +78,15 @@ def test_sections_hold_every_statement_about_the_controller_once() -> None:
     numbers = [number for section in controller_statements.SECTIONS.values() for number in section]
 
     assert numbers == list(controller_statements.ITEMS) == list(range(1, 81))
+
+
+def test_tests_name_known_defects_that_exist() -> None:
+    """All forty of the list, and none beyond it; numbers of issues and proposals are no rows of it."""
+    test = checklist_page.Test("f", "t", "As K7 and K12 have it (KAFKA-6082, KIP-101).")
+
+    assert list(DEFECTS) == list(range(1, 41))
+    assert set(known_defects_page.by_defect([test])) == {7, 12}
+    assert set(known_defects_page.by_defect(list(checklist_page.all_tests()))) <= set(DEFECTS)
 
 
 def test_every_statement_has_a_test() -> None:
