@@ -290,7 +290,7 @@ def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Clust
 
 
 def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> None:
-    """Controller item 19: the write is refused and changes nothing; the controller resigns."""
+    """Controller item 19: the write is refused and changes nothing; the controller resigns (K3)."""
     cluster.witness.make("/work")
     work = Writer(1)
     bumped: list[bool] = []
@@ -310,7 +310,7 @@ def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> No
 
 
 def test_a_lost_session_ends_the_rule_before_the_next_one_is_used(cluster: Cluster) -> None:
-    """Controller item 21: what waits is dropped, it resigns, registers, and only then stands again."""
+    """Controller item 21: what waits is dropped (K6), it resigns, registers, and only then stands (K5)."""
     cluster.witness.make("/work", brokers_path(), broker_ids_path())
     path = BrokerRegistration.path(1)
     work = Writer(1)

@@ -44,7 +44,7 @@ def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: Wor
 
 
 def test_topic_and_configuration_are_one_transaction(world: World) -> None:
-    """controller.md 5.3: Kafka's tool writes them one after the other and can lose a race in between."""
+    """K22: Kafka's tool writes them one after the other and can lose a race in between."""
     topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "orders", partitions=1))
 
     paths = [operation.path for operation in world.server.log[-1].operations]

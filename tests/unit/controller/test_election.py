@@ -28,7 +28,7 @@ from zkgroup.znodes.controller_records import (
 
 
 def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
-    """Recipes 13: five candidates at once, then each winner's session ends in turn."""
+    """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
     world = World()
     for broker in range(5):
         world.node(broker)
@@ -180,7 +180,7 @@ def test_controller_written_by_somebody_ends_the_rule() -> None:
 
 
 def test_after_a_bump_by_another_process_no_write_passes() -> None:
-    """Recipes 13: the write under way is refused and changes nothing; it resigns."""
+    """Recipes 13: the write under way is refused and changes nothing; it resigns (K3)."""
     world = World()
     duty = Writer()
     node = world.node(1, duties=duty)
@@ -242,7 +242,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
 
 def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
-    """Recipes 13: an exception while it rules; no storm of elections follows, as in K2."""
+    """Recipes 13: an exception while it rules ends in no storm of elections (K2) and poisons no batch (K10)."""
     world = World()
     failing = world.node(1, duties=lambda election: ("load", fails))
     world.run()

@@ -24,7 +24,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 
 
 def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
-    """Recipes 13: what waits is dropped, it resigns, then registers, and only then stands again."""
+    """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
     world = World()
     registered: list[tuple[int, bool]] = []
 

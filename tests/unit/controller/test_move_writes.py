@@ -11,7 +11,7 @@ from zkgroup.controller.machine.move_writes import (
     finish,
     shrink,
     tells_moves_in_topics,
-    write_union,
+    write_unions,
 )
 from zkgroup.controller.machine.moving import Shrink, WriteUnion
 from zkgroup.controller.machine.picture import Brokers, Picture, Standing
@@ -92,7 +92,7 @@ def test_moves_that_end_together_are_one_write() -> None:
 
 
 def test_the_last_moves_take_the_request_with_them() -> None:
-    """Deleted with its last entry, not before (KAFKA-6193)."""
+    """Deleted with its last entry, not before (K15, KAFKA-6193)."""
     with Blocking(MemoryZooKeeper().client()) as zk:
         tree = Tree(zk)
 
@@ -181,8 +181,8 @@ def test_the_union_is_written_with_the_keys_of_2_4_where_all_can_read_them() -> 
     picture = Picture()
     picture.topic_seen("t", Topic({0: (1, 2), 1: (2, 1)}, extensions={"later": 1}), 6)
 
-    plain = write_union(picture, tp(0), UNION, 3, keys=False)
-    told = write_union(picture, tp(0), UNION, 3, keys=True)
+    plain = write_unions(picture, "t", {0: UNION}, 3, keys=False)
+    told = write_unions(picture, "t", {0: UNION}, 3, keys=True)
 
     lists = {0: (3, 1, 2), 1: (2, 1)}
     assert plain.operations == (
@@ -191,6 +191,18 @@ def test_the_union_is_written_with_the_keys_of_2_4_where_all_can_read_them() -> 
     )
     topic = Topic(lists, 2, {0: (3,)}, {0: (1, 2)}, extensions={"later": 1})
     assert told.operations == (Check(REQUEST, 3), SetData("/brokers/topics/t", topic.encode(), 6))
+
+
+def test_lists_of_one_topic_are_written_together() -> None:
+    """One znode, one version: a request for all partitions of a topic is one write, not one each."""
+    picture = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}})
+
+    write = write_unions(picture, "t", {0: UNION, 2: UNION}, 7, keys=True)
+
+    topic = Topic({0: (3, 1, 2), 1: (1, 2), 2: (3, 1, 2)}, 2, {0: (3,), 2: (3,)}, {0: (1, 2), 2: (1, 2)})
+    assert write == Write(
+        (tp(0), tp(2)), (Check(REQUEST, 7), SetData("/brokers/topics/t", topic.encode(), 0))
+    )
 
 
 def test_a_topic_too_big_for_a_znode_is_refused_before_it_is_sent() -> None:
@@ -202,7 +214,7 @@ def test_a_topic_too_big_for_a_znode_is_refused_before_it_is_sent() -> None:
     with pytest.raises(
         ConfigError, match=r"topic of 19000 partitions: expected at most 900000 bytes, found \d+"
     ):
-        write_union(picture, tp(0), step, 0, keys=False)
+        write_unions(picture, "t", {0: step}, 0, keys=False)
 
 
 def test_old_brokers_keep_moves_out_of_topics() -> None:

@@ -129,7 +129,7 @@ def test_the_target_has_an_order_of_its_own() -> None:
 
 
 def test_brokers_that_stop_neither_lead_nor_stay_in_sync() -> None:
-    """Controller item 32: all that are shutting down, not the asking one alone; they are told."""
+    """Controller item 32: all that are shutting down, not the asking one alone; they are told (K26)."""
     answer = selectors.controlled_shutdown((1, 2, 3, 4), (4, 2, 1, 3), live=[3, 4], shutting_down=[1, 2])
 
     assert answer == Choice(3, (4, 3), (1, 2, 3, 4))

@@ -182,7 +182,7 @@ def test_what_kafka_cannot_read_is_corrupt(text: str) -> None:
     ids=str,
 )
 def test_what_no_reader_should_meet_is_not_written(arguments: dict[str, Any], message: str) -> None:
-    """One clear error before anything is sent (controller item 5)."""
+    """One clear error before anything is sent (controller item 5, K34)."""
     given: dict[str, Any] = {"listeners": [PLAIN], "timestamp_ms": NOW, **arguments}
 
     with pytest.raises(ConfigError, match=message):

@@ -76,7 +76,7 @@ def test_a_configuration_that_would_fail_brokers_is_not_written(config: TopicCon
 
 
 def test_quotes_backslashes_and_foreign_letters_survive() -> None:
-    """Kafka 0.8.2.2 escapes nothing; we do, and its parser understands it (controller item 6)."""
+    """Kafka 0.8.2.2 escapes nothing (K34); we do, and its parser understands it (controller item 6)."""
     config = TopicConfig({'a"b\\c': 'é"\\\n\x1a/ 日本'})
 
     assert b'"a\\"b\\\\c":"\xc3\xa9\\"\\\\\\n\\u001a/ ' in config.encode()
