@@ -242,7 +242,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
 
 def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
-    """Recipes 13: an exception while it rules ends in no storm of elections (K2) and poisons no batch (K10)."""
+    """Recipes 13: an exception while it rules: no storm of elections (K2), no poisoned batch (K10)."""
     world = World()
     failing = world.node(1, duties=lambda election: ("load", fails))
     world.run()
