@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -89,13 +89,21 @@ class Topic:
         What a move adds and removes has a place from version 2 on; in version 1 it is left out, as only the
         request in `/admin/reassign_partitions` can tell it there.
         """
-        if self.version == 1:
-            adding = removing = ()
+        return self.with_all_replicas({partition: (replicas, adding, removing)})
+
+    def with_all_replicas(
+        self, changed: Mapping[int, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]
+    ) -> Self:
+        """The same for many partitions: number to replicas, and what a move adds and removes."""
+        keeps = self.version > 1
+        lists = {number: replicas for number, (replicas, _, _) in changed.items()}
+        adding = {number: added for number, (_, added, _) in changed.items() if added and keeps}
+        removing = {number: removed for number, (_, _, removed) in changed.items() if removed and keeps}
         return dataclasses.replace(
             self,
-            partitions={**self.partitions, partition: replicas},
-            adding=_with(self.adding, partition, adding),
-            removing=_with(self.removing, partition, removing),
+            partitions={**self.partitions, **lists},
+            adding=_with(self.adding, changed, adding),
+            removing=_with(self.removing, changed, removing),
         )
 
     def encode(self) -> bytes:
@@ -202,10 +210,9 @@ def _version(path: str, fields: Mapping[str, object]) -> int:
 
 
 def _with(
-    moves: Mapping[int, tuple[int, ...]], partition: int, brokers: tuple[int, ...]
+    moves: Mapping[int, tuple[int, ...]], changed: Container[int], now: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    kept = {number: replicas for number, replicas in moves.items() if number != partition}
-    return {**kept, partition: brokers} if brokers else kept
+    return {**{number: replicas for number, replicas in moves.items() if number not in changed}, **now}
 
 
 def _replicas(path: str, fields: Mapping[str, object], key: str) -> dict[int, tuple[int, ...]]:

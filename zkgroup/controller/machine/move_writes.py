@@ -45,20 +45,22 @@ def tells_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
     return bool(found) and min(found) >= MOVES_IN_TOPIC_SINCE
 
 
-def write_union(
-    picture: Picture, topic_partition: TopicPartition, step: WriteUnion, request_version: int, *, keys: bool
+def write_unions(
+    picture: Picture, name: str, steps: Mapping[int, WriteUnion], request_version: int, *, keys: bool
 ) -> Write:
-    """Step 1. With `keys` the topic also says what is added and removed, so that the move needs no request.
+    """Step 1 of these partitions of one topic, whose lists share a znode. It is about all of them.
 
+    With `keys` the topic also says what is added and removed, so that the moves need no request.
     Raises ConfigError where the topic becomes too big for one znode.
     """
-    name, partition = topic_partition
     seen = picture.topic(name)
     assert seen is not None
     topic = dataclasses.replace(seen.topic, version=2) if keys and seen.topic.version == 1 else seen.topic
-    topic = topic.with_replicas(partition, step.replicas, step.adding, step.removing)
+    topic = topic.with_all_replicas(
+        {number: (step.replicas, step.adding, step.removing) for number, step in steps.items()}
+    )
     return Write(
-        topic_partition,
+        tuple(TopicPartition(name, number) for number in steps),
         (
             Check(Reassignment.path(), request_version),
             SetData(Topic.path(name), topic.encode(), seen.version),
@@ -127,14 +129,16 @@ def _states(picture: Picture, endings: Sequence[Ending]) -> Iterator[Operation]:
 
 
 def _topics(picture: Picture, endings: Sequence[Ending]) -> Iterator[Operation]:
-    for name in dict.fromkeys(ending.topic_partition.topic for ending in endings):
+    lists: dict[str, dict[int, tuple[Brokers, Brokers, Brokers]]] = {}
+    for ending in endings:
+        if ending.outcome != "dropped":
+            name, number = ending.topic_partition
+            lists.setdefault(name, {})[number] = (ending.target, (), ())
+    for name, partitions in lists.items():
         seen = picture.topic(name)
         if seen is None:
             continue
-        topic = seen.topic
-        for ending in endings:
-            if ending.topic_partition.topic == name and ending.outcome != "dropped":
-                topic = topic.with_replicas(ending.topic_partition.partition, ending.target)
+        topic = seen.topic.with_all_replicas(partitions)
         if topic != seen.topic:
             yield SetData(Topic.path(name), topic.encode(), seen.version)
 
