@@ -9,10 +9,10 @@ import pytest
 from tests.replica_hosts import TP, Hosts, append, asked, changes_of, end, fetch, text_of, view, watermark
 from zkgroup.broker.memory_host import replicate
 from zkgroup.broker.replica_host import ReplicaHost, Role
-from zkgroup.broker.replication.batches import batch_of
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.line_batches import batch_of
 from zkgroup.wire.replica_host import EpochEnd, FetchLinesRequest, FetchLinesResponse, LineBatch
 
 OTHER = TopicPartition("orders", 1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from tests.replica_hosts import TP, Hosts, append, asked, end, fetch, pair, text_of, view, watermark
 from zkgroup.broker.memory_host import replicate
 from zkgroup.broker.replica_host import Follower, ReplicaHost, Role
-from zkgroup.broker.replication.batches import batch_of
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.line_batches import batch_of
 from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse
 
 OTHER = TopicPartition("orders", 1)

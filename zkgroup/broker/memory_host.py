@@ -7,11 +7,11 @@ from collections.abc import Collection
 from itertools import count
 
 from zkgroup.broker.replica_host import ReplicaHost
-from zkgroup.broker.replication.batches import end_of
 from zkgroup.broker.replication.epochs import Epochs
 from zkgroup.broker.replication.hosting import HostedReplicas
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
+from zkgroup.wire.line_batches import end_of
 from zkgroup.wire.replica_host import FetchLinesRequest, LineBatch
 
 _places = count(1)

@@ -13,9 +13,9 @@ from tests.unit.broker.folders import FILES, expected, path_of
 from zkgroup.broker.directory import DirectoryReplicaHost
 from zkgroup.broker.directory.index import ENTRY
 from zkgroup.broker.memory_host import replicate
-from zkgroup.broker.replication.crc32c import crc32c
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, ConflictError
+from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.error_codes import ErrorCode
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zkgroup.broker.replication.crc32c import crc32c
+from zkgroup.wire.crc32c import crc32c
 
 ENTRY: Final = struct.Struct(">qiqiII")
 """The fields of an `IndexEntry`, and the CRC-32C of their bytes."""

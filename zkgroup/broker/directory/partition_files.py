@@ -17,9 +17,9 @@ from pathlib import Path
 from zkgroup.broker.directory.index import ENTRY, Index, IndexEntry
 from zkgroup.broker.directory.open_files import OpenFiles
 from zkgroup.broker.directory.recovery import encode_epochs, encode_high_watermark
-from zkgroup.broker.replication.batches import end_of
 from zkgroup.broker.replication.epochs import Epochs
 from zkgroup.errors import ReplicaStorageError
+from zkgroup.wire.line_batches import end_of
 from zkgroup.wire.replica_host import LineBatch
 
 

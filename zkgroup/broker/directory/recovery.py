@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from zkgroup.broker.directory.index import IndexEntry
-from zkgroup.broker.replication.crc32c import crc32c
 from zkgroup.broker.replication.epochs import Epochs, EpochStart
+from zkgroup.wire.crc32c import crc32c
 
 HIGH_WATERMARK_DIGITS: Final = 19
 

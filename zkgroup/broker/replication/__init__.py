@@ -1,8 +1,6 @@
 """Replication of lines: what leaders and followers decide, over any place that keeps lines.
 
-* `crc32c`: the checksum of a batch
 * `epochs`: which term each line is from, and where two logs part
-* `batches`: making and checking batches
 * `term`: what a leader knows of its followers, and the high watermark
 * `line_log`: the ports behind which lines are kept
 * `replica`: one replica, its roles and the two requests

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkgroup.broker.replica_host import ReplicaView, Role
-from zkgroup.broker.replication.batches import are_lines, batch_of, is_whole
 from zkgroup.broker.replication.line_log import LineLog
 from zkgroup.broker.replication.term import Term
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.line_batches import are_lines, batch_of, is_whole
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,

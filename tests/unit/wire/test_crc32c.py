@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record._crc32c import crc as crc_of_kafka_python
 
-from zkgroup.broker.replication.crc32c import BLOCK_BYTES, FOLDS, SHORT_BYTES, crc32c
+from zkgroup.wire.crc32c import BLOCK_BYTES, FOLDS, SHORT_BYTES, crc32c
 
 
 @pytest.mark.parametrize(

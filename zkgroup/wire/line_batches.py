@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.broker.replication.crc32c import crc32c
+from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.replica_host import LineBatch
 
 
