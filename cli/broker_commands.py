@@ -1,11 +1,10 @@
-"""`zkgroup broker list|describe` and `zkgroup controller describe|history`, as far as znodes tell."""
+"""`zkgroup broker list|describe`, as far as znodes tell."""
 
 from __future__ import annotations
 
 import click
 
 from zkgroup.admin import brokers as admin
-from zkgroup.admin import ruling
 from zkgroup.errors import PartlyDoneError
 from zkgroup.model import TopicPartition
 
@@ -18,10 +17,8 @@ from .tables import Cell, Column
 from .units import counted, iso_time
 
 broker = make_group("broker", help="Look at registered brokers.")
-controller = make_group("controller", help="Look at who rules the cluster.")
 
 _BROKER_KEYS = ("broker", "host", "port", "registered_at", "version", "epoch", "kind", "role", "controller")
-_EPOCH_KEYS = ("epoch", "broker", "session", "reason", "from", "until", "load_ms", "ended")
 _NAMED = 8
 
 
@@ -58,54 +55,6 @@ def describe(broker: int) -> None:
         as_of, one = admin.describe_broker(ensemble, broker)
     if not out.document(cluster_documents.broker(as_of, one)):
         _show(out, one)
-
-
-@controller.command("describe")
-def describe_controller() -> None:
-    """Who is controller, since when, and of which kind. Exit code 5 where there is none."""
-    out = output()
-    with connected() as ensemble:
-        as_of, one = ruling.describe_controller(ensemble)
-    document = cluster_documents.controller(as_of, one)
-    if not out.document(document):
-        for name in ("controller", "epoch", "elected_at", "session", "kind", "last_processed_zxid"):
-            value = document[name]
-            out.line(f"{out.paint(f'{name:<20}', 'dim')} {'-' if value is None else value}")
-
-
-@controller.command()
-def history() -> None:
-    """The epochs in which a controller of ours ruled, the latest first; all others were real Kafka's."""
-    out = output()
-    with connected() as ensemble:
-        as_of, rows, unreadable = ruling.controller_history(ensemble)
-    if not out.document(cluster_documents.controller_history(as_of, rows), "epochs", _EPOCH_KEYS):
-        columns = [
-            Column(header="EPOCH", right=True),
-            Column(header="BROKER", right=True),
-            Column(header="FROM"),
-            Column(header="UNTIL"),
-            Column(header="LOAD MS", right=True, rank=1),
-            Column(header="WHY", shorten="end"),
-            Column(header="ENDED", shorten="end", rank=2),
-        ]
-        table = [
-            [
-                row.epoch,
-                row.record.broker,
-                iso_time(row.record.from_ms),
-                iso_time(row.record.until_ms),
-                row.record.load_ms,
-                row.record.reason,
-                row.record.ended,
-            ]
-            for row in rows
-        ]
-        out.table(columns, table)
-        if not rows:
-            say("no controller of ours has ruled here")
-    for text in unreadable:
-        say(f"note: {text}")
 
 
 def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:

@@ -12,9 +12,12 @@ from zkgroup.admin.kafka_files import reassignment_json
 from zkgroup.admin.moving_plans import PhasedPlan, Proposal
 from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
 from zkgroup.admin.reassignments import MoveStatus
+from zkgroup.admin.resigning import Resignation, ResignationPlan
 from zkgroup.admin.ruling import ControllerDescription, PastController
 from zkgroup.admin.topic_growth import AlterationPlan
+from zkgroup.admin.unclean import UncleanPlan
 from zkgroup.admin.verify import hex_session
+from zkgroup.admin.words import UncleanElectionDone
 from zkgroup.model import TopicPartition
 
 from .documents import Json, document
@@ -73,6 +76,20 @@ def controller_history(as_of: AsOf, rows: Iterable[PastController]) -> Json:
         for row in rows
     ]
     return document("controller_history", as_of, epochs=epochs)
+
+
+def resignation(plan: ResignationPlan, came: Resignation | None, *, executed: bool) -> Json:
+    """`controller resign`."""
+    return document(
+        "controller_resignation",
+        came.as_of if came else plan.as_of,
+        controller=plan.controller,
+        epoch=plan.epoch,
+        czxid=plan.czxid,
+        executed=executed,
+        resigned=came.resigned if came else None,
+        successor=came.successor if came else None,
+    )
 
 
 def configs(as_of: AsOf, rows: Iterable[ConfigDescription]) -> Json:
@@ -137,6 +154,37 @@ def election(plan: ElectionPlan, *, executed: bool, converged: bool | None) -> J
         election="preferred",
         executed=executed,
         converged=converged,
+        partitions=rows,
+    )
+
+
+def unclean_election(
+    plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool, converged: bool | None
+) -> Json:
+    """`elect unclean`."""
+    verdicts = {each.topic_partition: each for each in done.partitions} if done else {}
+    rows = []
+    for row in plan.rows:
+        verdict = verdicts.get(row.topic_partition)
+        rows.append(
+            {
+                **_place(row.topic_partition),
+                "replicas": list(row.replicas),
+                "leader": row.leader,
+                "isr": None if row.isr is None else list(row.isr),
+                "live": list(row.live),
+                "outcome": row.outcome,
+                "verdict": verdict.verdict if verdict else None,
+                "elected": verdict.leader if verdict else None,
+                "reason": (verdict.reason or None) if verdict else None,
+            }
+        )
+    return document(
+        "unclean_election",
+        plan.as_of,
+        executed=executed,
+        converged=converged,
+        epoch=done.epoch if done else None,
         partitions=rows,
     )
 

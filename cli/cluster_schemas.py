@@ -100,6 +100,15 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
             )
         ),
     ),
+    "zkgroup.controller_resignation/1": document(
+        "controller_resignation",
+        controller=COUNT,
+        epoch=nullable(COUNT),
+        czxid=COUNT,
+        executed=BOOLEAN,
+        resigned=nullable(BOOLEAN),
+        successor=nullable(COUNT),
+    ),
     "zkgroup.configs/1": document(
         "configs",
         configs=list_of(object_of(entity_type=STRING, entity=STRING, configs=map_of(STRING))),
@@ -125,6 +134,26 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 leader=nullable(INTEGER),
                 preferred=nullable(INTEGER),
                 outcome=word("elects", "leads", "not_live", "not_in_isr", "no_state", "being_deleted"),
+            )
+        ),
+    ),
+    "zkgroup.unclean_election/1": document(
+        "unclean_election",
+        executed=BOOLEAN,
+        converged=nullable(BOOLEAN),
+        epoch=nullable(COUNT),
+        partitions=list_of(
+            object_of(
+                topic=STRING,
+                partition=COUNT,
+                replicas=BROKERS,
+                leader=nullable(INTEGER),
+                isr=nullable(BROKERS),
+                live=BROKERS,
+                outcome=word("unclean", "clean", "led", "not_live", "no_state", "being_deleted"),
+                verdict=nullable(word("unclean", "elected", "not_needed", "refused")),
+                elected=nullable(COUNT),
+                reason=nullable(STRING),
             )
         ),
     ),

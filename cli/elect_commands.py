@@ -1,4 +1,4 @@
-"""`zkgroup elect preferred`: partitions go back to their first replica."""
+"""`zkgroup elect preferred`: partitions go back to their first replica; `unclean`: any live one leads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from zkgroup.admin.elections import ElectionPlan, elect_preferred, plan_preferre
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.kafka_files import parse_partitions
 from zkgroup.admin.topics import describe_topics
+from zkgroup.admin.unclean import UncleanPlan, all_led, elect_unclean, plan_unclean, wait_for_verdicts
+from zkgroup.admin.words import UncleanElectionDone
 from zkgroup.model import TopicPartition
 
 from . import cluster_documents
 from .connection import connected
-from .consent import is_wanted
+from .consent import command_words, is_wanted, new_act
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, wait_options, wait_s
 from .output import Output, say
 from .parameters import TopicPartitions, file_text
-from .tables import Cell, Column
+from .tables import Cell, Column, Row
 from .units import counted
 
 elect = make_group("elect", help="Have leaders elected.")
@@ -29,7 +31,19 @@ elect = make_group("elect", help="Have leaders elected.")
 EXIT_CHECK_FAILED = 3
 
 _KEYS = ("topic", "partition", "leader", "preferred", "outcome")
-_STYLES = {"elects": "good", "leads": "dim"}
+_UNCLEAN_KEYS = (
+    "topic",
+    "partition",
+    "replicas",
+    "leader",
+    "isr",
+    "live",
+    "outcome",
+    "verdict",
+    "elected",
+    "reason",
+)
+_STYLES = {"elects": "good", "leads": "dim", "unclean": "bad", "clean": "good", "led": "dim"}
 
 
 @elect.command()
@@ -87,6 +101,60 @@ def preferred(
         ctx.exit(EXIT_CHECK_FAILED)
 
 
+@elect.command()
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    type=TopicPartitions(),
+    metavar="T[:P,P...]",
+    help="Which ones; a topic alone means all of it. May be repeated.",
+)
+@wait_options("the controller has said what came of each")
+@consent_options
+@click.pass_context
+def unclean(
+    ctx: click.Context,
+    topics: Sequence[tuple[str, tuple[int, ...]]],
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Let a live replica lead partitions that have no leader, in sync or not: records may be lost for good.
+
+    Only a controller of zkgroup has such a request; elsewhere it is refused with what to do instead.
+    """
+    out, longest, done = output(), wait_s(wait, timeout_ms), None
+    with connected() as ensemble:
+        plan = plan_unclean(ensemble, _partitions(ensemble, topics))
+        for note in plan.notes:
+            say(f"note: {note}")
+        count = counted(len(plan.losing), "partition")
+        question = f"Elect for {counted(len(plan.wanted), 'partition')}, and lose records of {count}?"
+        wanted = bool(plan.wanted) and is_wanted(
+            execute, yes, question, lambda aside: _show_unclean(aside, plan, None, executed=False)
+        )
+        if wanted:
+            czxid = elect_unclean(ensemble, plan, new_act().user)
+            if longest is not None:
+                _, done = wait_for_verdicts(ensemble, czxid, longest)
+    converged = (
+        None if longest is None or not wanted else done is not None and all_led(done.partitions, plan.wanted)
+    )
+    document = cluster_documents.unclean_election(plan, done, executed=wanted, converged=converged)
+    if not out.document(document, "partitions", _UNCLEAN_KEYS):
+        _show_unclean(out, plan, done, executed=wanted)
+    if converged is False:
+        if done is None:
+            words = command_words("controller", "describe")
+            say(f"the controller has said nothing yet; the request stays until it is obeyed: {words}")
+        elif done.reason:
+            say(f"nothing was tried: {done.reason}")
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
 def _partitions(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[TopicPartition]:
     """The partitions named; a topic alone means all of its partitions."""
     _, described, unreadable = describe_topics(ensemble, [name for name, _ in topics])
@@ -121,3 +189,41 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
     out.table(columns, table)
     verb = "asked for" if executed else "would ask for"
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}")
+
+
+def _show_unclean(
+    out: Output, plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool
+) -> None:
+    verdicts = {each.topic_partition: each for each in done.partitions} if done else {}
+    columns = [
+        Column(header="TOPIC", shorten="middle"),
+        Column(header="PART", right=True),
+        Column(header="LEADER", right=True),
+        Column(header="IN SYNC", shorten="end"),
+        Column(header="LIVE", shorten="end"),
+        Column(header="OUTCOME"),
+        *([Column(header="LED BY", right=True), Column(header="WHY", shorten="end")] if done else []),
+    ]
+    table: list[Row] = []
+    for row in plan.rows:
+        verdict = verdicts.get(row.topic_partition)
+        word = verdict.verdict if verdict else row.outcome
+        came = [verdict.leader, verdict.reason] if verdict else [None, ""]
+        table.append(
+            [
+                *row.topic_partition,
+                Cell("none", "bad") if row.leader == -1 else row.leader,
+                None if row.isr is None else _listed(row.isr),
+                _listed(row.live),
+                Cell(word.replace("_", " "), _STYLES.get(word, "warn")),
+                *(came if done else []),
+            ]
+        )
+    out.table(columns, table)
+    verb = "asked for" if executed else "would ask for"
+    lost = f"; {counted(len(plan.losing), 'partition')} may lose records" if plan.losing else ""
+    out.line(f"{verb} {counted(len(plan.wanted), 'election')}{lost}" if plan.wanted else "nothing to elect")
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"

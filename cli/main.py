@@ -27,7 +27,7 @@ _COMMANDS = {
     "offsets": (".offsets_commands:offsets", "Show, save and change committed offsets."),
     "topic": (".topic_commands:topic", "Create, look at, alter and delete topics."),
     "broker": (".broker_commands:broker", "Look at registered brokers."),
-    "controller": (".broker_commands:controller", "Look at who rules the cluster."),
+    "controller": (".controller_commands:controller", "Look at who rules the cluster; have it resign."),
     "elect": (".elect_commands:elect", "Have leaders elected."),
     "reassign": (".reassign_commands:reassign", "Move replicas between brokers."),
     "config": (".config_commands:config", "Look at configurations and change them."),

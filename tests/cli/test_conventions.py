@@ -85,7 +85,9 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "broker describe",
         "controller describe",
         "controller history",
+        "controller resign",
         "elect preferred",
+        "elect unclean",
         "reassign generate",
         "reassign execute",
         "reassign verify",
@@ -223,6 +225,8 @@ def test_a_timeout_without_a_wait_is_a_usage_error(lone_shell: Shell) -> None:
         ["topic", "alter", "t", "--partitions", "2"],
         ["config", "alter", "--topic", "t", "--add-config", "a=1"],
         ["elect", "preferred"],
+        ["elect", "unclean", "--topic", "t:0"],
+        ["controller", "resign"],
         ["reassign", "cancel"],
     ],
 )

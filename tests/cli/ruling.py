@@ -1,0 +1,59 @@
+"""A controller of ours that stands for election on a real server and does nothing else."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from zkgroup.controller.machine.candidate import Candidate
+from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.effects import ControllerEffect, Elected
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.clock import SystemClock
+
+
+class Controllers:
+    """Candidates, each in its own thread and session; they end with the block."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._running: list[tuple[MachineLoop[object, ControllerEffect], ZooKeeperClient]] = []
+        self.crashed: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for loop, client in self._running:
+            loop.post(loop.stop)
+            assert loop.join(10)
+            client.close()
+        assert not self.crashed
+
+    def add(self, broker: int) -> None:
+        """Returns once it has been elected, if nobody else rules."""
+        client = ZooKeeperClient(self._address, ClientSettings(session_timeout_ms=6000))
+        elected = threading.Event()
+
+        def perform(effect: ControllerEffect) -> None:
+            if isinstance(effect, Elected):
+                elected.set()
+
+        loop: MachineLoop[object, ControllerEffect] = MachineLoop(
+            Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300)),
+            client,
+            SystemClock(),
+            perform=perform,
+            after_step=lambda: None,
+            on_crash=self.crashed.append,
+            name=f"candidate-{broker}",
+        )
+        self._running.append((loop, client))
+        loop.listen()
+        loop.start()
+        if len(self._running) == 1:
+            assert elected.wait(20)
