@@ -105,6 +105,30 @@ class MemberIdInUseError(ConflictError):
         self.host = host
 
 
+class BrokerIdInUseError(ConflictError):
+    """Another live session is registered under this broker id."""
+
+    def __init__(self, path: str, session_id: int, host: str | None) -> None:
+        where = f" on host {host}" if host else ""
+        super().__init__(
+            f"{path} is registered by session 0x{session_id:x}{where}: choose another id or stop that one"
+        )
+        self.path = path
+        self.session_id = session_id
+        self.host = host
+
+
+class ForeignBrokersError(ConflictError):
+    """Brokers of Kafka are registered; a broker of ours cannot follow, nor be followed by, them."""
+
+    def __init__(self, brokers: Sequence[str]) -> None:
+        super().__init__(
+            f"brokers of Kafka are registered: {', '.join(brokers)}; a broker that hosts partitions joins "
+            "brokers of zkgroup only; `zkgroup broker run --controller-only` can lead them"
+        )
+        self.brokers = tuple(brokers)
+
+
 # --- stop, you are not it -------------------------------------------------------------------------
 
 

@@ -8,13 +8,15 @@ where there is one) and `why` (the reason for the default); the reference is gen
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zkgroup.errors import ConfigError
 
 
-def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
+def setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
+    """A field of a class of settings. `kafka`: its name there; `why`: the reason for the default."""
     return field(default=default, metadata={"doc": doc, "kafka": kafka, "why": why})
 
 
@@ -22,133 +24,133 @@ def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "")
 class GroupSettings:
     """How one member of a group behaves."""
 
-    consumer_id: str | None = _setting(
+    consumer_id: str | None = setting(
         None,
         "Suffix of the id under `/consumers/<group>/ids`; generated from host, time and a random part "
         "when absent.",
         kafka="consumer.id",
     )
-    session_timeout_ms: int = _setting(
+    session_timeout_ms: int = setting(
         6000,
         "Session timeout asked of ZooKeeper. The server may grant another; the granted one counts.",
         kafka="zookeeper.session.timeout.ms",
     )
-    connection_timeout_ms: int | None = _setting(
+    connection_timeout_ms: int | None = setting(
         None,
         "Longest wait for the first connection; the session timeout when absent.",
         kafka="zookeeper.connection.timeout.ms",
     )
-    partition_assignment_strategy: str = _setting(
+    partition_assignment_strategy: str = setting(
         "range",
         "Who owns what: `range`, `roundrobin` or `sticky`. Must be equal in the whole group.",
         kafka="partition.assignment.strategy",
     )
-    exclude_internal_topics: bool = _setting(
+    exclude_internal_topics: bool = setting(
         True,
         "Leave `__consumer_offsets` out of white- and blacklists. Must be equal in the whole group.",
         kafka="exclude.internal.topics",
     )
-    auto_commit_enable: bool = _setting(
+    auto_commit_enable: bool = setting(
         True, "Commit processed positions by timer, at revocation and at close.", kafka="auto.commit.enable"
     )
-    auto_commit_interval_ms: int = _setting(
+    auto_commit_interval_ms: int = setting(
         60_000,
         "Period of the auto-commit; the first comes one period after the start.",
         kafka="auto.commit.interval.ms",
     )
-    auto_offset_reset: str | None = _setting(
+    auto_offset_reset: str | None = setting(
         None,
         "Where to start without a committed offset: `earliest`, `latest` or `error` (`smallest` and "
         "`largest` too). When absent, the source decides: `latest` for KafkaSource, `earliest` for the "
         "others.",
         kafka="auto.offset.reset",
     )
-    rebalance_backoff_ms: int = _setting(
+    rebalance_backoff_ms: int = setting(
         2000,
         "Longest pause between two looks at a partition that another member holds (the watch comes first).",
         kafka="rebalance.backoff.ms",
     )
-    rebalance_max_retries: int | None = _setting(
+    rebalance_max_retries: int | None = setting(
         None,
         "Failed claims in a row after which the member fails; None: never.",
         kafka="rebalance.max.retries",
         why="A member that gives up leaves its share to nobody (KAFKA-4228).",
     )
-    consumer_timeout_ms: int = _setting(
+    consumer_timeout_ms: int = setting(
         -1,
         "An iterating consumer ends after this long without a record; below 0: never.",
         kafka="consumer.timeout.ms",
     )
-    client_id: str | None = _setting(
+    client_id: str | None = setting(
         None, "Name told to Kafka brokers with each request; the group when absent.", kafka="client.id"
     )
-    queued_max_message_chunks: int = _setting(
+    queued_max_message_chunks: int = setting(
         2,
         "Fetches (500 records at most) of a partition that are read ahead of the application.",
         kafka="queued.max.message.chunks",
     )
-    fetch_message_max_bytes: int = _setting(
+    fetch_message_max_bytes: int = setting(
         1_048_576,
         "Most bytes of one partition in one answer of a Kafka broker.",
         kafka="fetch.message.max.bytes",
     )
-    fetch_min_bytes: int = _setting(
+    fetch_min_bytes: int = setting(
         1, "A Kafka broker answers a fetch once it has so many bytes.", kafka="fetch.min.bytes"
     )
-    fetch_wait_max_ms: int = _setting(
+    fetch_wait_max_ms: int = setting(
         100, "A Kafka broker answers a fetch after this time at the latest.", kafka="fetch.wait.max.ms"
     )
-    socket_timeout_ms: int = _setting(
+    socket_timeout_ms: int = setting(
         30_000, "Longest wait for an answer of a Kafka broker.", kafka="socket.timeout.ms"
     )
-    socket_receive_buffer_bytes: int = _setting(
+    socket_receive_buffer_bytes: int = setting(
         65_536, "Receive buffer of connections to Kafka brokers.", kafka="socket.receive.buffer.bytes"
     )
-    refresh_leader_backoff_ms: int = _setting(
+    refresh_leader_backoff_ms: int = setting(
         200,
         "Pause before Kafka brokers are asked again who leads a partition.",
         kafka="refresh.leader.backoff.ms",
     )
-    settle_ms: int = _setting(
+    settle_ms: int = setting(
         30, "Quiet time awaited after a change of the group, so that a burst is one rebalance."
     )
-    settle_max_ms: int = _setting(500, "Longest time that a burst can put a rebalance off.")
-    initial_rebalance_delay_ms: int = _setting(
+    settle_max_ms: int = setting(500, "Longest time that a burst can put a rebalance off.")
+    initial_rebalance_delay_ms: int = setting(
         300, "Wait of the first member of an empty group, so that those started with it are counted."
     )
-    revoke_timeout_ms: int = _setting(
+    revoke_timeout_ms: int = setting(
         3000,
         "Longest time for `on_revoked`; after it the partitions are released all the same.",
         why="Settling and revoking together stay below 0.6 of the 6 s that a JVM member retries.",
     )
-    max_poll_interval_ms: int | None = _setting(
+    max_poll_interval_ms: int | None = setting(
         None,
         "Longest time between two polls; beyond it the member gives its partitions back until the next poll.",
     )
-    lease_fraction: float = _setting(
+    lease_fraction: float = setting(
         2 / 3, "Part of the granted session timeout for which an acknowledged write allows delivery."
     )
-    server_tick_ms: int = _setting(
+    server_tick_ms: int = setting(
         2000, "The servers' tickTime, which a client cannot ask for; half of it is taken off the lease."
     )
-    ack_mode: str = _setting(
+    ack_mode: str = setting(
         "auto", "`auto`: asking for the next record acknowledges the one before; `explicit`: only `ack` does."
     )
-    max_unacked: int = _setting(
+    max_unacked: int = setting(
         10_000, "Delivered but not acknowledged records of a partition at which it pauses."
     )
-    on_foreign_commit: str | None = _setting(
+    on_foreign_commit: str | None = setting(
         None,
         "When somebody else wrote the offset of an owned partition: `reassert` ours or `adopt` theirs. "
         "When absent: `reassert` while a member that is not of zkgroup is registered, else `adopt`.",
     )
-    require_brokers: bool | None = _setting(
+    require_brokers: bool | None = setting(
         None, "Wait with claims until a broker is registered; when absent, the source decides."
     )
-    verify_interval_ms: int = _setting(
+    verify_interval_ms: int = setting(
         30_000, "Period of the check that the owned znodes are still there (± 30 %)."
     )
-    publish_interval_ms: int = _setting(5_000, "Shortest time between two publications of the member's view.")
+    publish_interval_ms: int = setting(5_000, "Shortest time between two publications of the member's view.")
 
     def __post_init__(self) -> None:
         _check(self)
@@ -181,22 +183,22 @@ def unknown_setting(name: str) -> ConfigError:
     return ConfigError(f"unknown setting {name}")
 
 
-def _refuse_unknown_names() -> None:
+def refuse_unknown_names(kind: type, unknown: Callable[[str], ConfigError]) -> None:
     """Makes an unknown name a `ConfigError` that says what to do, rather than a TypeError."""
-    known = {item.name for item in fields(GroupSettings)}
-    plain = GroupSettings.__init__
+    known = {item.name for item in fields(kind)}
+    plain: Callable[..., None] = getattr(kind, "__init__")  # noqa: B009 - of an instance it would not type-check
 
     @functools.wraps(plain)
-    def checked(self: GroupSettings, **named: Any) -> None:
+    def checked(self: object, **named: Any) -> None:
         for name in named:
             if name not in known:
-                raise unknown_setting(name)
+                raise unknown(name)
         plain(self, **named)
 
-    setattr(GroupSettings, "__init__", checked)  # noqa: B010 - a plain assignment does not type-check
+    setattr(kind, "__init__", checked)  # noqa: B010 - a plain assignment does not type-check
 
 
-_refuse_unknown_names()
+refuse_unknown_names(GroupSettings, unknown_setting)
 
 
 _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
@@ -206,6 +208,12 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "str": ("a text", str),
 }
 """Type of a field as annotated, in words and as Python's."""
+
+
+def check_types(settings: Any) -> None:
+    """Raises ConfigError for the first field whose value is not of the type annotated."""
+    for item in fields(settings):
+        _check_type(item.name, str(item.type), getattr(settings, item.name))
 
 
 def _check_type(name: str, annotation: str, value: object) -> None:
@@ -227,8 +235,7 @@ def _check(settings: GroupSettings) -> None:
         if not condition:
             raise ConfigError(f"setting {name}: expected {expected}, found {getattr(settings, name)!r}")
 
-    for item in fields(settings):
-        _check_type(item.name, str(item.type), getattr(settings, item.name))
+    check_types(settings)
     choices = {
         "partition_assignment_strategy": ("range", "roundrobin", "sticky"),
         "auto_offset_reset": ("earliest", "latest", "error", "smallest", "largest", None),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import Field, fields
 
 from docs.tools import markdown
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.settings import GroupSettings
+
+_COLUMNS = ["setting, Kafka's name", "default", "what it does"]
 
 
 def page() -> str:
@@ -16,9 +19,16 @@ def page() -> str:
         "Kafka name are ours. On the command line: `zkgroup consume --setting NAME=VALUE`.",
         "An unknown name, a value out of range or an impossible combination is a `ConfigError` that names it.",
     ]
-    rows = [_row(setting) for setting in fields(GroupSettings)]
+    of_brokers = [
+        "Those of a broker are fields of `zkgroup.broker.settings.BrokerSettings`; on the command line",
+        "`zkgroup broker run --set NAME=VALUE`.",
+    ]
     return markdown.page(
-        "Settings", intro, markdown.table(["setting, Kafka's name", "default", "what it does"], rows)
+        "Settings",
+        intro,
+        markdown.table(_COLUMNS, [_row(setting) for setting in fields(GroupSettings)]),
+        ["## Of a broker", "", *of_brokers],
+        markdown.table(_COLUMNS, [_row(setting) for setting in fields(BrokerSettings)]),
     )
 
 

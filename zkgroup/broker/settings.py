@@ -1,0 +1,156 @@
+"""Settings of a broker as a frozen value; see `zkgroup.settings` for the style.
+
+Names and defaults: kafka/server/KafkaConfig.scala@0.8.2.2 and, where it came later, @2.8.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from zkgroup.errors import ConfigError
+from zkgroup.settings import check_types, refuse_unknown_names, setting
+
+FLUSHES = ("none", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """How one broker behaves."""
+
+    session_timeout_ms: int = setting(
+        6000,
+        "Session timeout asked of ZooKeeper. The server may grant another; the granted one counts.",
+        kafka="zookeeper.session.timeout.ms",
+    )
+    connection_timeout_ms: int | None = setting(
+        None,
+        "Longest wait for the first connection; the session timeout when absent.",
+        kafka="zookeeper.connection.timeout.ms",
+    )
+    advertised_host_name: str | None = setting(
+        None,
+        "Host under which others reach the broker; the one it listens on when absent.",
+        kafka="advertised.host.name",
+    )
+    advertised_port: int | None = setting(
+        None,
+        "Port under which others reach the broker; the one it listens on when absent.",
+        kafka="advertised.port",
+    )
+    broker_rack: str | None = setting(
+        None, "Rack of the broker; replicas are spread over racks.", kafka="broker.rack"
+    )
+    registration_version: int = setting(
+        4,
+        "Format of the registration, 1 to 5.",
+        why="4 can be read by 0.8.2.2 and by everything from 0.9.0.1 on.",
+    )
+    reserved_broker_max_id: int = setting(
+        1000, "Ids up to this one are for people; generated ones are above.", kafka="reserved.broker.max.id"
+    )
+    replica_lag_time_max_ms: int = setting(
+        10_000,
+        "A follower that has not caught up for so long leaves the ISR. Looked at every half of it.",
+        kafka="replica.lag.time.max.ms",
+    )
+    replica_fetch_max_bytes: int = setting(
+        1_048_576, "Most bytes of one partition in one answer of a leader.", kafka="replica.fetch.max.bytes"
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        500,
+        "A leader answers a fetch that has nothing new after this time.",
+        kafka="replica.fetch.wait.max.ms",
+    )
+    replica_fetch_backoff_ms: int = setting(
+        200,
+        "Pause after a fetch that failed.",
+        kafka="replica.fetch.backoff.ms",
+        why="A follower is often told of a term before its leader is; Kafka's 1000 would hold acks=all back.",
+    )
+    replica_socket_timeout_ms: int = setting(
+        30_000, "Longest wait for an answer of a leader.", kafka="replica.socket.timeout.ms"
+    )
+    num_replica_fetchers: int = setting(
+        16,
+        "Connections to one leader; the partitions followed there are spread over them.",
+        kafka="num.replica.fetchers",
+        why="A request reads one partition, so those of one connection take turns; Kafka's default is 1.",
+    )
+    controlled_shutdown_enable: bool = setting(
+        True,
+        "Have the controller move leaderships away before the broker stops.",
+        kafka="controlled.shutdown.enable",
+    )
+    controlled_shutdown_max_retries: int = setting(
+        3,
+        "So often the controller is asked; then the broker stops all the same.",
+        kafka="controlled.shutdown.max.retries",
+    )
+    controlled_shutdown_retry_backoff_ms: int = setting(
+        5000, "Pause between two such requests.", kafka="controlled.shutdown.retry.backoff.ms"
+    )
+    controller_socket_timeout_ms: int = setting(
+        30_000, "Longest wait for the controller's answer.", kafka="controller.socket.timeout.ms"
+    )
+    isr_notice_every_ms: int = setting(
+        2500, "Period of the look whether the controller is to be told of changed ISRs."
+    )
+    isr_notice_quiet_ms: int = setting(5000, "Time without a change of an ISR before changes are told.")
+    isr_notice_waiting_max_ms: int = setting(60_000, "Longest time that other changes can put that off.")
+    max_connections: int = setting(
+        1000, "Connections to the port at a time; more are closed at once.", kafka="max.connections"
+    )
+    connections_max_idle_ms: int = setting(
+        600_000, "A connection without a request for so long is closed.", kafka="connections.max.idle.ms"
+    )
+    socket_request_max_bytes: int = setting(
+        104_857_600, "Largest request that is read.", kafka="socket.request.max.bytes"
+    )
+    flush: str = setting(
+        "none",
+        "`none`: lines outlive the broker's process. `batch`: they outlive the machine too, for two fsyncs "
+        "a batch.",
+    )
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in _AT_LEAST and value is not None and value < _AT_LEAST[item.name]:
+                raise ConfigError(
+                    f"setting {item.name}: expected at least {_AT_LEAST[item.name]}, found {value!r}"
+                )
+            if item.name.endswith("_ms") and value is not None and value < 1:
+                raise ConfigError(
+                    f"setting {item.name}: expected a whole number of ms, at least 1, found {value!r}"
+                )
+        if self.flush not in FLUSHES:
+            raise ConfigError(f"setting flush: expected {' or '.join(FLUSHES)}, found {self.flush!r}")
+        if not 1 <= self.registration_version <= 5:
+            raise ConfigError(
+                f"setting registration_version: expected 1 to 5, found {self.registration_version!r}"
+            )
+        if self.broker_rack is not None and self.registration_version < 3:
+            raise ConfigError("setting broker_rack: needs registration_version 3 or later")
+
+
+_AT_LEAST = {
+    "advertised_port": 1,
+    "reserved_broker_max_id": 0,
+    "replica_fetch_max_bytes": 1,
+    "num_replica_fetchers": 1,
+    "controlled_shutdown_max_retries": 1,
+    "max_connections": 1,
+    "socket_request_max_bytes": 1,
+}
+
+
+def unknown_broker_setting(name: str) -> ConfigError:
+    """The error for a name that `BrokerSettings` does not have."""
+    for item in fields(BrokerSettings):
+        if name == str(item.metadata["kafka"]).replace(".", "_"):
+            return ConfigError(f"setting {name}: is called {item.name} here")
+    return ConfigError(f"unknown setting {name}")
+
+
+refuse_unknown_names(BrokerSettings, unknown_broker_setting)
