@@ -15,6 +15,7 @@ from tests.unit.controller.candidates import (
 from zkgroup.controller.machine.candidacy import Candidacy, last_foreign_epoch, prunable
 from zkgroup.controller.machine.effects import IdInUse
 from zkgroup.controller.machine.election import Election, Stage
+from zkgroup.controller.machine.events import Retire
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.machinery.procedures import Procedure
 from zkgroup.model.requests import Delete
@@ -115,13 +116,13 @@ def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
 def test_an_id_of_a_broker_is_in_use() -> None:
     """Recipes 14: node-exists on the registration is no lost race."""
     world = World()
-    world.real(7)
+    session_id = world.real(7)
     world.write(Delete(CONTROLLER, -1))
     node = world.node(7, controller_only=True)
     world.run()
     world.advance(GRACE_AND_SPREAD_MS)
 
-    assert node.story == [IdInUse(7, BrokerRegistration.path(7))]
+    assert node.story == [IdInUse(7, BrokerRegistration.path(7), session_id)]
     assert world.server.find(CONTROLLER) is None
     assert world.epoch() == (1, 0)
 
@@ -138,8 +139,60 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
     assert second.story == []
     world.advance(1000)
 
-    assert second.story == [IdInUse(7, WaitingController.path(7))]
+    assert second.story == [IdInUse(7, WaitingController.path(7), first.session_id)]
     assert first.machine.election.stage is Stage.WATCHING
+
+
+# --- leaving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("controller_only", [False, True])
+def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_only: bool) -> None:
+    """Its record says how the rule ended, and the next one may begin."""
+    world = World()
+    node = world.node(7, controller_only=controller_only)
+    world.run()
+    node.loop.post(Retire("stopped"))
+    world.run()
+
+    assert resigned(node) == ["stopped"]
+    assert node.machine.has_left
+    assert world.server.find(CONTROLLER) is None
+    assert world.server.find(BrokerRegistration.path(7)) is None
+    path = ControllerRecord.path(1)
+    assert ControllerRecord.decode(path, world.find(path).data).ended == "stopped"
+    world.advance(10 * GRACE_AND_SPREAD_MS)
+    assert world.server.find(CONTROLLER) is None
+
+    other = world.node(8)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert other.rules
+    assert node.machine.has_left
+
+
+def test_who_retires_leaves_the_controller_of_another_alone() -> None:
+    world = World()
+    ruling, node = world.node(1), world.node(2)
+    world.run()
+    waiting = next(each for each in (ruling, node) if not each.rules)
+    waiting.loop.post(Retire("stopped"))
+    world.run()
+
+    assert waiting.machine.has_left
+    assert len(world.rulers) == 1
+    assert not world.rulers[0].machine.has_left
+
+
+def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.server.suspend(node.name)
+    world.run()
+    node.loop.post(Retire("stopped"))
+    node.loop.run_pending()
+    assert (node.machine.has_left, resigned(node)) == (True, ["stopped"])
 
 
 # --- the history ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from zkgroup.controller.machine.core import CandidateConfig, Core
 from zkgroup.controller.machine.effects import Effect
 from zkgroup.controller.machine.election import ELECTION_TIMER, Election, Work
+from zkgroup.controller.machine.events import Retire
 from zkgroup.controller.machine.lease import HEARTBEAT_TIMER, Lease
 from zkgroup.controller.machine.records import Records
 from zkgroup.controller.machine.waiting import OBSTACLE_TIMER, Waiting
@@ -67,7 +68,12 @@ class Candidate:
         self._is_prepared = False
         self._is_resting = False
 
-    def step(self, event: SharedEvent, now: Instant) -> tuple[Effect, ...]:
+    @property
+    def has_left(self) -> bool:
+        """After `Retire`: whether nothing of it stands in ZooKeeper, or nothing can be done about it."""
+        return self.election.has_left or not self.core.connected
+
+    def step(self, event: SharedEvent | Retire, now: Instant) -> tuple[Effect, ...]:
         """Takes one event, in the order they happened, and says what to do, in the order given."""
         self.core.begin(now)
         self._take(event)
@@ -76,7 +82,7 @@ class Candidate:
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _take(self, event: SharedEvent) -> None:
+    def _take(self, event: SharedEvent | Retire) -> None:
         core = self.core
         match event:
             case Answered(request_id, outcome):
@@ -94,6 +100,8 @@ class Candidate:
             case SessionLost(incarnation, reason):
                 if core.session is not None and core.session.incarnation == incarnation:
                     self._session_over(reason or "the session is lost")
+            case Retire(reason):
+                self.election.retire(reason)
             case _:
                 assert_never(event)
 
@@ -147,7 +155,7 @@ class Candidate:
         election, waiting = self.election, self._waiting
         if not self._is_prepared and self._prepare is not None:
             return "prepare", self._prepared
-        if waiting is not None and not (waiting.is_out or waiting.is_blocked):
+        if waiting is not None and not (waiting.is_out or waiting.is_blocked or election.is_out):
             if not election.is_ruling and not waiting.is_shown:
                 return "show that it waits", waiting.show
             if election.is_ruling and waiting.is_shown and (work := election.next()) is None:

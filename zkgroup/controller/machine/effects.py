@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.machinery.effects import SharedEffect
+from zkgroup.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,52 @@ class IdInUse:
 
     broker: int
     path: str
+    session: int
+    """Whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChannel:
+    """Connect to this incarnation of a broker, again and again until `CloseChannel` or `Resigned`.
+
+    Each connection is reported as `ChannelUp`, its end as `ChannelDown`.
+    """
+
+    broker: int
+    incarnation: int
+    """czxid of the registration."""
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseChannel:
+    """The incarnation is gone: end its connection and report nothing more of it."""
+
+    broker: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendToBroker:
+    """Send this on the broker's present connection; there is never more than one unanswered.
+
+    Its answer is reported as `BrokerAnswered`. Dropped, and nothing reported but `ChannelDown`, where the
+    connection is gone or the lease has ended meanwhile.
+    """
+
+    message: ToBroker
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAnswered:
+    """The answer to `ShutdownAsked` with the same id."""
+
+    request_id: int
+    error: int
+    """An `ErrorCode`: 0; 11 where this controller does not rule; 8 for an unknown broker."""
+    remaining: tuple[TopicPartition, ...] = ()
+    """Partitions with more than one replica that the broker still leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +113,15 @@ class Note:
     fields: Mapping[str, object]
 
 
-ControllerEffect = Elected | Resigned | ExtendLease | IdInUse | Note
+ControllerEffect = (
+    Elected
+    | Resigned
+    | ExtendLease
+    | IdInUse
+    | OpenChannel
+    | CloseChannel
+    | SendToBroker
+    | ShutdownAnswered
+    | Note
+)
 Effect = ControllerEffect | SharedEffect

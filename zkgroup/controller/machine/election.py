@@ -93,7 +93,7 @@ class Election:
         self.may_stand = False
         """The host is registered in this session (controller.md 2.5: registration precedes election)."""
         self.is_out = False
-        """The id is somebody else's: no more elections."""
+        """The id is somebody else's, or this candidate retires: no more elections."""
         self._reason = "started"
         """Why there is to be an election, for the record."""
         self._must_look = True
@@ -145,6 +145,17 @@ class Election:
         self._resigned(self.rule, reason)
         if stand_back:
             self._put_off()
+
+    def retire(self, reason: str) -> None:
+        """Rules no more, and stands no more."""
+        self.is_out = True
+        self._must_look = True
+        self.resign(reason)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it stands no more, and nothing of it was found when it last looked."""
+        return self.is_out and self._ended is None and not self._must_look and self.stage in _OUTSIDE
 
     def fenced(self) -> None:
         """A write was refused at `/controller` or `/controller_epoch`."""
@@ -339,7 +350,7 @@ class Election:
             self._put_off()
         else:
             self.is_out = True
-            self._core.emit(IdInUse(self._core.config.broker, path))
+            self._core.emit(IdInUse(self._core.config.broker, path, found.stat.ephemeral_owner))
 
     def _record(self, wall_ms: int) -> ControllerRecord:
         session = self._core.session
@@ -396,3 +407,4 @@ class Election:
 
 
 _WATCHFUL: Final = frozenset({Stage.WATCHING, Stage.RULING})
+_OUTSIDE: Final = frozenset({Stage.WATCHING, Stage.VACANT})

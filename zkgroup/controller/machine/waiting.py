@@ -83,7 +83,7 @@ class Waiting:
         until_ms = self._blocked_since_ms + session.timeout_ms + SLACK_MS
         if not is_ghost and core.now.ms >= until_ms:
             self.is_out = True
-            core.emit(IdInUse(core.config.broker, self.path))
+            core.emit(IdInUse(core.config.broker, self.path, znode.stat.ephemeral_owner))
             return
         self.is_blocked = True
         if not is_ghost:
