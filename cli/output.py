@@ -42,6 +42,8 @@ class Output:
     """Columns of the terminal; None: do not shorten anything (a pipe or a file)."""
     aside: bool = False
     """To stderr instead: what a person should see before the data."""
+    indent: int | None = None
+    """Of JSON documents. Only for eyes: without it they are written several times as fast."""
 
     @classmethod
     def of_this_process(cls, output_format: str) -> Output:
@@ -53,7 +55,7 @@ class Output:
             width: int | None = shutil.get_terminal_size().columns
         else:
             width = int(columns) if is_whole(columns) and int(columns) > 0 else None
-        return cls(output_format, color, width)
+        return cls(output_format, color, width, indent=2 if terminal else None)
 
     @property
     def is_table(self) -> bool:
@@ -84,7 +86,7 @@ class Output:
         if self.format == "table":
             return False
         if self.format == "json":
-            click.echo(json.dumps(document, ensure_ascii=False, indent=2), color=False)
+            click.echo(json.dumps(document, ensure_ascii=False, indent=self.indent), color=False)
             return True
         items: Sequence[Document] = document[rows] if rows else [document]
         if self.format == "ndjson":

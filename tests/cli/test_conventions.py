@@ -362,6 +362,21 @@ def test_colour_is_for_terminals_without_no_color(
     assert (out.color, out.width) == (color, 72)
 
 
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 3), (False, 1)])
+def test_json_is_indented_for_eyes_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, lines: int
+) -> None:
+    """A program gets one line: the encoder that indents takes several times as long."""
+    with monkeypatch.context() as patch:
+        if terminal:
+            patch.setattr("sys.stdout", Terminal())
+        out = output.Output.of_this_process("json")
+
+    out.document({"schema": "zkgroup.test/1"})
+
+    assert capsys.readouterr().out.count("\n") == lines
+
+
 def test_a_pipe_gets_no_colour_and_no_cut(shell: Shell, groups: Groups) -> None:
     """Whole ids on one line each, whatever the width of some terminal."""
     groups.topic("orders", 1)
