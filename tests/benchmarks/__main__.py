@@ -4,8 +4,9 @@
     python -m tests.benchmarks reads commits          only these
     python -m tests.benchmarks --json results.json    the same figures for a program
 
-Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start. JVM members
-need Maven and a JDK; without them their lines are missing. Exit code 3 when a goal was not reached.
+Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start; failover
+failover-loss controller-memory describe move-plan. Real Kafka needs Maven and a JDK; without them its lines
+are missing. Exit code 3 when a goal was not reached.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import logging
 import sys
 from pathlib import Path
 
-from tests.benchmarks.measurements import MEASUREMENTS, Plan
+from tests.benchmarks.measurements import MEASUREMENTS
+from tests.benchmarks.plan import Plan
 from tests.benchmarks.report import Report
 
 

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tests.benchmarks import commits, embedded, reads
+from tests.benchmarks import cluster_measurements, commits, embedded, reads
 from tests.benchmarks.pauses import PauseBench
+from tests.benchmarks.plan import Plan, cost_line, ratio
 from tests.benchmarks.report import Line, Report, median, spread
 from tests.benchmarks.scenarios import GroupBench, Result
 from tests.benchmarks.server import BenchServer, Cost
 from tests.benchmarks.sides import JVM, JVM_SMALL, OURS, Side
 from tests.benchmarks.splits import SplitBench
-from tests.interop.jars import MissingToolError, kafka_jars
 
 GIL = (
     "CPU: some 12 ms for each member, a third of it planning and digests; the members of one process share "
     "one core (GIL), so a hundred take 1.2 s where one alone takes 0.1 s with its round trips"
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much to measure."""
-
-    repeats: int = 3
-    short: bool = False
-
-    def peers(self) -> tuple[Side, ...]:
-        """JVM members where they can be had."""
-        try:
-            kafka_jars("0.8.2.2")
-        except MissingToolError:
-            return ()
-        return (JVM,)
-
-
-def _cost_line(what: str, side: str, costs: Sequence[Cost], note: str = "") -> Line:
-    return Line(
-        what,
-        side,
-        seconds=median(cost.seconds for cost in costs),
-        spread_s=spread([cost.seconds for cost in costs]),
-        packets=round(median(cost.packets for cost in costs) or 0),
-        client_cpu_s=median(cost.client_cpu_s for cost in costs),
-        server_cpu_s=median(cost.server_cpu_s for cost in costs),
-        runs=len(costs),
-        note=note,
-    )
 
 
 def _group_line(what: str, results: Sequence[Result], note: str = "") -> Line:
@@ -79,12 +48,6 @@ def _kept(results: Sequence[Result]) -> str:
     return f"{paused} of {total} kept partitions without owner meanwhile, p50 {p50:g} ms" if total else ""
 
 
-def _ratio(peer: Line, ours: Line) -> float:
-    assert peer.seconds is not None
-    assert ours.seconds is not None
-    return peer.seconds / ours.seconds
-
-
 def single_and_bulk_reads(plan: Plan, report: Report) -> None:
     """10,000 znodes by one client: one by one without waiting, and in bulk."""
     count = 2_000 if plan.short else 10_000
@@ -103,20 +66,20 @@ def single_and_bulk_reads(plan: Plan, report: Report) -> None:
             piped += reads.java_bulk_reads(server, count, plan.repeats, "pipelined")
             again = {"bulk": reads.our_bulk_reads(server.address, paths)}
             costs["bulk"] += reads.measure(server, again, plan.repeats)["bulk"]
-    kazoo = _cost_line(f"{count} single reads", "kazoo as is", costs["kazoo"])
-    single = _cost_line(f"{count} single reads", "zkgroup", costs["single"])
-    bulk = _cost_line(f"bulk read of {count}", "zkgroup", costs["bulk"])
+    kazoo = cost_line(f"{count} single reads", "kazoo as is", costs["kazoo"])
+    single = cost_line(f"{count} single reads", "zkgroup", costs["single"])
+    bulk = cost_line(f"bulk read of {count}", "zkgroup", costs["bulk"])
     report.lines += [kazoo, single, bulk]
     one_core = "the server's CPU for each request, beside the client on few cores"
-    report.at_least("pipelined single reads over kazoo", 2.5, _ratio(kazoo, single), one_core)
-    report.at_least("bulk reads over kazoo", 25, _ratio(kazoo, bulk), "decoding each znode in Python")
+    report.at_least("pipelined single reads over kazoo", 2.5, ratio(kazoo, single), one_core)
+    report.at_least("bulk reads over kazoo", 25, ratio(kazoo, bulk), "decoding each znode in Python")
     if plain:
-        java = _cost_line(f"bulk read of {count}", "Java client, multi", plain, "warm JVM, waits for each")
+        java = cost_line(f"bulk read of {count}", "Java client, multi", plain, "warm JVM, waits for each")
         report.lines.append(java)
         report.lines.append(
-            _cost_line(f"bulk read of {count}", "Java client, multi pipelined", piped, "warm JVM")
+            cost_line(f"bulk read of {count}", "Java client, multi pipelined", piped, "warm JVM")
         )
-        report.at_least("bulk reads over the Java client's multi", 1, _ratio(java, bulk), "as above")
+        report.at_least("bulk reads over the Java client's multi", 1, ratio(java, bulk), "as above")
 
 
 def fenced_commits(plan: Plan, report: Report) -> None:
@@ -124,7 +87,7 @@ def fenced_commits(plan: Plan, report: Report) -> None:
     count = 1_000
     what = f"commit of {count} partitions"
     mine, sets = commits.ours_beside_kazoo(count, 2 * plan.repeats)
-    kazoo = _cost_line(what, "kazoo, set one by one", sets)
+    kazoo = cost_line(what, "kazoo, set one by one", sets)
     ours = _commit_line(f"{what}, later ones", mine[1:])
     report.lines += [kazoo, _commit_line(f"{what}, the first", mine[:1]), ours]
     for side in () if plan.short else plan.peers():
@@ -136,9 +99,9 @@ def fenced_commits(plan: Plan, report: Report) -> None:
         "one transaction of 2,001 operations: 20-30 ms of the server's CPU, 12-15 ms of the client's; "
         "kazoo's side is the latency of a forced log write, so that ratio follows the disk"
     )
-    report.at_least("commit over kazoo's sets", 40, _ratio(kazoo, ours), limit)
+    report.at_least("commit over kazoo's sets", 40, ratio(kazoo, ours), limit)
     for jvm in (line for line in report.lines if line.side == JVM.name and line.what.endswith("later ones")):
-        report.at_least("commit over a JVM member's later ones", 8, _ratio(jvm, ours), limit)
+        report.at_least("commit over a JVM member's later ones", 8, ratio(jvm, ours), limit)
     report.at_most("commit", 10, ours.packets, "packets")
 
 
@@ -180,10 +143,10 @@ def join_large(plan: Plan, report: Report) -> None:
             report.lines.append(_group_line(what.replace("join", scenario), some, _kept(some)))
     ours = _group_line(what, found[OURS.name]["join"])
     report.at_most(f"packets of a {what}", 350, ours.packets or 0, "packets")
-    report.at_least(f"{what} over SetPartitioner", 15, _ratio(splitter, ours), GIL)
+    report.at_least(f"{what} over SetPartitioner", 15, ratio(splitter, ours), GIL)
     if JVM.name in found:
         jvm = _group_line(what, found[JVM.name]["join"])
-        report.at_least(f"{what} over JVM members", 8, _ratio(jvm, ours), GIL)
+        report.at_least(f"{what} over JVM members", 8, ratio(jvm, ours), GIL)
 
 
 def join_small(plan: Plan, report: Report) -> None:
@@ -201,7 +164,7 @@ def join_small(plan: Plan, report: Report) -> None:
     report.at_most("time without owner of partitions that stay", 0, longest, "ms")
     if JVM.name in found:
         jvm = _group_line(what, found[JVM.name]["join"])
-        report.at_least(f"{what} over JVM members", 4, _ratio(jvm, ours), "settle_ms and the round trips")
+        report.at_least(f"{what} over JVM members", 4, ratio(jvm, ours), "settle_ms and the round trips")
 
 
 def mass_start(plan: Plan, report: Report) -> None:
@@ -297,7 +260,7 @@ def embedded_start(plan: Plan, report: Report) -> None:
     """One server, and three, each until it serves sessions."""
     for servers, side in ((1, "one server"), (3, "three servers")):
         costs = [embedded.start(servers) for _ in range(plan.repeats)]
-        report.lines.append(_cost_line("start of the embedded ZooKeeper", side, costs))
+        report.lines.append(cost_line("start of the embedded ZooKeeper", side, costs))
 
 
 MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
@@ -311,4 +274,9 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "idle": steady_state,
     "memory": memory,
     "start": embedded_start,
+    "failover": cluster_measurements.failover,
+    "failover-loss": cluster_measurements.failover_with_loss,
+    "controller-memory": cluster_measurements.controller_memory,
+    "describe": cluster_measurements.describe,
+    "move-plan": cluster_measurements.move_plan,
 }

@@ -99,6 +99,22 @@ def our_bulk_reads(address: str, paths: list[str]) -> Iterator[Act]:
         blocking.close()
 
 
+@contextlib.contextmanager
+def bulk_read_of(address: str, paths: list[str]) -> Iterator[Act]:
+    """Ours: `read_many` of znodes that all exist, whatever they hold."""
+    with ZooKeeperClient(address) as client:
+        blocking = Blocking(client)
+        blocking.wait_connected()
+
+        def act() -> None:
+            found = blocking.read_many(paths)
+            assert None not in found.values()
+            assert len(found) == len(paths)
+
+        yield act
+        blocking.close()
+
+
 def measure(
     server: BenchServer, sides: Mapping[str, AbstractContextManager[Act]], repeats: int
 ) -> dict[str, list[Cost]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks import commits, reads
-from tests.benchmarks.measurements import Plan, embedded_start
+from tests.benchmarks.measurements import embedded_start
+from tests.benchmarks.plan import Plan
 from tests.benchmarks.report import Report, median
 from tests.benchmarks.scenarios import GroupBench
 from tests.benchmarks.server import BenchServer

@@ -1,0 +1,93 @@
+"""Lays out a cluster of many partitions: brokers, topics and states, as a controller finds them.
+
+The brokers are persistent znodes that point at ports where nobody listens: a controller loads everything,
+elects where it must and queues requests that are never delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kazoo.client import KazooClient
+
+FIRST_BROKER = 101
+BATCH = 500
+_CLOSED_PORT = 9
+
+
+@dataclass(frozen=True)
+class ClusterTree:
+    """How large it is."""
+
+    topics: int
+    partitions: int
+    """Of each topic."""
+    brokers: int = 3
+    replication: int = 3
+
+    @property
+    def size(self) -> int:
+        """Partitions in all."""
+        return self.topics * self.partitions
+
+    def replicas(self, topic: int, partition: int) -> list[int]:
+        """Round robin, the leaders too."""
+        first = topic + partition
+        return [FIRST_BROKER + (first + each) % self.brokers for each in range(self.replication)]
+
+    def broker(self, number: int) -> tuple[str, bytes]:
+        """Path and data of the registration of the broker of this number, from 0."""
+        registration = {"jmx_port": -1, "timestamp": "1400000000000", "host": "127.0.0.1", "version": 1}
+        registration["port"] = _CLOSED_PORT + number
+        return f"/brokers/ids/{FIRST_BROKER + number}", _json(registration)
+
+    def paths(self) -> Iterator[str]:
+        """What a controller has to read at least: every topic and every state."""
+        for topic in range(self.topics):
+            yield f"/brokers/topics/t{topic}"
+            for partition in range(self.partitions):
+                yield f"/brokers/topics/t{topic}/partitions/{partition}/state"
+
+    def znodes(self) -> Iterator[tuple[str, bytes]]:
+        """(path, data), parents before children."""
+        yield from ((path, b"") for path in ("/brokers", "/brokers/ids", "/brokers/topics"))
+        yield from (self.broker(number) for number in range(self.brokers))
+        for topic in range(self.topics):
+            path = f"/brokers/topics/t{topic}"
+            assignment = {str(each): self.replicas(topic, each) for each in range(self.partitions)}
+            yield path, _json({"version": 1, "partitions": assignment})
+            yield f"{path}/partitions", b""
+            for partition, replicas in assignment.items():
+                state = {"controller_epoch": 1, "leader": replicas[0], "version": 1, "leader_epoch": 0}
+                yield f"{path}/partitions/{partition}", b""
+                yield f"{path}/partitions/{partition}/state", _json({**state, "isr": replicas})
+
+    def lay_out(self, address: str) -> None:
+        """Writes it on a fresh server."""
+        client = KazooClient(address, timeout=30)
+        client.start(60)
+        try:
+            batch: list[tuple[str, bytes]] = []
+            for znode in self.znodes():
+                batch.append(znode)
+                if len(batch) == BATCH:
+                    _create(client, batch)
+                    batch = []
+            _create(client, batch)
+        finally:
+            client.stop()
+            client.close()
+
+
+def _create(client: KazooClient, batch: list[tuple[str, bytes]]) -> None:
+    transaction = client.transaction()
+    for path, data in batch:
+        transaction.create(path, data)
+    failed = [result for result in transaction.commit() if isinstance(result, Exception)]
+    assert not failed, failed[0]
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
