@@ -76,11 +76,11 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Tar
         )
     return Target(
         zookeeper=address,
-        digest_file=_file(options.zk_digest_file or profile.get("digest_file"), "--zk-digest-file"),
-        tls_ca=_file(options.zk_tls_ca or profile.get("tls_ca"), "--zk-tls-ca"),
-        tls_cert=_file(options.zk_tls_cert or profile.get("tls_cert"), "--zk-tls-cert"),
-        tls_key=_file(options.zk_tls_key or profile.get("tls_key"), "--zk-tls-key"),
-        sasl_file=_file(options.zk_sasl_file or profile.get("sasl_file"), "--zk-sasl-file"),
+        digest_file=_file("digest_file", options.zk_digest_file, profile),
+        tls_ca=_file("tls_ca", options.zk_tls_ca, profile),
+        tls_cert=_file("tls_cert", options.zk_tls_cert, profile),
+        tls_key=_file("tls_key", options.zk_tls_key, profile),
+        sasl_file=_file("sasl_file", options.zk_sasl_file, profile),
         timeout_s=(10_000 if options.connect_timeout is None else options.connect_timeout) / 1000,
     )
 
@@ -130,12 +130,15 @@ def _checked(path: Path, name: str, profile: Any) -> Mapping[str, str]:
     return profile
 
 
-def _file(text: str | None, option: str) -> Path | None:
+def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | None:
+    """What the option names, else the profile. Raises UsageError that says which of them is wrong."""
+    text = given or profile.get(key)
     if text is None:
         return None
     path = Path(text).expanduser()
     if not path.is_file():
-        raise click.UsageError(f"{option}: there is no file {path}")
+        named_by = f"--zk-{key.replace('_', '-')}" if given else f"{config_path()}: {key} of the profile"
+        raise click.UsageError(f"{named_by}: there is no file {path}")
     return path
 
 

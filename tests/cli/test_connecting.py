@@ -76,6 +76,19 @@ def test_a_broken_file_of_profiles_stops_only_what_needs_one(
             connection.target(options, environment)
 
 
+@pytest.mark.parametrize("key", ["digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file"])
+def test_a_missing_file_is_told_with_the_place_that_names_it(config: Path, key: str) -> None:
+    """An option, or a key of the profile: whoever has to mend it knows where."""
+    option = f"--zk-{key.replace('_', '-')}"
+    config.write_text(f'[profiles.default]\nzookeeper = "d:1"\n{key} = "nowhere"\n')
+
+    with pytest.raises(click.UsageError, match=f"{key} of the profile: there is no file nowhere") as told:
+        connection.target(Shared(), {})
+    assert option not in told.value.message
+    with pytest.raises(click.UsageError, match=f"{option}: there is no file elsewhere"):
+        connection.target(Shared(zookeeper="o:1", **{f"zk_{key}": "elsewhere"}), {})
+
+
 def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
     """A folder in its place, as one example; no bug of ours."""
     config.unlink()
