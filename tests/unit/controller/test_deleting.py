@@ -160,6 +160,25 @@ def test_a_server_takes_the_parts_in_their_order(bytes_max: int) -> None:
             zk.multi(*fence.checks())
 
 
+def test_what_others_have_made_below_a_topic_goes_first() -> None:
+    """A partition that no replica list names, and deeper things: else the topic would never be empty."""
+    found = {
+        **znodes(1),
+        "/brokers/topics/t/partitions/7": 0,
+        "/brokers/topics/t/partitions/7/state": 3,
+        "/brokers/topics/t/partitions/7/state/x": 0,
+    }
+    with Blocking(MemoryZooKeeper().client()) as zk:
+        fence = rule(zk)
+        zk.create_missing(*PARENTS)
+        zk.multi(*(Create(path, b"") for path in sorted(found)))
+
+        for write in deleting.remove_topic("t", [0], {**found, "/brokers/topics/t/partitions/7/state": 0}):
+            zk.multi(*single(fence, write).request.operations)
+
+        assert zk.children("/brokers/topics")[0] == ()
+
+
 def test_a_marker_goes_by_itself() -> None:
     """With the version that was read."""
     assert deleting.remove_marker("t", 4).operations == (Delete("/admin/delete_topics/t", 4),)

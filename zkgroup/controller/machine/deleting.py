@@ -139,26 +139,30 @@ def remove_topic(
 ) -> tuple[Write, ...]:
     """The transactions of `Finish`, to be sent one after the other.
 
-    `found` are the data versions of those znodes of the topic that exist. A big topic goes in several writes,
-    with the topic, its configuration and the marker in the last: until then nobody can make the topic again,
-    and whoever takes over finds the marker (K21).
+    `found` are the data versions of those znodes of the topic that exist, with what others have made below
+    it. A big topic goes in several writes, with the topic, its configuration and the marker in the last:
+    until then nobody can make the topic again, and whoever takes over finds the marker (K21).
     """
-    writes: list[Write] = []
-    operations: list[Operation] = []
-    for partition in partitions:
-        topic_partition = TopicPartition(topic, partition)
-        paths = (PartitionState.path(topic_partition), Topic.partition_path(topic_partition))
-        added = _deletes(paths, found)
-        if operations and size_of([*operations, *added]) > bytes_max:
-            writes.append(Write(topic, tuple(operations)))
-            operations = []
-        operations += added
     last = (
         Topic.partitions_path(topic),
         Topic.path(topic),
         TopicConfig.path(topic),
         TopicDeletion.path(topic),
     )
+    groups = [
+        (PartitionState.path(topic_partition), Topic.partition_path(topic_partition))
+        for topic_partition in (TopicPartition(topic, partition) for partition in partitions)
+    ]
+    known = {path for group in groups for path in group}.union(last)
+    foreign = sorted((path for path in found if path not in known), key=lambda path: -path.count("/"))
+    writes: list[Write] = []
+    operations: list[Operation] = []
+    for paths in (*((path,) for path in foreign), *groups):
+        added = _deletes(paths, found)
+        if operations and size_of([*operations, *added]) > bytes_max:
+            writes.append(Write(topic, tuple(operations)))
+            operations = []
+        operations += added
     operations += _deletes(last, found)
     return (*writes, Write(topic, tuple(operations)))
 
