@@ -184,6 +184,35 @@ def test_who_retires_leaves_the_controller_of_another_alone() -> None:
     assert not world.rulers[0].machine.has_left
 
 
+def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
+    """Whether the answer is there already or not."""
+    world = World()
+    node = world.node(1)
+    world.until_asked(node, CONTROLLER)
+    node.loop.post(Retire("stopped"))
+    node.loop.run_pending()
+    assert not node.machine.has_left
+    world.run()
+
+    assert resigned(node) == ["elected while it was leaving"]
+    assert (node.machine.has_left, world.server.find(CONTROLLER)) == (True, None)
+
+
+def test_who_retires_within_the_grace_does_not_stand() -> None:
+    world = World()
+    world.real(9)
+    node = world.node(1)
+    world.run()
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+    assert node.machine.election.stage is Stage.GRACE
+    node.loop.post(Retire("stopped"))
+    world.run()
+    assert node.machine.has_left
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert (node.story, world.server.find(CONTROLLER)) == ([], None)
+
+
 def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
     world = World()
     node = world.node(1)

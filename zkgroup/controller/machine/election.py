@@ -184,7 +184,9 @@ class Election:
             return "look at the controller", self._look
         if self.stage is Stage.RULING:
             return None
-        if self.is_out or not self.may_stand or self._core.now.ms < self._not_before_ms:
+        if self.is_out:
+            return ("look at the controller", self._look) if self._must_look else None
+        if not self.may_stand or self._core.now.ms < self._not_before_ms:
             may_look = self._must_look and self.stage is Stage.VACANT
             return ("look at the controller", self._look) if may_look else None
         match self.stage:
@@ -369,6 +371,8 @@ class Election:
         )
         core.emit(Elected(tried.fence, czxid, tried.foreign_epoch))
         self._lease.start(tried.fence, proven=proven)
+        if self.is_out:
+            self.resign("elected while it was leaving")
 
     # --- asking -----------------------------------------------------------------------------------
 
