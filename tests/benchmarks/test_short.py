@@ -5,9 +5,11 @@ Seconds are left to `python -m tests.benchmarks`: on a shared machine they are n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.benchmarks import commits, reads
+from tests.benchmarks import cluster_measurements, commits, reads
 from tests.benchmarks.measurements import embedded_start
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.report import Report, median
@@ -86,3 +88,14 @@ def test_the_report_names_what_was_not_reached() -> None:
     report.at_most("packets", 10, 10, "packets")
     assert [goal.reached for goal in report.goals] == [False, True]
     assert "| speed | ≥ 2x | 1.0x | NO | the clock |" in report.as_table()
+
+
+@pytest.mark.parametrize("measure", [cluster_measurements.describe, cluster_measurements.move_plan])
+def test_an_operators_look_and_plan_are_few_packets_and_little_cpu(
+    measure: Callable[[Plan, Report], None],
+) -> None:
+    """400 partitions: all are described, and one of ten brokers is emptied."""
+    report = Report()
+    measure(Plan(repeats=1, short=True), report)
+    assert [goal.what for goal in report.goals if not goal.reached] == []
+    assert report.goals
