@@ -9,9 +9,14 @@ The invariants: S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offset
 delivery without a lease, S8 disjoint delivery, S9 right start, S10 same view same answer, S22 no half claim;
 and once the group had time to settle, L1 all owned, L2 no owner that is no member, L3 everybody has its
 share, L4 at rest.
+
+`check_cluster` decides the invariants of brokers and controllers: S11 to S17, L6 and L7, and that every
+acknowledged line is still there.
 """
 
 from zkgroup.history.checker import check_history
+from zkgroup.history.cluster_checker import check_cluster
+from zkgroup.history.cluster_report import ClusterFigures, ClusterOptions, ClusterReport
 from zkgroup.history.evidence import CheckOptions
 from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
 from zkgroup.history.records import Record, Recording, parse, record_of
@@ -21,6 +26,9 @@ from zkgroup.history.transactions import Change, Refusal, ServerTransaction
 __all__ = [
     "Change",
     "CheckOptions",
+    "ClusterFigures",
+    "ClusterOptions",
+    "ClusterReport",
     "Figures",
     "HistoryFile",
     "MemoryHistory",
@@ -30,6 +38,7 @@ __all__ = [
     "Report",
     "ServerTransaction",
     "Violation",
+    "check_cluster",
     "check_history",
     "parse",
     "read_files",

@@ -1,0 +1,231 @@
+"""The znodes of brokers, topics and the controller as they were after each change of a server's log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller_records import ControllerRecord, controller_history_path
+from zkgroup.znodes.ids import number_of
+from zkgroup.znodes.reassignment_records import FinishedReassignment
+from zkgroup.znodes.topics import delete_topics_path
+
+PlaceKind = Literal[
+    "controller", "epoch", "history", "broker", "topic", "state", "moves", "preferred", "deletion", "ended"
+]
+NOWHERE = TopicPartition("", -1)
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a path is about: a broker, an epoch, a topic or a partition."""
+
+    kind: PlaceKind
+    number: int = -1
+    """A broker's id, or the epoch of a record."""
+    topic: str = ""
+    topic_partition: TopicPartition = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An ephemeral: whose it is, and since when."""
+
+    session: int
+    czxid: int
+    is_ours: bool = False
+    hosts: bool = True
+    """False for a controller that hosts nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSeen:
+    """A partition's state."""
+
+    state: PartitionState | None
+    """None where it is not readable."""
+    version: int
+    czxid: int
+
+
+@dataclass(slots=True)
+class ClusterPicture:
+    """The cluster by its znodes. `apply` takes one change at a time, in the order of the log."""
+
+    controller: Held | None = None
+    epoch: int | None = None
+    epoch_session: int = 0
+    """Who wrote the present epoch."""
+    brokers: dict[int, Held] = field(default_factory=dict)
+    topics: dict[str, Topic | None] = field(default_factory=dict)
+    """None for one that is not readable."""
+    states: dict[TopicPartition, StateSeen] = field(default_factory=dict)
+    moves: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """The entries of the request; none where it is not readable."""
+    preferred: bool = False
+    """Whether a preferred election is asked for."""
+    deletions: set[str] = field(default_factory=set)
+    _places: dict[str, Place | None] = field(default_factory=dict)
+
+    def place(self, path: str) -> Place | None:
+        """What the path is about, or None."""
+        if path not in self._places:
+            self._places[path] = _look(path)
+        return self._places[path]
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...] | None:
+        """The replica list, None where there is none or it cannot be read."""
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState | None:
+        seen = self.states.get(topic_partition)
+        return None if seen is None else seen.state
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Every partition that a replica list names."""
+        for name, topic in self.topics.items():
+            for number in () if topic is None else topic.numbers:
+                yield TopicPartition(name, number)
+
+    def apply(self, transaction: ServerTransaction, change: Change) -> None:
+        """Takes over one accepted change."""
+        place = self.place(change.path)
+        if place is None or change.action == "check":
+            return
+        gone = change.action == "delete"
+        match place.kind:
+            case "controller":
+                self._hold_controller(transaction, change)
+            case "epoch":
+                decoded = None if gone else _decoded(ControllerEpoch.decode, change)
+                self.epoch = None if decoded is None else decoded.epoch
+                self.epoch_session = transaction.session
+            case "broker":
+                self._register(transaction, change, place.number)
+            case "topic" if gone:
+                self.topics.pop(place.topic, None)
+            case "topic":
+                self.topics[place.topic] = _decoded(Topic.decode, change)
+            case "state":
+                self._set_state(transaction, change, place.topic_partition)
+            case "moves":
+                request = None if gone else _decoded(Reassignment.decode, change)
+                self.moves = {} if request is None else dict(request.targets)
+            case "preferred":
+                self.preferred = not gone
+            case "deletion":
+                (self.deletions.discard if gone else self.deletions.add)(place.topic)
+            case _:
+                pass  # history and ended: looked at as they are made
+
+    def _hold_controller(self, transaction: ServerTransaction, change: Change) -> None:
+        if change.action == "delete":
+            self.controller = None
+        elif change.action == "create":
+            self.controller = Held(change.ephemeral_owner, transaction.zxid)
+
+    def _register(self, transaction: ServerTransaction, change: Change, broker: int) -> None:
+        if change.action == "delete":
+            self.brokers.pop(broker, None)
+            return
+        told = _decoded(BrokerRegistration.decode, change)
+        before = self.brokers.get(broker)
+        is_new = change.action == "create" or before is None
+        self.brokers[broker] = Held(
+            change.ephemeral_owner if before is None or is_new else before.session,
+            transaction.zxid if before is None or is_new else before.czxid,
+            told is not None and told.is_zkgroup,
+            told is None or told.role != "controller",
+        )
+
+    def _set_state(
+        self, transaction: ServerTransaction, change: Change, topic_partition: TopicPartition
+    ) -> None:
+        if change.action == "delete":
+            self.states.pop(topic_partition, None)
+            return
+        before = self.states.get(topic_partition)
+        czxid = transaction.zxid if change.action == "create" or before is None else before.czxid
+        state = _decoded(PartitionState.decode, change)
+        self.states[topic_partition] = StateSeen(state, change.version or 0, czxid)
+
+
+def endings(transaction: ServerTransaction) -> Iterable[FinishedReassignment]:
+    """The terminal records that a transaction makes."""
+    for change in transaction.changes:
+        if change.action == "create" and change.path.startswith(FinishedReassignment.prefix()):
+            ended = _decoded(FinishedReassignment.decode, change)
+            if ended is not None:
+                yield ended
+
+
+def recorded_epochs(transaction: ServerTransaction) -> set[int]:
+    """The epochs whose history record a transaction makes."""
+    prefix = f"{controller_history_path()}/"
+    names = (c.path.removeprefix(prefix) for c in transaction.changes if c.action == "create")
+    return {epoch for name in names if (epoch := ControllerRecord.epoch_of(name)) is not None}
+
+
+def our_sessions(transactions: Iterable[ServerTransaction]) -> frozenset[int]:
+    """Sessions in which a controller or broker of ours has shown itself."""
+    found = set()
+    picture = ClusterPicture()
+    for transaction in transactions:
+        for change in transaction.changes if transaction.refusal is None else ():
+            place = picture.place(change.path)
+            if change.action == "check" or place is None:
+                continue
+            if place.kind == "history":
+                found.add(transaction.session)
+            elif place.kind == "broker" and change.action != "delete":
+                told = _decoded(BrokerRegistration.decode, change)
+                if told is not None and told.is_zkgroup:
+                    found.add(transaction.session)
+    return frozenset(found - {0})
+
+
+def _decoded(decode: Callable[[str, bytes | None], _Value], change: Change) -> _Value | None:
+    try:
+        return decode(change.path, change.data)
+    except CorruptZnodeError:
+        return None
+
+
+_FIXED: dict[str, PlaceKind] = {
+    Controller.path(): "controller",
+    ControllerEpoch.path(): "epoch",
+    Reassignment.path(): "moves",
+    PreferredElection.path(): "preferred",
+}
+
+
+def _look(path: str) -> Place | None:
+    if path in _FIXED:
+        return Place(_FIXED[path])
+    parent, _, name = path.rpartition("/")
+    if parent == broker_ids_path() and (number := number_of(name)) is not None:
+        return Place("broker", number=number)
+    if parent == controller_history_path() and (epoch := ControllerRecord.epoch_of(name)) is not None:
+        return Place("history", number=epoch)
+    if parent == topics_path():
+        return Place("topic", topic=name)
+    if parent == delete_topics_path():
+        return Place("deletion", topic=name)
+    if path.startswith(FinishedReassignment.prefix()):
+        return Place("ended")
+    prefix = f"{topics_path()}/"
+    if path.startswith(prefix) and name == "state":
+        topic, _, rest = path.removeprefix(prefix).partition("/partitions/")
+        number = number_of(rest.removesuffix("/state"))
+        if number is not None:
+            return Place("state", topic=topic, topic_partition=TopicPartition(topic, number))
+    return None

@@ -1,0 +1,97 @@
+"""L6, L7: once faults have ended, one controller rules and nothing that can be done is left undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zkgroup.history.cluster_picture import ClusterPicture
+from zkgroup.history.cluster_report import ClusterOptions
+from zkgroup.history.report import Violation
+from zkgroup.history.transactions import ServerTransaction
+from zkgroup.znodes.brokers import PartitionState
+
+DECIDED = frozenset({"L6", "L7"})
+CALM_MS = 60_000
+"""So long nobody else becomes controller (L6)."""
+
+
+def check_settled(log: Sequence[ServerTransaction], options: ClusterOptions) -> Iterator[Violation]:
+    """Decides by the picture at each deadline, and by every change of `/controller` after the first.
+
+    `quiet_from_ms` is known. What is left of the log after a deadline decides; a log that ends before it is
+    judged by its end.
+    """
+    assert options.quiet_from_ms is not None
+    ruled_at_ms = options.quiet_from_ms + options.takeover_ms
+    settled_at_ms = options.quiet_from_ms + options.recovery_ms
+    picture = ClusterPicture()
+    has_ruler = is_settled = False
+    for transaction in log:
+        if not has_ruler and transaction.at_ms > ruled_at_ms:
+            has_ruler = True
+            yield from _ruled(picture)
+        if not is_settled and transaction.at_ms > settled_at_ms:
+            is_settled = True
+            yield from left_undone(picture, options)
+        if transaction.refusal is not None:
+            continue
+        before = picture.controller
+        for change in transaction.changes:
+            picture.apply(transaction, change)
+        if (
+            has_ruler
+            and before is not None
+            and before != picture.controller
+            and transaction.at_ms <= ruled_at_ms + CALM_MS
+        ):
+            detail = f"another controller {transaction.at_ms - ruled_at_ms} ms after all was well"
+            yield Violation("L6", detail, zxid=transaction.zxid)
+    if not has_ruler:
+        yield from _ruled(picture)
+    if not is_settled:
+        yield from left_undone(picture, options)
+
+
+def _ruled(picture: ClusterPicture) -> Iterator[Violation]:
+    ruler = picture.controller
+    if ruler is None:
+        yield Violation("L6", "nobody is controller")
+    elif picture.epoch_session not in (0, ruler.session):
+        yield Violation("L6", f"epoch {picture.epoch} is not of the session that holds /controller")
+
+
+def left_undone(picture: ClusterPicture, options: ClusterOptions) -> Iterator[Violation]:
+    """What could be done with the brokers there are, and is not. All of it is named L7."""
+    live = {id_ for id_, held in picture.brokers.items() if held.hosts} - set(options.down)
+    for tp, target in sorted(picture.moves.items()):
+        if set(target) <= live or tp.topic not in picture.topics:
+            yield Violation("L7", f"the move to {_list(target)} is still open", tp)
+    for topic in sorted(picture.deletions):
+        known = picture.topics.get(topic)
+        hosts = {each for replicas in known.partitions.values() for each in replicas} if known else set()
+        if hosts <= live and not any(tp.topic == topic for tp in picture.moves):
+            yield Violation("L7", f"topic {topic} is still to be deleted")
+    if picture.preferred:
+        yield Violation("L7", "the preferred election is still asked for")
+    for tp in picture.partitions():
+        if tp.topic not in picture.deletions:
+            state = picture.state(tp)
+            yield from _leaderless(tp, picture.replicas(tp) or (), live, state, tp in picture.states)
+
+
+def _leaderless(
+    tp: object, replicas: Sequence[int], live: set[int], state: PartitionState | None, known: bool
+) -> Iterator[Violation]:
+    if state is None:
+        if not known and live.intersection(replicas):
+            yield Violation("L7", f"{tp} has no state, and {_list(live.intersection(replicas))} live")
+        return
+    if state.leader in live:
+        return
+    if able := live.intersection(state.isr).intersection(replicas):
+        detail = f"{tp} is led by {state.leader}, which is gone, and {_list(able)} could"
+        yield Violation("L7", detail)
+
+
+def _list(brokers: Sequence[int] | set[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
