@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from zkgroup.admin.brokers import BrokerDescription, BrokerSummary
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
@@ -14,6 +15,7 @@ from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
 from zkgroup.admin.reassignments import MoveStatus
 from zkgroup.admin.resigning import Resignation, ResignationPlan
 from zkgroup.admin.ruling import ControllerDescription, PastController
+from zkgroup.admin.stored_plans import PlanDescription
 from zkgroup.admin.topic_growth import AlterationPlan
 from zkgroup.admin.unclean import UncleanPlan
 from zkgroup.admin.verify import hex_session
@@ -231,8 +233,10 @@ def reassignment(
     )
 
 
-def reassignments(as_of: AsOf, rows: Iterable[MoveStatus]) -> Json:
-    """`reassign verify` and `reassign list`."""
+def reassignments(
+    as_of: AsOf, rows: Iterable[MoveStatus], plans: Iterable[PlanDescription] | None = None
+) -> Json:
+    """`reassign verify`, which looks at no plans, and `reassign list`."""
     found = [
         {
             **_place(row.topic_partition),
@@ -243,7 +247,32 @@ def reassignments(as_of: AsOf, rows: Iterable[MoveStatus]) -> Json:
         }
         for row in rows
     ]
-    return document("reassignments", as_of, reassignments=found)
+    kept = None if plans is None else [_kept(one) for one in plans]
+    return document("reassignments", as_of, reassignments=found, plans=kept)
+
+
+def stored_plan(one: PlanDescription, *, executed: bool) -> Json:
+    """`reassign plan --resume`, `--pause` and `--cancel`."""
+    phases = [
+        [{**_place(move.topic_partition), "to": list(move.replicas)} for move in phase]
+        for phase in one.stored.phases
+    ]
+    return document("stored_plan", one.as_of, executed=executed, **_kept(one), moves=phases)
+
+
+def _kept(one: PlanDescription) -> Json:
+    return {
+        "plan": one.plan,
+        "state": one.stored.state,
+        "reason": one.stored.reason or None,
+        "next_phase": one.stored.next_phase,
+        "phases": len(one.stored.phases),
+        "done": one.done,
+        "total": one.total,
+        "throttle": one.stored.throttle,
+        "by": one.stored.by,
+        "made_at": iso_time(one.stored.time_ms),
+    }
 
 
 def cancellation(plan: CancelPlan, *, executed: bool, undo: str | None, rollback_file: str | None) -> Json:
@@ -261,7 +290,14 @@ def cancellation(plan: CancelPlan, *, executed: bool, undo: str | None, rollback
     )
 
 
-def plan(found: PhasedPlan, files: Sequence[str]) -> Json:
+def plan(
+    found: PhasedPlan,
+    files: Sequence[str],
+    kept: PlanDescription | None = None,
+    *,
+    executed: bool = False,
+    rollback_file: Path | None = None,
+) -> Json:
     """`reassign plan`."""
     changes = [
         {
@@ -300,6 +336,9 @@ def plan(found: PhasedPlan, files: Sequence[str]) -> Json:
         changes=changes,
         loads=loads,
         notes=list(found.notes),
+        executed=executed,
+        rollback_file=None if rollback_file is None else str(rollback_file),
+        kept=None if kept is None else _kept(kept),
     )
 
 

@@ -40,6 +40,18 @@ _KAFKA_FILE = object_of(
 )
 _SETTING_CHANGES = list_of(object_of(name=STRING, before=nullable(STRING), after=nullable(STRING)))
 _MOVE = {"topic": STRING, "partition": COUNT, "from": nullable(BROKERS), "to": BROKERS}
+_KEPT = {
+    "plan": STRING,
+    "state": word("running", "paused", "done", "cancelled", "failed"),
+    "reason": nullable(STRING),
+    "next_phase": COUNT,
+    "phases": COUNT,
+    "done": nullable(COUNT),
+    "total": COUNT,
+    "throttle": nullable(COUNT),
+    "by": STRING,
+    "made_at": TIME,
+}
 _LOADS = list_of(
     object_of(
         broker=COUNT,
@@ -179,6 +191,13 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 detail=nullable(STRING),
             )
         ),
+        plans=nullable(list_of(object_of(**_KEPT))),
+    ),
+    "zkgroup.stored_plan/1": document(
+        "stored_plan",
+        executed=BOOLEAN,
+        **_KEPT,
+        moves=list_of(list_of(object_of(topic=STRING, partition=COUNT, to=BROKERS))),
     ),
     "zkgroup.reassignment_cancellation/1": document(
         "reassignment_cancellation",
@@ -199,5 +218,8 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
         changes=list_of(object_of(**_MOVE, reason=STRING)),
         loads=_LOADS,
         notes=list_of(STRING),
+        executed=BOOLEAN,
+        rollback_file=nullable(STRING),
+        kept=nullable(object_of(**_KEPT)),
     ),
 }

@@ -111,6 +111,12 @@ def saved_rollback(name: str, replicas: Mapping[TopicPartition, Sequence[int]]) 
     return file
 
 
+def words_back(file: Path) -> str:
+    """How to use a rollback file."""
+    words = command_words("reassign", "execute", "--reassignment-json-file", str(file), "--execute")
+    return f"to go back, once it has ended: {words}"
+
+
 def command_words(*words: str) -> str:
     """A command to type next, to the same ensemble."""
     return shlex.join(["zkgroup", *shared().connection_words(), *words])

@@ -1,4 +1,7 @@
-"""`zkgroup reassign plan`: decommission, replace, set-rf, balance. Plans are files for `reassign execute`."""
+"""`zkgroup reassign plan`: decommission, replace, set-rf, balance; and plans that outlive the tool.
+
+A plan is files for `reassign execute`, or is kept in ZooKeeper and carried out phase by phase.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import IO, Any
 
 import click
 
+from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.kafka_files import reassignment_text
 from zkgroup.admin.moving_plans import (
     PhasedPlan,
@@ -20,21 +24,63 @@ from zkgroup.admin.moving_plans import (
     planner_replace,
     planner_set_rf,
 )
+from zkgroup.admin.stored_plans import PlanDescription, plan_storing, store
 from zkgroup.admin.words import Loss
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 
-from . import cluster_documents, reassign_tables
+from . import cluster_documents, reassign_tables, stored_plans
 from .connection import connected
-from .consent import command_words
-from .frame import group as make_group
-from .frame import output
-from .options import disable_racks_option
+from .consent import command_words, is_wanted, new_act, saved_act, saved_rollback, words_back
+from .frame import Group, output
+from .options import consent_options, disable_racks_option, wait_options, wait_s
 from .output import say
-from .parameters import file_text
+from .parameters import Rate, file_text
 from .units import is_whole
 
-plan = make_group("plan", help="Plan moves: what must move and nothing else, with the reason for each.")
+
+@click.group("plan", cls=Group, invoke_without_command=True, no_args_is_help=True)
+@click.option("--resume", metavar="ID", help="Go on with a plan that is kept: see --save and --execute.")
+@click.option("--pause", metavar="ID", help="Ask for no further phase of a plan until it is resumed.")
+@click.option("--cancel", metavar="ID", help="Ask for no further phase of a plan, for good.")
+@wait_options("the plan has ended; with --resume")
+@consent_options
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    resume: str | None,
+    pause: str | None,
+    cancel: str | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Plan moves: what must move and nothing else, with the reason for each.
+
+    A plan is written to files (--output), or kept in ZooKeeper, where it outlives this command: --save keeps
+    it, --execute also begins it. A controller of zkgroup then asks for one phase after the other; beside a
+    real one --resume ID does, as long as it runs.
+    """
+    named = {"resume": resume, "pause": pause, "cancel": cancel}
+    chosen = {act: name for act, name in named.items() if name is not None}
+    if ctx.invoked_subcommand is not None:
+        if chosen or wait or execute:
+            raise click.UsageError(
+                "--resume, --pause and --cancel are for a plan that is kept; "
+                f"options of a new one stand after {ctx.invoked_subcommand!r}"
+            )
+        return
+    if len(chosen) != 1:
+        raise click.UsageError("give a kind of plan, or one of --resume, --pause and --cancel")
+    longest = wait_s(wait, timeout_ms)
+    ((act, name),) = chosen.items()
+    if act == "resume":
+        ctx.exit(stored_plans.resume(name, longest, execute=execute, yes=yes))
+    if longest is not None:
+        raise click.UsageError("--wait is for --resume")
+    stored_plans.end(act, name, execute=execute, yes=yes)
+
 
 _LOSSES = ("factor", "racks", "balance", "source")
 
@@ -67,6 +113,15 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             help="Write the plan as Kafka's file; several requests go to FILE.1, FILE.2, ...",
         ),
+        click.option("--save", is_flag=True, help="Keep the plan in ZooKeeper; it begins with --resume."),
+        click.option(
+            "--throttle",
+            type=Rate(),
+            metavar="SIZE",
+            help="Copy at most so much a second at each broker, for example 50MB; for a plan that is kept.",
+        ),
+        wait_options("the plan has ended; with --execute"),
+        consent_options,
     ):
         function = option(function)
     return function
@@ -137,27 +192,76 @@ def _make(
     sizes: IO[str] | None,
     max_moves: int | None,
     target: Path | None,
+    save: bool,
+    throttle: int | None,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
 ) -> None:
-    out = output()
+    ctx, out, longest = click.get_current_context(), output(), wait_s(wait, timeout_ms)
+    save = save and not ctx.params["dry_run"]
     wish = Wish(
         rack_mode="disabled" if disable_rack_aware else "enforced",
         allow=tuple(allow),
         sizes=_sizes(sizes.name, file_text(sizes)) if sizes else None,
         max_moves=max_moves,
     )
+    kept: PlanDescription | None = None
+    rollback = None
     with connected() as ensemble:
         found = make_plan(ensemble, planner, wish)
+        for note in found.notes:
+            say(f"note: {note}")
+        if found.plan.changes and (save or execute):
+            kept, rollback = _keep(ensemble, found, throttle, longest, execute=execute, yes=yes)
     files = _write(found, target) if target else []
-    for note in found.notes:
-        say(f"note: {note}")
-    if not out.document(cluster_documents.plan(found, files), "changes", reassign_tables.CHANGE_KEYS):
+    document = cluster_documents.plan(
+        found, files, kept, executed=execute and kept is not None, rollback_file=rollback
+    )
+    if not out.document(document, "changes", reassign_tables.CHANGE_KEYS):
         reassign_tables.phased(out, found, files)
+        if kept:
+            out.line()
+            stored_plans.show(out, [kept])
+    if kept is not None:
+        if not execute:
+            say(f"begin it: {stored_plans.words_on(kept.plan)}")
+        ctx.exit(stored_plans.ended(kept, waited=longest is not None))
     if found.plan.changes:
         if files:
             words = command_words("reassign", "execute", "--reassignment-json-file", "FILE", "--wait")
             say(f"carry out one after the other: {words}")
         else:
-            say("nothing was written: --output FILE writes what `zkgroup reassign execute` takes")
+            say("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
+            say("--save keeps the plan in ZooKeeper, --execute also begins it")
+
+
+def _keep(
+    ensemble: Ensemble,
+    found: PhasedPlan,
+    throttle: int | None,
+    longest_s: float | None,
+    *,
+    execute: bool,
+    yes: bool,
+) -> tuple[PlanDescription | None, Path | None]:
+    """Keeps the plan in ZooKeeper; with `execute`, and consent, begins it: then there is a rollback file."""
+    by = new_act()
+    storing = plan_storing(ensemble, found, by=by.user, throttle=throttle, begin=execute)
+    for note in storing.notes:
+        say(f"note: {note}")
+    if not execute:
+        return store(ensemble, by.undo_id, storing), None
+    question = f"Begin {found.plan.intent}?"
+    if not is_wanted(execute, yes, question, lambda aside: reassign_tables.phased(aside, found, [])):
+        return None, None
+    before = {one.topic_partition: one.before for one in found.plan.changes}
+    rollback = saved_rollback(str(found.as_of.time_ms), before)
+    told = words_back(rollback)
+    act = saved_act(ensemble, told, [config.znode for config in storing.configs])
+    say(told)
+    return stored_plans.carried(ensemble, store(ensemble, act.undo_id, storing), longest_s), rollback
 
 
 def _write(found: PhasedPlan, target: Path) -> list[str]:

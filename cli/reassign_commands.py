@@ -27,6 +27,7 @@ from zkgroup.admin.reassignments import (
     verify_moves,
     wait_for_moves,
 )
+from zkgroup.admin.stored_plans import list_plans
 from zkgroup.admin.throttling import clear_throttles, read_throttles
 from zkgroup.admin.words import Compat, Move, NotifyFormat
 from zkgroup.errors import NotFoundError
@@ -35,7 +36,7 @@ from zkgroup.model import TopicPartition
 from . import cluster_documents, reassign_tables
 from .config_changes import notify_option
 from .connection import connected
-from .consent import command_words, is_wanted, saved_act, saved_rollback
+from .consent import command_words, is_wanted, saved_act, saved_rollback, words_back
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, disable_racks_option, force_option, wait_options, wait_s
@@ -224,18 +225,21 @@ def verify(
 
 @reassign.command("list")
 def list_() -> None:
-    """Every move under way, those asked for through the brokers' own API included."""
+    """Every move under way, those asked for through the brokers' own API too; and plans that are kept."""
     out = output()
     with connected() as ensemble:
         as_of, rows, unreadable = list_moves(ensemble)
-    if not out.document(
-        cluster_documents.reassignments(as_of, rows), "reassignments", reassign_tables.MOVE_KEYS
-    ):
+        plans, broken = list_plans(ensemble)
+    document = cluster_documents.reassignments(as_of, rows, plans)
+    if not out.document(document, "reassignments", reassign_tables.MOVE_KEYS):
         if rows:
             reassign_tables.moves(out, rows)
         else:
             out.line("nothing is being moved")
-    for text in unreadable:
+        if plans:
+            out.line()
+            reassign_tables.plans(out, plans)
+    for text in (*unreadable, *map(str, broken)):
         say(f"note: {text}")
 
 
@@ -264,7 +268,7 @@ def cancel_(
         count = counted(len(plan.rows), "move")
         if is_wanted(execute, yes, f"Cancel {count}?", lambda aside: reassign_tables.cancelled(aside, plan)):
             rollback = saved_rollback(_stamp(ensemble), plan.before.targets)
-            told = _words_back(rollback)
+            told = words_back(rollback)
             act = saved_act(ensemble, told, [])
             say(told)
             cancel(ensemble, plan)
@@ -281,12 +285,7 @@ def cancel_(
 def _rollback(plan: ReassignmentPlan) -> tuple[Path, str]:
     """The rollback file, written, and the words that tell how to use it."""
     file = saved_rollback(str(plan.as_of.time_ms), plan.rollback)
-    return file, _words_back(file)
-
-
-def _words_back(file: Path) -> str:
-    words = command_words("reassign", "execute", "--reassignment-json-file", str(file), "--execute")
-    return f"to go back, once it has ended: {words}"
+    return file, words_back(file)
 
 
 def _stamp(ensemble: Ensemble) -> str:

@@ -11,16 +11,18 @@ import click
 from zkgroup.admin.moving_plans import PhasedPlan
 from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
 from zkgroup.admin.reassignments import MoveStatus, Progress
+from zkgroup.admin.stored_plans import PlanDescription
 
 from .output import Output
 from .tables import Cell, Column, Row
-from .units import counted, size
+from .units import counted, iso_time, size
 
 MOVE_KEYS = ("topic", "partition", "from", "to", "status", "detail")
 PLAN_KEYS = ("topic", "partition", "from", "to", "changes")
 CANCEL_KEYS = ("topic", "partition", "from", "to")
 CHANGE_KEYS = ("topic", "partition", "from", "to", "reason")
 
+_PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}
 _STYLES = {"done": "good", "in_progress": "warn", "failed": "bad", "unknown": "bad"}
 
 
@@ -121,6 +123,32 @@ def phased(out: Output, found: PhasedPlan, files: Sequence[str]) -> None:
     )
     for file, phase in zip(files, found.phases, strict=False):
         out.line(f"  {file}: {_copies(phase.moves)}")
+
+
+def plans(out: Output, found: Sequence[PlanDescription]) -> None:
+    """One row a plan that is kept."""
+    columns = [
+        Column(header="PLAN"),
+        Column(header="STATE"),
+        Column(header="PHASE", right=True),
+        Column(header="DONE", right=True),
+        Column(header="BY", rank=2),
+        Column(header="MADE", rank=3),
+        Column(header="WHY", shorten="end", rank=1),
+    ]
+    rows: list[Row] = [
+        [
+            one.plan,
+            Cell(one.stored.state, _PLAN_STYLES[one.stored.state]),
+            f"{one.stored.next_phase} of {len(one.stored.phases)}",
+            f"{'-' if one.done is None else one.done} of {one.total}",
+            one.stored.by,
+            iso_time(one.stored.time_ms),
+            one.stored.reason,
+        ]
+        for one in found
+    ]
+    out.table(columns, rows)
 
 
 def progress_text(progress: Progress) -> str:

@@ -67,6 +67,10 @@ class Cluster:
         """The controller becomes one of ours."""
         self.zk.multi(SetData(Controller.path(), Controller(1, 1).encode(), 0))
 
+    def odd(self, path: str) -> None:
+        """A znode that nobody can read."""
+        self.zk.multi(Create(path, b"{"))
+
     def finish(self) -> None:
         """What the controller does at the end of a reassignment."""
         request = self.zk.read(Reassignment.path())

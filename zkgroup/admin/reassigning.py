@@ -150,8 +150,8 @@ def plan_reassignment(
     return plan
 
 
-def submit(ensemble: Ensemble, plan: ReassignmentPlan) -> None:
-    """Creates the request, with the throttles, in one transaction.
+def submit(ensemble: Ensemble, plan: ReassignmentPlan, beside: Sequence[Operation] = ()) -> None:
+    """Creates the request, with the throttles and what belongs `beside` it, in one transaction.
 
     Raises ConflictError where another one has come up, or a configuration has changed, since the plan.
     """
@@ -160,7 +160,7 @@ def submit(ensemble: Ensemble, plan: ReassignmentPlan) -> None:
     refuse_second(ensemble)
     data = plan.request.encode()
     operations: list[Operation] = [one for config in plan.configs for one in operations_of(config)]
-    operations.append(Create(Reassignment.path(), data))
+    operations += [*beside, Create(Reassignment.path(), data)]
     try:
         write(ensemble, operations, Reassignment.path(), data)
     except ConflictError:

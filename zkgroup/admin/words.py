@@ -4,6 +4,16 @@ from zkgroup.placement import Compat, Loss
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind
+from zkgroup.znodes.reassignment_records import PlanState
 from zkgroup.znodes.unclean_elections import UncleanElectionDone
 
-__all__ = ["Compat", "ConfigEntity", "EntityKind", "Loss", "Move", "NotifyFormat", "UncleanElectionDone"]
+__all__ = [
+    "Compat",
+    "ConfigEntity",
+    "EntityKind",
+    "Loss",
+    "Move",
+    "NotifyFormat",
+    "PlanState",
+    "UncleanElectionDone",
+]

@@ -1,0 +1,253 @@
+"""Plans that outlive the tool: kept in `/zkgroup/plans/<id>`, one phase at a time becomes the request.
+
+Whoever submits a phase moves the plan on in the same transaction, so no phase is submitted twice: a
+controller of ours when the request is free, else `carry_on`, for a real one looks at no plan (recipes 17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
+from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.moving_plans import PhasedPlan
+from zkgroup.admin.picture import held
+from zkgroup.admin.reassignments import DONE, MoveStatus, verify_moves
+from zkgroup.admin.ruling import Ruling, check_throttle, read_ruling, refuse_kraft
+from zkgroup.admin.throttling import plan_throttle
+from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError, RefusedError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Operation, SetData
+from zkgroup.znodes.admin_requests import Move
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.limits import DATA_BYTES_MAX
+from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path
+
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+FINISHED: Final = "done"
+CANCELLED: Final = "cancelled"
+FAILED: Final = "failed"
+"""States of a plan; only a running one is carried on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDescription:
+    """One stored plan and how far it is."""
+
+    as_of: AsOf
+    plan: str
+    stored: StoredPlan
+    version: int
+    """Of its znode: every change is conditional on it."""
+    rows: tuple[MoveStatus, ...]
+    """Each partition, against where it shall be at the end of the plan; none for a plan that has ended."""
+
+    @property
+    def total(self) -> int:
+        """Partitions that it changes."""
+        return len(final_moves(self.stored))
+
+    @property
+    def done(self) -> int | None:
+        """Partitions that are where they shall be; None where the plan was cancelled."""
+        if self.stored.state == FINISHED:
+            return self.total
+        return None if self.stored.state == CANCELLED else sum(row.status == DONE for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storing:
+    """A plan that would be kept. Nothing has been."""
+
+    as_of: AsOf
+    stored: StoredPlan
+    configs: tuple[ConfigPlan, ...]
+    """The throttles, for one that begins at once."""
+    notes: tuple[str, ...]
+
+
+def plan_storing(
+    ensemble: Ensemble, found: PhasedPlan, *, by: str, throttle: int | None = None, begin: bool
+) -> Storing:
+    """What would be kept of a plan, to begin at once or when it is resumed.
+
+    Raises ConfigError where it is more than one znode holds, ConflictError where another plan is running,
+    RefusedError where no broker here would obey the throttle.
+    """
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
+    phases = tuple(
+        tuple(Move(change.topic_partition, change.after) for change in phase.changes)
+        for phase in found.phases
+    )
+    stored = StoredPlan(
+        phases=phases,
+        state=RUNNING if begin else PAUSED,
+        next_phase=0,
+        time_ms=ensemble.clock.wall_ms(),
+        by=by,
+        throttle=throttle,
+    )
+    stored.encode()
+    configs: tuple[ConfigPlan, ...] = ()
+    notes = [who_goes_on(ruling)] if begin or not ruling.is_ours else []
+    if begin:
+        _refuse_second(ensemble)
+        configs, more = _throttles(ensemble, stored, ruling)
+        notes += more
+    elif throttle is not None:
+        notes += filter(None, [check_throttle(ruling)])
+    return Storing(as_of=ensemble.as_of(), stored=stored, configs=configs, notes=tuple(filter(None, notes)))
+
+
+def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
+    """Keeps the plan, with its throttles where it begins at once, in one transaction.
+
+    Raises ConflictError where a plan of this name exists, or a configuration has changed since.
+    """
+    path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
+    ensemble.zk.create_missing(zkgroup_path(), plans_path())
+    prepare(ensemble, storing.configs)
+    operations: list[Operation] = [one for config in storing.configs for one in operations_of(config)]
+    write(ensemble, [*operations, Create(path, data)], path, data)
+    return find_plan(ensemble, plan)
+
+
+def find_plan(ensemble: Ensemble, plan: str) -> PlanDescription:
+    """One plan. Raises NotFoundError, CorruptZnodeError, ConfigError for what is no name of one."""
+    path = StoredPlan.path(StoredPlan.validate_id(plan))
+    ensemble.zk.sync("/")
+    znode = ensemble.zk.find(path)
+    if znode is None:
+        raise NotFoundError(f"{path}: there is no such plan; `zkgroup reassign list` shows those there are")
+    stored = StoredPlan.decode(path, znode.data)
+    return _described(ensemble, plan, stored, znode.stat.version)
+
+
+def list_plans(ensemble: Ensemble) -> tuple[tuple[PlanDescription, ...], tuple[CorruptZnodeError, ...]]:
+    """Every plan, the oldest first, and those that cannot be read."""
+    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
+    entries = {
+        name: held(found, StoredPlan.decode) for name in names if (found := znodes[StoredPlan.path(name)])
+    }
+    plans = [
+        _described(ensemble, name, entry.value, entry.stat.version)
+        for name, entry in entries.items()
+        if entry.value is not None
+    ]
+    plans.sort(key=lambda one: (one.stored.time_ms, one.plan))
+    return tuple(plans), tuple(entry.error for entry in entries.values() if entry.error)
+
+
+def final_moves(stored: StoredPlan) -> tuple[Move, ...]:
+    """Where each partition is at the end: a partition that moves in steps is in several phases."""
+    last = {move.topic_partition: move for phase in stored.phases for move in phase}
+    return tuple(last[tp] for tp in sorted(last))
+
+
+def begin(ensemble: Ensemble, one: PlanDescription) -> PlanDescription:
+    """Lets a plan run that was paused or has failed; that goes back to the phase at which it stopped.
+
+    Raises RefusedError for one that has ended, ConflictError where another runs or it has changed since.
+    """
+    stored = one.stored
+    if stored.state in (FINISHED, CANCELLED):
+        raise RefusedError(f"{StoredPlan.path(one.plan)}: the plan is {stored.state}; make a new one")
+    if stored.state == RUNNING:
+        return one
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
+    _refuse_second(ensemble, beside=one.plan)
+    again = stored.next_phase - 1 if stored.state == FAILED else stored.next_phase
+    changed = stored.at(max(again, 0), RUNNING)
+    configs, _ = _throttles(ensemble, changed, ruling)
+    prepare(ensemble, configs)
+    return _write(ensemble, one, changed, [each for config in configs for each in operations_of(config)])
+
+
+def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str = "") -> PlanDescription:
+    """No further phase is submitted; what runs now goes on, and `reassign cancel` sends it back.
+
+    Raises RefusedError for a plan that has ended, ConflictError where it has changed since.
+    """
+    if one.stored.state in (FINISHED, CANCELLED) or (state == PAUSED and one.stored.state == FAILED):
+        raise RefusedError(f"{StoredPlan.path(one.plan)}: the plan is {one.stored.state} already")
+    return _write(ensemble, one, one.stored.at(one.stored.next_phase, state, reason))
+
+
+def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas now of those partitions that still exist and can be read."""
+    names = sorted({move.topic_partition.topic for move in moves})
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics = {name: held(znode, Topic.decode).value for name in names if (znode := znodes[Topic.path(name)])}
+    found = {}
+    for tp in sorted({move.topic_partition for move in moves}):
+        topic = topics.get(tp.topic)
+        if topic is not None and tp.partition in topic.partitions:
+            found[tp] = topic.partitions[tp.partition]
+    return found
+
+
+def who_goes_on(ruling: Ruling) -> str | None:
+    """What to know about who submits the next phase; None where a controller of ours does."""
+    if ruling.is_ours:
+        return None
+    if ruling.controller_znode is None:
+        return "no controller lives: the plan waits until there is one"
+    ruler = ruling.controller.broker if ruling.controller else "?"
+    return (
+        f"broker {ruler} is a real Kafka controller, which looks at no plan: each next phase is asked for by "
+        "`zkgroup reassign plan --resume ID --execute --wait`, as long as that runs"
+    )
+
+
+def _described(ensemble: Ensemble, plan: str, stored: StoredPlan, version: int) -> PlanDescription:
+    ended = stored.state in (FINISHED, CANCELLED)
+    rows = () if ended else verify_moves(ensemble, final_moves(stored))[1]
+    return PlanDescription(as_of=ensemble.as_of(), plan=plan, stored=stored, version=version, rows=rows)
+
+
+def _write(
+    ensemble: Ensemble, one: PlanDescription, changed: StoredPlan, beside: Sequence[Operation] = ()
+) -> PlanDescription:
+    path, data = StoredPlan.path(one.plan), changed.encode()
+    write(ensemble, [*beside, SetData(path, data, one.version)], path, data)
+    return find_plan(ensemble, one.plan)
+
+
+def _throttles(
+    ensemble: Ensemble, stored: StoredPlan, ruling: Ruling
+) -> tuple[tuple[ConfigPlan, ...], list[str]]:
+    """The configurations that throttle every phase, and what to know about them."""
+    if stored.throttle is None:
+        return (), []
+    notes = list(filter(None, [check_throttle(ruling)]))
+    targets: dict[TopicPartition, dict[int, None]] = {}
+    for phase in stored.phases:
+        for move in phase:
+            targets.setdefault(move.topic_partition, {}).update(dict.fromkeys(move.replicas))
+    now = existing(ensemble, final_moves(stored))
+    lists = {tp: (now[tp], tuple(brokers)) for tp, brokers in targets.items() if tp in now}
+    configs = plan_throttle(ensemble, lists, stored.throttle, ruling)
+    size = len(stored.encode()) + sum(len(config.after.encode()) for config in configs)
+    if size > DATA_BYTES_MAX:
+        raise ConfigError(
+            f"plan of {len(targets)} partitions with its throttles: expected at most {DATA_BYTES_MAX} bytes, "
+            f"found {size}; plan some topics at a time"
+        )
+    return configs, notes
+
+
+def _refuse_second(ensemble: Ensemble, beside: str | None = None) -> None:
+    """Two plans would take turns at the one request, each on lists that the other changes."""
+    running = [one.plan for one in list_plans(ensemble)[0] if one.stored.state == RUNNING]
+    if others := [name for name in running if name != beside]:
+        raise ConflictError(
+            f"{StoredPlan.path(others[0])}: plan {others[0]} is running; wait for its end, or stop it with "
+            f"`zkgroup reassign plan --pause {others[0]} --execute`"
+        )
