@@ -92,6 +92,33 @@ class BrokerSettings:
     controller_socket_timeout_ms: int = setting(
         30_000, "Longest wait for the controller's answer.", kafka="controller.socket.timeout.ms"
     )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        "As controller: elect a replica outside the ISR where no member lives; a topic may say otherwise.",
+        kafka="unclean.leader.election.enable",
+        why="It loses acknowledged lines. True at 0.8.2.2, false from 0.11 on.",
+    )
+    delete_topic_enable: bool = setting(
+        True, "As controller: topics marked for deletion are deleted.", kafka="delete.topic.enable"
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        True,
+        "As controller: leadership goes back to preferred replicas by and by.",
+        kafka="auto.leader.rebalance.enable",
+    )
+    leader_imbalance_check_interval_ms: int = setting(
+        300_000,
+        "Period of the look whether it should.",
+        kafka="leader.imbalance.check.interval.seconds",
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        10,
+        "Share of a broker's preferred leaderships held elsewhere above which it should.",
+        kafka="leader.imbalance.per.broker.percentage",
+    )
+    controller_takeover_grace_ms: int = setting(
+        2000, "As controller: wait before taking over from a living controller of Kafka."
+    )
     isr_notice_every_ms: int = setting(
         2500, "Period of the look whether the controller is to be told of changed ISRs."
     )
@@ -139,6 +166,7 @@ _AT_LEAST = {
     "reserved_broker_max_id": 0,
     "replica_fetch_max_bytes": 1,
     "num_replica_fetchers": 1,
+    "leader_imbalance_per_broker_percentage": 0,
     "controlled_shutdown_max_retries": 1,
     "max_connections": 1,
     "socket_request_max_bytes": 1,

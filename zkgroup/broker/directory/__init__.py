@@ -22,7 +22,8 @@ What has been answered is in the files, so it outlives the process. It does not 
 * `host`: `DirectoryReplicaHost`
 """
 
+from zkgroup.broker.directory.folder import broker_of
 from zkgroup.broker.directory.host import DirectoryReplicaHost
 from zkgroup.broker.directory.partition_files import Flush
 
-__all__ = ["DirectoryReplicaHost", "Flush"]
+__all__ = ["DirectoryReplicaHost", "Flush", "broker_of"]

@@ -83,6 +83,21 @@ class Folder:
                 yield TopicPartition(path.parent.name, int(path.stem))
 
 
+def broker_of(folder: Path) -> int | None:
+    """The id of the broker whose folder this is; None where it is nobody's yet. Raises ConfigError."""
+    path = folder / META
+    try:
+        meta = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: expected JSON, found {error}") from error
+    broker = meta.get("broker") if isinstance(meta, dict) else None
+    if not isinstance(broker, int):
+        raise ConfigError(f"{path}: expected the id of a broker")
+    return broker
+
+
 def _take_lock(path: Path) -> int | None:
     """Raises ConflictError where another process, or another host in this one, has it."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,0 +1,263 @@
+"""`Broker`: a broker of ours, as a program has it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from zkgroup.broker.controlling import open_controller
+from zkgroup.broker.directory import DirectoryReplicaHost, broker_of
+from zkgroup.broker.isr_notices import NoticeTiming
+from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.node.life import (
+    BrokerLife,
+    HostedController,
+    MakeController,
+    Parts,
+    Seat,
+    flush_of,
+    memory_host,
+)
+from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.node.network import BrokerHealth, Network
+from zkgroup.broker.replica_host import ReplicaHost, ReplicaView
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError, StoreUnavailableError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock, Store
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.address import Address
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+
+log = logging.getLogger("zkgroup.broker")
+
+HOST_DEFAULT: Final = "127.0.0.1"
+ANSWER_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+def beside_a_broker(seat: Seat) -> HostedController:
+    """The candidate for `/controller` of a broker's own process."""
+    return open_controller(
+        seat.broker,
+        seat.host,
+        seat.port,
+        seat.store,
+        seat.clock,
+        settings=seat.settings,
+        listener=seat.listener,
+        on_failure=seat.fail,
+    )
+
+
+class Broker:
+    """One broker. Every method may be called from any thread; `start` and `close` once each."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        client: Store | None = None,
+        broker: int | None = None,
+        host: str = HOST_DEFAULT,
+        port: int = 0,
+        data: str | Path | None = None,
+        settings: BrokerSettings | None = None,
+        listener: BrokerListener | None = None,
+        connection: ClientSettings | None = None,
+        clock: Clock | None = None,
+        make_controller: MakeController = beside_a_broker,
+    ) -> None:
+        """
+        Args:
+            address: `HOST:PORT[,HOST:PORT...][/CHROOT]`; the chroot is made where it is missing.
+            client: in its place, a client that belongs to the broker from here on.
+            broker: its id; None: the one that the folder remembers, else one that is given out.
+            host: where to listen; 127.0.0.1 by default, for whoever reaches the port may give orders.
+            port: where to listen; 0 lets the system choose.
+            data: folder of the lines; without one they are kept in memory.
+            listener: is told what happens.
+            connection: credentials and TLS for `address`.
+            make_controller: makes the candidate for `/controller` beside it.
+
+        Raises ConfigError, also for a folder that is no broker's or another broker's.
+        """
+        if (address is None) == (client is None):
+            raise ConfigError("a broker takes an address or a client, and exactly one of them")
+        self.settings = settings or BrokerSettings()
+        self._folder = None if data is None else Path(data)
+        remembered = None if self._folder is None else broker_of(self._folder)
+        if None not in (broker, remembered) and broker != remembered:
+            raise ConfigError(f"{self._folder} is the folder of broker {remembered}, not of {broker}")
+        self._config = _config(remembered if broker is None else broker, self.settings)
+        self._bind = host, port
+        self._address, self._client = address, client
+        self._connection = replace(
+            connection or ClientSettings(),
+            session_timeout_ms=self.settings.session_timeout_ms,
+            connection_timeout_ms=self.settings.connection_timeout_ms,
+        )
+        self._clock = clock or SystemClock()
+        self._listener = listener or BrokerListener()
+        self._make_controller = make_controller
+        self._failure: BaseException | None = None
+        self._registered = threading.Event()
+        self._life: BrokerLife | None = None
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to join the cluster. Raises what making a chroot raises; all else is told later."""
+        store = self._client
+        if store is None:
+            assert self._address is not None
+            make_chroot(self._address, self._connection)
+            store = ZooKeeperClient(self._address, self._connection)
+        self._life = BrokerLife(
+            Parts(
+                store=store,
+                clock=self._clock,
+                config=self._config,
+                settings=self.settings,
+                listener=self._listener,
+                bind=self._bind,
+                open_host=self._open_host,
+                make_controller=self._make_controller,
+                fail=self._fail,
+                registered=self._registered.set,
+            )
+        )
+        self._life.start()
+
+    def wait_registered(self, timeout_s: float | None = None) -> None:
+        """Until the broker stands in `/brokers/ids` for the first time.
+
+        Raises what made it fail, and StoreUnavailableError where the time is over.
+        """
+        done = self._registered.wait(timeout_s)
+        self.check()
+        if not done:
+            raise StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")
+
+    def check(self) -> None:
+        """Raises what made the broker fail, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def hurry(self) -> None:
+        """Waits no longer for a controlled shutdown that is under way."""
+        if self._life is not None:
+            self._life.hurry()
+
+    def close(self) -> None:
+        """Has the controller take its leaderships away (5.9), and leaves. Always returns; again is no matter.
+
+        That takes as long as the controller does, within the settings `controlled_shutdown_*`; see `hurry`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._life is not None:
+            self._life.close(gently=self._failure is None)
+        elif self._client is not None:
+            self._client.close()
+
+    def _open_host(self, broker: int, cluster_id: str | None) -> ReplicaHost:
+        if self._folder is None:
+            return memory_host(broker, cluster_id)
+        return DirectoryReplicaHost(broker, self._folder, cluster_id, flush_of(self.settings))
+
+    def _fail(self, error: BaseException) -> None:
+        """It goes on no more; `close` does the rest."""
+        if self._failure is None:
+            self._failure = error
+            log.error("the broker fails: %s", error, extra={"raised": True})
+        self._registered.set()
+
+    # --- what is known ------------------------------------------------------------------------------
+
+    @property
+    def broker(self) -> int | None:
+        """Its id, once it is known."""
+        return self._config.broker if self._life is None else self._life.machine.core.broker
+
+    @property
+    def epoch(self) -> int | None:
+        """czxid of its last registration."""
+        return None if self._life is None else self._life.machine.registration.epoch
+
+    @property
+    def serving(self) -> tuple[str, int] | None:
+        """Host and port as others reach it, once it listens."""
+        return None if self._life is None else self._life.serving
+
+    def health(self, timeout_s: float = ANSWER_S) -> BrokerHealth:
+        """How old its metadata is, and whose. Raises StoreUnavailableError unless it serves."""
+        return self._ask(lambda network: network.health(), timeout_s)
+
+    def replicas(self, timeout_s: float = ANSWER_S) -> dict[TopicPartition, ReplicaView]:
+        """Role, epoch, log end offset and high watermark of each of its replicas. Raises as `health`."""
+        return self._ask(lambda network: network.replicas(), timeout_s)
+
+    def _ask(self, ask: Callable[[Network], Coroutine[Any, Any, T]], timeout_s: float) -> T:
+        life = self._life
+        if life is None or life.network is None or self._closed:
+            raise StoreUnavailableError("the broker does not serve")
+        try:
+            return life.thread.run(ask(life.network)).result(timeout_s)
+        except (CancelledError, FutureTimeoutError) as error:
+            raise StoreUnavailableError("the broker did not answer in time") from error
+
+
+def make_chroot(address: str, connection: ClientSettings) -> None:
+    """Makes the path at the end of an address, in a session of its own, as a broker of 0.8.2.2 does.
+
+    Raises StoreUnavailableError, AccessDeniedError.
+    """
+    parsed = Address.parse(address)
+    if not parsed.chroot:
+        return
+    names = parsed.chroot.split("/")[1:]
+    levels = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+    timeout_s = (connection.connection_timeout_ms or connection.session_timeout_ms) / 1000
+    with ZooKeeperClient(parsed.servers, connection) as client, Blocking(client, timeout_s) as zk:
+        client.wait_connected()
+        missing = [level for level in levels if zk.exists(level) is None]
+        if missing:
+            zk.create_missing(*missing)
+
+
+def _config(broker: int | None, settings: BrokerSettings) -> BrokerConfig:
+    return BrokerConfig(
+        broker=broker,
+        new_cluster_id=os.urandom(16),
+        registration_version=settings.registration_version,
+        rack=settings.broker_rack,
+        reserved_max_id=settings.reserved_broker_max_id,
+        lag_max_ms=settings.replica_lag_time_max_ms,
+        notices=NoticeTiming(
+            settings.isr_notice_every_ms, settings.isr_notice_quiet_ms, settings.isr_notice_waiting_max_ms
+        ),
+        jitter=random.random,
+    )

@@ -1,0 +1,183 @@
+"""A follower's fetches: each connection to a leader takes the partitions given to it in turns.
+
+A leader holds a fetch back while it has nothing new, so an idle partition costs two requests a second. The
+host decides what to ask and what an answer means (`ReplicaHost.next_fetch`, `take`); an answer for a role
+that is over changes nothing there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.node.link import Link
+from zkgroup.broker.node.throttling import Throttle
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import WireError
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import Broker
+from zkgroup.wire.replica_host import FetchLinesResponse
+
+log = logging.getLogger("zkgroup.broker")
+
+WAIT_MIN_MS = 20
+"""A fetch waits at least so long at an idle leader, however many partitions take turns."""
+
+
+class Fetchers:
+    """All fetches of one broker. Made and used on one event loop."""
+
+    def __init__(
+        self,
+        host: HostThread,
+        settings: BrokerSettings,
+        *,
+        client_id: str,
+        throttle: Throttle,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        """`broker_epoch`: the present incarnation of this broker, as leaders are told it."""
+        self._host = host
+        self._settings = settings
+        self._client_id = client_id
+        self._throttle = throttle
+        self._broker_epoch = broker_epoch
+        self._fetchers: dict[Broker, list[_Fetcher]] = {}
+        self._homes: dict[TopicPartition, tuple[Broker, _Fetcher]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def following(self) -> frozenset[TopicPartition]:
+        """What is fetched now."""
+        return frozenset(self._homes)
+
+    def follow(self, tp: TopicPartition, leader: Broker) -> None:
+        """Fetches this partition from there, and from nowhere else; at once."""
+        home = self._homes.get(tp)
+        if home is not None and home[0] == leader:
+            home[1].add(tp)
+            return
+        self.leave(tp)
+        fetchers = self._fetchers.setdefault(leader, [])
+        fetcher = min(fetchers, key=lambda one: len(one.partitions), default=None)
+        if fetcher is None or (fetcher.partitions and len(fetchers) < self._settings.num_replica_fetchers):
+            fetcher = _Fetcher(self, leader)
+            fetchers.append(fetcher)
+        fetcher.add(tp)
+        self._homes[tp] = leader, fetcher
+
+    def leave(self, tp: TopicPartition) -> None:
+        """Fetches it no more."""
+        home = self._homes.pop(tp, None)
+        if home is None:
+            return
+        leader, fetcher = home
+        fetcher.remove(tp)
+        if not fetcher.partitions:
+            fetchers = self._fetchers[leader]
+            fetchers.remove(fetcher)
+            if not fetchers:
+                del self._fetchers[leader]
+            task = fetcher.end()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """Ends all of them."""
+        for tp in tuple(self._homes):
+            self.leave(tp)
+        if self._ending:
+            await asyncio.wait(set(self._ending))
+
+
+class _Fetcher:
+    """One connection to a leader."""
+
+    def __init__(self, all_fetchers: Fetchers, leader: Broker) -> None:
+        self._all = all_fetchers
+        settings = all_fetchers._settings
+        self._link = Link(
+            leader.host,
+            leader.port,
+            client_id=all_fetchers._client_id,
+            timeout_ms=settings.replica_socket_timeout_ms + settings.replica_fetch_wait_max_ms,
+        )
+        self._where = f"broker {leader.broker} at {leader.host}:{leader.port}"
+        self.partitions: dict[TopicPartition, float] = {}
+        """With the time from when each may be fetched, on the loop's clock."""
+        self._changed = asyncio.Event()
+        self._is_failing = False
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetches from {self._where}")
+
+    def add(self, tp: TopicPartition) -> None:
+        self.partitions[tp] = 0.0
+        self._changed.set()
+
+    def remove(self, tp: TopicPartition) -> None:
+        del self.partitions[tp]
+
+    def end(self) -> asyncio.Task[None]:
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self._changed.clear()
+                for tp in tuple(self.partitions):
+                    if self._due(tp) <= loop.time():
+                        await self._fetch(tp)
+                await self._wait(min(map(self._due, self.partitions), default=None))
+        except RuntimeError as error:  # the host is closed
+            log.debug("%s: nothing is fetched any more: %s", self._where, error)
+        finally:
+            await self._link.close()
+
+    def _due(self, tp: TopicPartition) -> float:
+        return max(self.partitions.get(tp, float("inf")), self._all._throttle.free_at(tp))
+
+    async def _wait(self, until: float | None) -> None:
+        """For the time, or for another partition."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _fetch(self, tp: TopicPartition) -> None:
+        """One fetch. After whatever went wrong the partition rests a little."""
+        go_on = False
+        try:
+            go_on = await self._fetched(tp)
+            self._is_failing = False
+        except (OSError, EOFError, WireError) as error:
+            level = logging.DEBUG if self._is_failing else logging.INFO
+            self._is_failing = True
+            log.log(
+                level, "%s: nothing could be fetched: %s", self._where, str(error) or type(error).__name__
+            )
+        if tp in self.partitions:
+            now = asyncio.get_running_loop().time()
+            backoff_s = self._all._settings.replica_fetch_backoff_ms / 1000
+            self.partitions[tp] = now if go_on else now + backoff_s
+
+    async def _fetched(self, tp: TopicPartition) -> bool:
+        settings, throttle, host = self._all._settings, self._all._throttle, self._all._host
+        wait_ms = max(WAIT_MIN_MS, settings.replica_fetch_wait_max_ms // len(self.partitions))
+        max_bytes = settings.replica_fetch_max_bytes
+        if throttle.holds(tp):
+            max_bytes = min(max_bytes, throttle.rate or max_bytes)
+        request = await host.call(
+            lambda one: one.next_fetch(
+                tp, broker_epoch=self._all._broker_epoch(), max_bytes=max_bytes, max_wait_ms=wait_ms
+            )
+        )
+        if request is None:
+            return False
+        response = await self._link.ask(request, FetchLinesResponse)
+        size = sum(len(batch.lines) for batch in response.batches)
+        throttle.took(tp, size, asyncio.get_running_loop().time())
+        return await host.call(lambda one: one.take(request, response))

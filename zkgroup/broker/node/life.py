@@ -1,0 +1,332 @@
+"""A broker's parts at work: what the machine orders, and how everything begins and ends.
+
+    BrokerMachine   on its thread: registration, ISRs, configurations
+    Network         on an event loop: port, replicas, fetches
+    Controller      on its thread: stands for election once the broker is registered, in the same session
+    Store           one ZooKeeper session for all
+
+What one of them has to say to another goes through a queue; none waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from zkgroup.broker.directory import DirectoryReplicaHost, Flush
+from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.machine.effects import (
+    BrokerEffect,
+    ConfigChanged,
+    ControllerFound,
+    CountIsrs,
+    Failed,
+    IsrChanged,
+    LookAtFollowers,
+    Note,
+    Prepared,
+    Registered,
+)
+from zkgroup.broker.machine.events import BrokerEvent, ControllerWanted, Serving
+from zkgroup.broker.machine.machine import BrokerMachine
+from zkgroup.broker.memory_host import MemoryReplicaHost
+from zkgroup.broker.node.gate import RegisteredStore
+from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.node.network import Network
+from zkgroup.broker.node.stopping import shut_down
+from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.machinery.loop_thread import LoopThread
+from zkgroup.model.ports import Clock, Store
+from zkgroup.model.requests import Lost, SessionEvent, Suspended
+from zkgroup.wire.control import Broker as Address
+from zkgroup.wire.control import ControlledShutdownResponse
+
+log = logging.getLogger("zkgroup.broker")
+
+FIND_CONTROLLER_S: Final = 2.0
+CLOSE_S: Final = 5.0
+"""For each part that is closed."""
+_WARNINGS: Final = frozenset({"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed"})
+
+
+class HostedController(Protocol):
+    """The candidate beside the broker (`zkgroup.controller.controller.Controller`)."""
+
+    def start(self) -> None: ...
+
+    def close(self, timeout_s: float = ...) -> bool: ...
+
+    def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a candidate beside a broker is given."""
+
+    broker: int
+    host: str
+    port: int
+    store: Store
+    """Connected only while the broker is registered; not to be closed."""
+    clock: Clock
+    settings: BrokerSettings
+    listener: BrokerListener
+    fail: Callable[[BaseException], None]
+
+
+MakeController = Callable[[Seat], HostedController]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a life is made of."""
+
+    store: Store
+    """Closed with the broker."""
+    clock: Clock
+    config: BrokerConfig
+    settings: BrokerSettings
+    listener: BrokerListener
+    bind: tuple[str, int]
+    open_host: Callable[[int, str | None], ReplicaHost]
+    """Opens the replicas of a broker, by its id and the cluster's."""
+    make_controller: MakeController
+    fail: Callable[[BaseException], None]
+    """The broker cannot go on. Called on any thread; must only take note."""
+    registered: Callable[[], None]
+
+
+class BrokerLife:
+    """From `start` to `close`, once each. `hurry` may be called from any thread."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._store, self._clock = parts.store, parts.clock
+        self._settings, self._listener = parts.settings, parts.listener
+        self.machine = BrokerMachine(parts.config)
+        self.thread = LoopThread("zkgroup-broker-network")
+        self.network: Network | None = None
+        self.serving: tuple[str, int] | None = None
+        """Where others reach it."""
+        self._loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
+            self.machine,
+            parts.store,
+            parts.clock,
+            perform=self._perform,
+            after_step=lambda: None,
+            on_crash=parts.fail,
+            name="zkgroup-broker",
+        )
+        self._gate = RegisteredStore(parts.store)
+        self._controller: HostedController | None = None
+        self._finding: list[asyncio.Future[Address | None]] = []
+        self._stopping: Future[bool] | None = None
+        self._unlisten: Callable[[], None] | None = None
+
+    # --- beginning and end --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything else happens by itself."""
+        self.thread.start()
+        self._unlisten = self._store.listen(self._on_session)
+        self._loop.listen()
+        self._loop.start()
+
+    def close(self, *, gently: bool) -> None:
+        """Ends every part, whatever fails; gently: after a controlled shutdown."""
+        if gently and self._settings.controlled_shutdown_enable and self.machine.registration.is_registered:
+            self._shut_down()
+        if self._unlisten is not None:
+            self._unlisten()
+        if self._controller is not None:
+            self._controller.close(CLOSE_S)
+        self._gate.close()
+        self._loop.post(self._loop.stop)
+        self._loop.join(CLOSE_S)
+        network = self.network
+        if network is not None:
+            self._wait(self.thread.run(network.close()), CLOSE_S)
+        self.thread.stop(CLOSE_S)
+        self._store.close(CLOSE_S)
+
+    def hurry(self) -> None:
+        """A controlled shutdown that is under way is given up."""
+        if self._stopping is not None:
+            self._stopping.cancel()
+
+    def _shut_down(self) -> None:
+        broker = self.machine.core.broker
+        assert broker is not None
+        self._stopping = self.thread.run(shut_down(broker, self._find_controller, self._settings))
+        self._wait(self._stopping, None)
+
+    @staticmethod
+    def _wait(future: Future[bool] | Future[None], timeout_s: float | None) -> None:
+        try:
+            future.result(timeout_s)
+        except (CancelledError, FutureTimeoutError):
+            log.warning("a part of the broker did not end in time")
+
+    # --- on the event loop ------------------------------------------------------------------------
+
+    async def _open(self, prepared: Prepared) -> Serving:
+        """Opens the replicas and the port. Raises ConfigError, ConflictError."""
+        parts, settings = self._parts, self._settings
+        host = parts.open_host(prepared.broker, prepared.cluster_id)
+        network = Network(
+            prepared.broker,
+            host,
+            settings,
+            self._clock,
+            post=self._loop.post,
+            listener=self._listener,
+            controlled_shutdown=self._asked_to_shut_down,
+        )
+        try:
+            bound_host, bound_port = await network.open(*parts.bind)
+        except BaseException:
+            await network.close()
+            raise
+        self.network = network
+        folder = host.incarnation if isinstance(host, DirectoryReplicaHost) else None
+        return Serving(
+            settings.advertised_host_name or bound_host, settings.advertised_port or bound_port, folder
+        )
+
+    async def _asked_to_shut_down(self, broker: int) -> ControlledShutdownResponse:
+        """A broker that stops asks the controller in this process."""
+        assert self._controller is not None, "nobody reaches the port before it is registered"
+        return await asyncio.wrap_future(self._controller.shut_down(broker))
+
+    async def _find_controller(self) -> Address | None:
+        """As ZooKeeper says; where it does not, as the last UpdateMetadata said."""
+        found: asyncio.Future[Address | None] = asyncio.get_running_loop().create_future()
+        self._finding.append(found)
+        self._loop.post(ControllerWanted())
+        controller = None
+        try:
+            async with asyncio.timeout(FIND_CONTROLLER_S):
+                controller = await found
+        except TimeoutError:
+            log.debug("ZooKeeper does not tell who is controller")
+        assert self.network is not None
+        return controller or self.network.cache.controller
+
+    def _found(self, controller: Address | None) -> None:
+        finding, self._finding = self._finding, []
+        for future in finding:
+            if not future.done():
+                future.set_result(controller)
+
+    # --- the machine's thread -----------------------------------------------------------------------
+
+    def _perform(self, effect: BrokerEffect) -> None:
+        match effect:
+            case Prepared():
+                opened = self.thread.run(self._open(effect))
+                opened.add_done_callback(lambda future: self._loop.post(lambda: self._opened(future)))
+            case Registered():
+                self._registered(effect)
+            case CountIsrs():
+                self._on_network(lambda network: network.count(effect))
+            case LookAtFollowers():
+                self._on_network(lambda network: network.look(effect))
+            case IsrChanged(tp, leader_epoch, isr):
+                self._listener.on_isr(tp, leader_epoch, isr)
+            case ConfigChanged():
+                self._configured(effect)
+            case ControllerFound(controller):
+                self.thread.call(self._found, controller)
+            case Failed(error):
+                self._parts.fail(error)
+            case Note(kind, fields):
+                told = " ".join(f"{name}={value}" for name, value in fields.items())
+                log.log(logging.WARNING if _is_bad(kind) else logging.DEBUG, "%s %s", kind, told)
+
+    def _opened(self, future: Future[Serving]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self._parts.fail(error)
+            return
+        serving = future.result()
+        self.serving = serving.host, serving.port
+        self._loop.step(serving)
+
+    def _registered(self, effect: Registered) -> None:
+        broker, network, serving = self.machine.core.broker, self.network, self.serving
+        assert broker is not None
+        assert network is not None
+        assert serving is not None
+        self.thread.call(network.registered, effect.epoch)
+        self._listener.on_registered(broker, *serving, effect.epoch)
+        if self._controller is None:
+            seat = Seat(
+                broker, *serving, self._gate, self._clock, self._settings, self._listener, self._parts.fail
+            )
+            self._controller = self._parts.make_controller(seat)
+            self._controller.start()
+        self._gate.registered(effect.incarnation)
+        self._parts.registered()
+
+    def _on_network(self, order: Callable[[Network], Awaitable[None]]) -> None:
+        network = self.network
+        assert network is not None, "no partition is led before the port is open"
+
+        async def carried_out() -> None:
+            try:
+                await order(network)
+            except RuntimeError as error:  # the host is closed: nobody waits for it any more
+                log.debug("not carried out: %s", error)
+
+        self.thread.run(carried_out())
+
+    def _configured(self, effect: ConfigChanged) -> None:
+        """What the machine tells before the port is open waits behind its opening, on the same loop."""
+        self._listener.on_config(effect.entity, effect.overrides)
+
+        def take_in() -> None:
+            try:
+                if self.network is not None:
+                    self.network.configured(effect.entity, effect.overrides)
+            except ConfigError as error:
+                log.warning("a configuration is left as it was: %s", error)
+
+        self.thread.call(take_in)
+
+    # --- the store's threads --------------------------------------------------------------------------
+
+    def _on_session(self, event: SessionEvent) -> None:
+        match event:
+            case Suspended():
+                self.thread.call(self._disconnected)
+            case Lost(fatal=fatal) if fatal is not None:
+                self._parts.fail(fatal)
+
+    def _disconnected(self) -> None:
+        if self.network is not None:
+            cache = self.network.cache
+            self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)
+
+
+def _is_bad(kind: str) -> bool:
+    return kind in _WARNINGS or kind.endswith(".unreadable")
+
+
+def memory_host(broker: int, cluster_id: str | None) -> ReplicaHost:
+    """Replicas in memory."""
+    return MemoryReplicaHost(broker)
+
+
+def flush_of(settings: BrokerSettings) -> Flush:
+    """What a folder does for each batch."""
+    return Flush.BATCH if settings.flush == "batch" else Flush.NONE

@@ -1,0 +1,206 @@
+"""Everything of a broker that lives on an event loop: its port, its replicas, its fetches.
+
+The loop runs on a thread of its own (`LoopThread`). What the machine is to know is posted into its queue;
+what it orders is called here by its thread, in order, and answered by another entry of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from zkgroup.broker.connection import Limits
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.machine.effects import CountIsrs, LookAtFollowers
+from zkgroup.broker.machine.events import BrokerEvent, FollowerFetched, FollowersSeen, IsrsCounted, Led, Left
+from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.node.fetching import Fetchers
+from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.node.throttling import Throttle
+from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver
+from zkgroup.broker.replica_host import Follower, ReplicaHost, ReplicaView, Role
+from zkgroup.broker.server import BrokerServer
+from zkgroup.broker.service import BrokerService
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
+from zkgroup.wire.control import Broker, ControlledShutdownResponse
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.znodes.config_entity import ConfigEntity
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHealth:
+    """How a broker stands, by what it knows itself."""
+
+    metadata_age_ms: int | None
+    """Since the controller's last UpdateMetadata; None before the first."""
+    controller: int | None
+    """Who sent it."""
+    controller_epoch: int | None
+    """The greatest that any request has shown."""
+    following: int
+    """Partitions that are fetched from leaders now."""
+    connections: int
+    """Of clients, brokers and controllers, to the port."""
+
+
+class Network:
+    """The port, the replicas and the fetches of one broker. Made and used on one event loop."""
+
+    def __init__(
+        self,
+        broker: int,
+        host: ReplicaHost,
+        settings: BrokerSettings,
+        clock: Clock,
+        *,
+        post: Callable[[BrokerEvent], None],
+        listener: BrokerListener,
+        controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
+    ) -> None:
+        """`host` belongs to the network from here on. `post` gives the machine an event."""
+        self._clock = clock
+        self._post = post
+        self._listener = listener
+        self._epoch = -1
+        self._epochs: dict[TopicPartition, int] = {}
+        """Leader epoch of the last role of each replica."""
+        self.cache = MetadataCache()
+        self._receiver = Receiver(broker, self.cache)
+        self._host = HostThread(host, f"zkgroup-broker-{broker}-replicas")
+        self._throttle = Throttle(broker)
+        self._fetchers = Fetchers(
+            self._host,
+            settings,
+            client_id=f"broker-{broker}",
+            throttle=self._throttle,
+            broker_epoch=lambda: self._epoch,
+        )
+        self._service = BrokerService(
+            broker=broker,
+            receiver=self._receiver,
+            answers=self.cache,
+            clock=clock,
+            host=self._host,
+            controlled_shutdown=controlled_shutdown,
+            observer=self,
+        )
+        limits = Limits(
+            connections_max=settings.max_connections,
+            request_bytes_max=settings.socket_request_max_bytes,
+            buffered_bytes_max=4 * settings.socket_request_max_bytes,
+            idle_ms=settings.connections_max_idle_ms,
+        )
+        self._server = BrokerServer(self._service.respond, limits)
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listens; returns where. Raises ConflictError or ConfigError."""
+        return await self._server.start(host, port)
+
+    async def close(self) -> None:
+        """Stops serving, fetching and keeping, in this order."""
+        await self._server.close()
+        await self._service.close()
+        await self._fetchers.close()
+        await self._host.close()
+
+    # --- what the machine orders --------------------------------------------------------------------
+
+    def registered(self, epoch: int) -> None:
+        """This incarnation of the broker is known; what was told to a former one may be out of date."""
+        if self._epoch >= 0:
+            self.cache.doubt()
+        self._epoch = epoch
+
+    def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
+        """Raises ConfigError for settings that cannot be used."""
+        self._throttle.configured(entity, overrides)
+
+    async def count(self, order: CountIsrs) -> None:
+        """Has the host wait for these members."""
+
+        def set_all(host: ReplicaHost) -> None:
+            for one in order.isrs:
+                host.set_isr(one.topic_partition, one.leader_epoch, one.isr)
+
+        await self._host.call(set_all)
+        if order.batch is not None:
+            self._post(IsrsCounted(order.batch))
+
+    async def look(self, order: LookAtFollowers) -> None:
+        """Asks the host how far the followers are."""
+
+        def views(host: ReplicaHost) -> dict[TopicPartition, ReplicaView | None]:
+            return {tp: host.view(tp) for tp in order.partitions}
+
+        seen: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
+        for tp, view in (await self._host.call(views)).items():
+            if view is not None and view.role is Role.LEADER:
+                seen[tp] = view.leader_epoch, view.followers
+        self._post(FollowersSeen(order.partitions, seen))
+
+    # --- Observer -----------------------------------------------------------------------------------
+
+    def acted(self, action: Action, error: int) -> None:
+        """The host has done what the controller said, or could not."""
+        tp = action.topic_partition
+        done = error == ErrorCode.NONE
+        match action:
+            case BecomeLeader(state) if done:
+                self._fetchers.leave(tp)
+                self._post(Led(state))
+                self._tell(tp, Role.LEADER, state.leader_epoch)
+            case BecomeFollower(state, leader) if done:
+                self._post(Left(tp))
+                self._follow(tp, leader)
+                self._tell(tp, Role.FOLLOWER, state.leader_epoch)
+            case _:
+                self._post(Left(tp))
+                self._fetchers.leave(tp)
+                self._tell(tp, Role.NONE, self._epochs.get(tp))
+                if isinstance(action, Delete):
+                    self._epochs.pop(tp, None)
+
+    def _follow(self, tp: TopicPartition, leader: Broker | None) -> None:
+        if leader is None:
+            self._fetchers.leave(tp)
+        else:
+            self._fetchers.follow(tp, leader)
+
+    def _tell(self, tp: TopicPartition, role: Role, leader_epoch: int | None) -> None:
+        if leader_epoch is not None:
+            self._epochs[tp] = leader_epoch
+        self._listener.on_role(tp, role, leader_epoch)
+
+    def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        """A follower has asked for lines and is answered."""
+        if response.error == ErrorCode.NONE and response.diverging is None:
+            tp = TopicPartition(request.topic, request.partition)
+            self._post(
+                FollowerFetched(
+                    tp, request.replica_id, request.offset, response.log_end_offset, response.high_watermark
+                )
+            )
+
+    # --- what is known ------------------------------------------------------------------------------
+
+    async def health(self) -> BrokerHealth:
+        """How things stand now."""
+        return BrokerHealth(
+            self.cache.age_ms(self._clock.now_ms()),
+            self.cache.controller_id,
+            self._receiver.controller_epoch,
+            len(self._fetchers.following),
+            self._server.connections,
+        )
+
+    async def replicas(self) -> dict[TopicPartition, ReplicaView]:
+        """Every partition that has a role or lines here."""
+
+        def views(host: ReplicaHost) -> dict[TopicPartition, ReplicaView]:
+            found = {tp: host.view(tp) for tp in host.partitions()}
+            return {tp: view for tp, view in found.items() if view is not None}
+
+        return await self._host.call(views)

@@ -1,0 +1,62 @@
+"""How fast the replicas of a reassignment may be fetched. Pure.
+
+Source: controller.md 4.6; KIP-73, kafka/server/ReplicationQuotaManager.scala@2.8.2. Only what a follower
+takes is bounded here; Kafka's leaders bound what they give besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, parse_throttled_replicas
+
+
+class Throttle:
+    """Which fetches of one broker are slowed down, and how much."""
+
+    def __init__(self, broker: int) -> None:
+        self._broker = broker
+        self._rates: dict[ConfigEntity, int] = {}
+        self._replicas: dict[str, frozenset[tuple[int, int]] | None] = {}
+        self._free_at: float = 0.0
+
+    def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
+        """Takes in the settings of a topic or broker as they are now. Raises ConfigError for what is none."""
+        if entity.kind == "brokers":
+            self._rates.pop(entity, None)
+            if (text := overrides.get(FOLLOWER_RATE)) is not None:
+                self._rates[entity] = _rate(entity, text)
+        elif entity.kind == "topics":
+            self._replicas.pop(entity.name, None)
+            if (text := overrides.get(FOLLOWER_REPLICAS)) is not None:
+                self._replicas[entity.name] = parse_throttled_replicas(text)
+
+    @property
+    def rate(self) -> int | None:
+        """Bytes a second; None without a bound. The broker's own setting wins over that of all brokers."""
+        return self._rates.get(ConfigEntity.broker(self._broker), self._rates.get(ConfigEntity.broker(None)))
+
+    def holds(self, tp: TopicPartition) -> bool:
+        """Whether the bound is for this partition."""
+        if self.rate is None or tp.topic not in self._replicas:
+            return False
+        replicas = self._replicas[tp.topic]
+        return replicas is None or (tp.partition, self._broker) in replicas
+
+    def free_at(self, tp: TopicPartition) -> float:
+        """When this partition may be fetched next, in seconds of the clock of `took`."""
+        return self._free_at if self.holds(tp) else 0.0
+
+    def took(self, tp: TopicPartition, size: int, now: float) -> None:
+        """So many bytes of it have come."""
+        if self.holds(tp) and (rate := self.rate):
+            self._free_at = max(self._free_at, now) + size / rate
+
+
+def _rate(entity: ConfigEntity, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"{entity}: {FOLLOWER_RATE}: expected bytes a second, found {text!r}")
+    return int(text)
