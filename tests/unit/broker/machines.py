@@ -1,0 +1,158 @@
+"""Brokers' machines on a ZooKeeper in memory, driven step by step; their port and host are the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.machine.effects import BrokerEffect, CountIsrs, LookAtFollowers, Note, Prepared
+from zkgroup.broker.machine.events import BrokerEvent, FollowersSeen, IsrsCounted, Led, Serving
+from zkgroup.broker.machine.machine import BrokerMachine
+from zkgroup.broker.replica_host import Follower
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Multi, MultiDone, Operation
+from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.wire.control import PartitionStateInfo
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.partitions import PartitionState
+
+EffectT = TypeVar("EffectT", bound=BrokerEffect)
+T0 = TopicPartition("t", 0)
+
+
+class Node:
+    """One broker's machine in its loop, without a thread."""
+
+    def __init__(self, world: World, config: BrokerConfig, name: str, folder: str | None) -> None:
+        self.machine = BrokerMachine(config)
+        self.effects: list[BrokerEffect] = []
+        self.client: MemoryClient = world.server.client(name)
+        self.followers: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
+        """What the host knows of followers, by partition, with the leader epoch."""
+        self.answers = True
+        """Whether the host answers at once."""
+        self._folder = folder
+
+        def crashed(error: BaseException) -> None:
+            raise error
+
+        self.loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
+            self.machine,
+            self.client,
+            world.clock,
+            perform=self._perform,
+            after_step=lambda: None,
+            on_crash=crashed,
+            name=name,
+        )
+        self.loop.listen()
+
+    def _perform(self, effect: BrokerEffect) -> None:
+        self.effects.append(effect)
+        if isinstance(effect, Prepared):
+            self.loop.post(Serving("h", 9000 + effect.broker, self._folder))
+        elif self.answers:
+            self.answer(effect)
+
+    def answer(self, effect: BrokerEffect) -> None:
+        """As the host would."""
+        match effect:
+            case LookAtFollowers(partitions):
+                seen = {tp: self.followers[tp] for tp in partitions if tp in self.followers}
+                self.loop.post(FollowersSeen(partitions, seen))
+            case CountIsrs(batch) if batch is not None:
+                self.loop.post(IsrsCounted(batch))
+
+    def told(self, kind: type[EffectT]) -> list[EffectT]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def notes(self, kind: str) -> list[Note]:
+        return [note for note in self.told(Note) if note.kind == kind]
+
+
+class World:
+    """A server, a clock, and brokers."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock, stepped=True)
+        self.nodes: list[Node] = []
+
+    def node(
+        self, broker: int | None = 1, *, name: str | None = None, folder: str | None = None, **config: object
+    ) -> Node:
+        made = BrokerConfig(broker=broker, new_cluster_id=bytes(16), **config)  # type: ignore[arg-type]
+        node = Node(self, made, name or f"n{len(self.nodes)}", folder)
+        self.nodes.append(node)
+        return node
+
+    def run(self, until: Callable[[], object] = lambda: False) -> None:
+        """Everything that happens without time passing, in turns; stops where `until` is true."""
+        for _ in range(10_000):
+            steps = self.server.pending()
+            for step in steps:
+                if until():
+                    return
+                self.deliver(step)
+            if until():
+                return
+            if not steps and not sum(node.loop.run_pending() for node in self.nodes):
+                return
+        raise AssertionError(f"no rest: {self.server.pending()}")
+
+    def deliver(self, step: Step, fault: Fault | None = None) -> None:
+        self.server.deliver(step, fault)
+        for node in self.nodes:
+            node.loop.run_pending()
+
+    def advance(self, ms: int, step_ms: int = 250) -> None:
+        """Time passes, and everything that it brings happens."""
+        end_ms = self.clock.now_ms() + ms
+        while self.clock.now_ms() < end_ms:
+            self.clock.advance(min(step_ms, end_ms - self.clock.now_ms()))
+            self.run()
+
+    def until_asked(self, node: Node, path: str) -> None:
+        """Everything up to the moment before this node's transaction about this path is executed."""
+        self.run(lambda: self._asks(node, path))
+        assert self._asks(node, path), f"{node.client.name} never asked about {path}"
+
+    def _asks(self, node: Node, path: str) -> bool:
+        flight = node.client.requests[0].request if node.client.requests else None
+        return isinstance(flight, Multi) and any(op.path.startswith(path) for op in flight.operations)
+
+    def lose(self, node: Node, fault: Fault) -> None:
+        """What becomes of the node's next request."""
+        self.deliver(Step("request", node.client.name), fault)
+
+    def write(self, *operations: Operation, session_id: int = 0) -> None:
+        answer = self.server.write(*operations, session_id=session_id)
+        assert isinstance(answer, MultiDone), answer
+
+    def find(self, path: str) -> Znode:
+        znode = self.server.find(path)
+        assert znode is not None, path
+        return znode
+
+    def registration(self, broker: int) -> BrokerRegistration:
+        path = BrokerRegistration.path(broker)
+        return BrokerRegistration.decode(path, self.find(path).data)
+
+    def lead(
+        self, node: Node, *, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), epoch: int = 0
+    ) -> None:
+        """The controller makes the node leader of `T0`: the state stands, and the host is told."""
+        path = PartitionState.path(T0)
+        state = PartitionState(1, epoch, isr, 1)
+        self.server.put(path, state.encode())
+        version = self.find(path).stat.version
+        node.loop.post(Led(PartitionStateInfo("t", 0, 1, 1, epoch, isr, version, replicas)))
+        self.run()
+
+    def state(self) -> PartitionState:
+        path = PartitionState.path(T0)
+        return PartitionState.decode(path, self.find(path).data)
