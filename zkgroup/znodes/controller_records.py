@@ -6,7 +6,7 @@ Below `/zkgroup`, where nobody else looks. Numbers that may not fit 32 bits are 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -18,6 +18,7 @@ from zkgroup.znodes.json_object import (
     decimal,
     integer_of,
     integer_text_of,
+    object_of,
     others,
     read_object,
     read_text,
@@ -29,6 +30,11 @@ from zkgroup.znodes.limits import check_number, check_text
 
 HISTORY_KEPT: Final = 100
 """So many records stay at least; those above the last epoch of a real controller always do (recipes 13)."""
+
+STATUS_ENTRIES_MAX: Final = 100
+"""Entries of each list in a status, so that it stays small whatever has gone wrong."""
+STATUS_TEXT_MAX: Final = 500
+"""Characters of a name or reason in a status."""
 
 _RECORD_KEYS: Final = ("version", "broker", "session", "reason", "from", "until", "load_ms", "ended")
 
@@ -135,6 +141,15 @@ class ControllerStatus:
     """The last one whose change has been processed."""
     time_ms: int
     """Epoch milliseconds of the writing."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path of each znode that it cannot use, and what is wrong with it."""
+    unnamed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Broker to the partitions (`orders-0`) that its first LeaderAndIsr could not name: it may fetch them
+    again (recipes 15)."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """What waits, such as `leader of orders-0`, and for what."""
+    left_off: int = 0
+    """So many entries of these three are not shown; at most `STATUS_ENTRIES_MAX` of each are."""
 
     @staticmethod
     def path() -> str:
@@ -149,17 +164,42 @@ class ControllerStatus:
                 "epoch": check_number("controller epoch", self.epoch),
                 "zxid": str(self.zxid),
                 "time": str(self.time_ms),
+                **self._lists(),
             }
         )
+
+    def _lists(self) -> dict[str, object]:
+        """Those that are not empty, cut; their values are texts, as people read them."""
+        unnamed = {str(broker): ", ".join(_first(names)) for broker, names in self.unnamed.items()}
+        lists = {"unreadable": self.unreadable, "unnamed": unnamed, "waiting": self.waiting}
+        shown = {
+            key: {_clean(name): _clean(texts[name]) for name in _first(list(texts))}
+            for key, texts in lists.items()
+            if texts
+        }
+        left_off = self.left_off + sum(
+            max(0, len(each) - STATUS_ENTRIES_MAX) for each in (*lists.values(), *self.unnamed.values())
+        )
+        return {**shown, **({"left_off": str(left_off)} if left_off else {})}
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
         fields = read_object(path, data, "a controller's status")
+        unnamed = {}
+        for text, names in _texts_of(path, fields, "unnamed").items():
+            broker = decimal(text, range(INT32[-1] + 1))
+            if broker is None:
+                raise CorruptZnodeError(path, "broker ids as keys of 'unnamed'", show(text))
+            unnamed[broker] = tuple(names.split(", "))
         return cls(
             broker=integer_of(path, fields, "broker"),
             epoch=integer_of(path, fields, "epoch"),
             zxid=integer_text_of(path, fields, "zxid"),
             time_ms=integer_text_of(path, fields, "time"),
+            unreadable=_texts_of(path, fields, "unreadable"),
+            unnamed=unnamed,
+            waiting=_texts_of(path, fields, "waiting"),
+            left_off=integer_text_of(path, fields, "left_off") if "left_off" in fields else 0,
         )
 
 
@@ -226,3 +266,18 @@ class WaitingController:
             integer_of(path, fields, "port"),
             integer_text_of(path, fields, "time"),
         )
+
+
+def _first(names: Sequence[str]) -> Sequence[str]:
+    return names[:STATUS_ENTRIES_MAX]
+
+
+def _clean(text: str) -> str:
+    """What UTF-8 can hold, and no more than people read: a name can come from a znode of anybody."""
+    return text.encode("utf-8", "replace").decode("utf-8")[:STATUS_TEXT_MAX]
+
+
+def _texts_of(path: str, fields: Mapping[str, object], key: str) -> dict[str, str]:
+    """An object of texts; none where the key is missing."""
+    texts = object_of(path, fields, key) if key in fields else {}
+    return {name: text_of(path, texts, name) for name in texts}

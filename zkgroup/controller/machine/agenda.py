@@ -16,15 +16,28 @@ class Look(IntEnum):
     EXPIRED = 0
     CONTROLLER = 1
     """`/controller`, `/controller_epoch` or a request to resign."""
-    BROKERS = 2
-    TOPICS = 3
-    TOPIC = 4
+    LOAD = 2
+    """Everything: at the start of a rule, on each new connection, and after a missing answer."""
+    EPOCH = 3
+    """A new epoch, as an old copy of a StopReplica with deletion may still arrive."""
+    BROKERS = 4
+    TOPICS = 5
+    TOPIC = 6
     """The replica lists of one topic."""
-    ISR_CHANGES = 5
-    REASSIGNMENT = 6
-    PREFERRED_ELECTION = 7
-    DELETIONS = 8
-    BALANCE = 9
+    ISR_CHANGES = 7
+    CONFIG_CHANGES = 8
+    ELECTIONS = 9
+    """Partitions without a leader, or without a state."""
+    SHUTDOWNS = 10
+    """Brokers that ask to be relieved of their leaderships before they stop."""
+    REASSIGNMENT = 11
+    PREFERRED_ELECTION = 12
+    UNCLEAN_ELECTION = 13
+    DELETIONS = 14
+    BALANCE = 15
+    PLANS = 16
+    """Stored plans whose next phase is to be submitted."""
+    STATUS = 17
 
 
 class Work(NamedTuple):

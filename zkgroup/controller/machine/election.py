@@ -28,6 +28,7 @@ from zkgroup.controller.machine import candidacy as acts
 from zkgroup.controller.machine.candidacy import NOBODY, Candidacy, Predecessor, Rule
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned
+from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.lease import Lease
 from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, list_done, read_done, write
 from zkgroup.machinery.watch import Watch
@@ -160,6 +161,14 @@ class Election:
     def fenced(self) -> None:
         """A write was refused at `/controller` or `/controller_epoch`."""
         self.resign("a write was refused at its fence")
+
+    def epoch_raised(self, fence: Fence, record: ControllerRecord) -> None:
+        """The ruling controller has written a new epoch with its record (recipes 17); it rules on in it."""
+        assert self.rule is not None, "nobody raises the epoch without ruling"
+        self.rule = self.rule._replace(fence=fence, record=record, record_version=0)
+        self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
+        self.predecessor = self.predecessor._replace(epoch_version=fence.version)
+        self._lease.start(fence, proven=True)
 
     def _resigned(self, rule: Rule, reason: str) -> None:
         self.rule = None

@@ -34,6 +34,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._waiting) + (self._flying is not None)
 
+    @property
+    def is_flying(self) -> bool:
+        """Whether a request is sent and not answered."""
+        return self._flying is not None
+
     def put(self, requests: Iterable[ToBroker]) -> frozenset[TopicPartition]:
         """Adds requests of one batch. Those meant for another incarnation are dropped (K8).
 

@@ -61,8 +61,14 @@ class Batch:
         self._leaders: dict[int, dict[TopicPartition, Brokers | None]] = {}
         self._stops: dict[tuple[bool, int], dict[TopicPartition, None]] = {}
         self._metadata: dict[TopicPartition, None] = {}
-        self._everything = False
+        self._everything: frozenset[int] | None = frozenset()
+        """Who is told of every partition; None for all."""
         self._told = False
+
+    @property
+    def led(self) -> frozenset[TopicPartition]:
+        """The partitions whose state somebody is told by LeaderAndIsr."""
+        return frozenset(each for asked in self._leaders.values() for each in asked)
 
     def leader_and_isr(
         self, brokers: Iterable[int], topic_partition: TopicPartition, replicas: Brokers | None = None
@@ -88,9 +94,16 @@ class Batch:
         self._told = True
         self._metadata.update(dict.fromkeys(partitions))
 
-    def update_metadata_of_all(self) -> None:
-        """The list of live brokers and every partition, to every broker."""
-        self._told = self._everything = True
+    def update_metadata_of_all(self, brokers: Iterable[int] | None = None) -> None:
+        """The list of live brokers and every partition, to every broker or to these.
+
+        The others hear of the live brokers and of the partitions named (KAFKA-7537).
+        """
+        self._told = True
+        if brokers is None or self._everything is None:
+            self._everything = None
+        else:
+            self._everything |= frozenset(brokers)
 
     def build(self, picture: Picture, holding: Holding, late: Targets | None = None) -> Built:
         """The requests, from the states that the picture has now.
@@ -130,11 +143,23 @@ class Batch:
         return asked
 
     def _update_metadata(self, view: _View) -> Iterator[ToBroker]:
-        """One body for all brokers: a hundred thousand partitions are encoded once."""
+        """One body for all that hear the same: a hundred thousand partitions are encoded once."""
         if not self._told:
             return
+        reachable = view.picture.reachable
+        full = reachable if self._everything is None else self._everything & reachable
+        for brokers, named in (
+            (full, view.picture.partitions()),
+            (reachable - full, sorted(self._metadata)),
+        ):
+            if brokers:
+                request = self._metadata_request(view, named)
+                body = encode(request, 0)
+                for broker in sorted(brokers):
+                    yield view.to(broker, request, body)
+
+    def _metadata_request(self, view: _View, named: Iterable[TopicPartition]) -> UpdateMetadataRequest:
         picture = view.picture
-        named = picture.partitions() if self._everything else sorted(self._metadata)
         partitions = [
             view.info(topic_partition, standing, None)
             for topic_partition in named
@@ -146,12 +171,9 @@ class Batch:
             for topic_partition in picture.partitions(topic)
             if (standing := picture.standing(topic_partition))
         )
-        request = UpdateMetadataRequest(
+        return UpdateMetadataRequest(
             self._controller, self._epoch, tuple(partitions), view.addresses(picture.reachable)
         )
-        body = encode(request, 0)
-        for broker in sorted(picture.reachable):
-            yield view.to(broker, request, body)
 
     def _stop_replicas(self, view: _View) -> Iterator[ToBroker]:
         """One request for each broker and flag; to stop comes before to delete."""

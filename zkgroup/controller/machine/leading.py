@@ -1,0 +1,221 @@
+"""Elections: who leads, written and told. Source: controller.md 3, 5.1, 5.2; recipes.md 13, 15, 16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine import selectors
+from zkgroup.controller.machine.births import initialise
+from zkgroup.controller.machine.picture import Brokers, Standing
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.requests import Batch
+from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded, without_replica
+from zkgroup.controller.machine.states import carry_out
+from zkgroup.controller.machine.transitions import PartitionPhase
+from zkgroup.machinery.procedures import Procedure
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import NO_LEADER, PartitionState
+from zkgroup.znodes.topics import TopicConfig
+
+LEADERLESS: Final = frozenset({PartitionPhase.NEW, PartitionPhase.OFFLINE})
+
+Select = Callable[[TopicPartition, Standing], Choice | NoChoice | NotNeeded]
+
+
+class Led(NamedTuple):
+    """What became of an election."""
+
+    chosen: dict[TopicPartition, Choice]
+    """Partitions with a new leader epoch."""
+    failed: dict[TopicPartition, str]
+    """Why the others have none."""
+    unneeded: frozenset[TopicPartition]
+    """It is already so; nothing was written."""
+
+
+def look(reign: Reign, subject: str = "") -> Procedure[None]:
+    """Elections for whoever has no leader, or one that cannot serve."""
+    unfit = [
+        each
+        for each, brokers in reign.picture.unfit.items()
+        if (standing := reign.picture.standing(each)) is not None and standing.leader in brokers
+    ]
+    reign.partitions.move(unfit, PartitionPhase.OFFLINE)
+    batch = reign.batch()
+    yield from elect_leaderless(reign, batch)
+    yield from recover(reign, batch)
+    reign.tell(batch)
+
+
+def elect(
+    reign: Reign,
+    partitions: Iterable[TopicPartition],
+    select: Select,
+    batch: Batch,
+    replicas: Mapping[TopicPartition, Brokers] | None = None,
+) -> Procedure[Led]:
+    """Elects by a selector, writes, adds LeaderAndIsr to the recipients of each choice to the batch.
+
+    Topics that are being deleted take no part. A partition with a leader becomes online, whatever it was.
+    `replicas` are the lists to tell where they are not those of the picture (step 7 of a move). The caller
+    tells the batch. Raises as `carry_out`.
+    """
+    choices: dict[TopicPartition, Choice] = {}
+    unneeded: set[TopicPartition] = set()
+
+    def decide(topic_partition: TopicPartition, standing: Standing) -> PartitionState | str:
+        choices.pop(topic_partition, None)
+        unneeded.discard(topic_partition)
+        match select(topic_partition, standing):
+            case Choice() as choice:
+                choices[topic_partition] = choice
+                return standing.decided(choice.leader, choice.isr, reign.epoch)
+            case NoChoice(reason):
+                return reason
+            case NotNeeded(leader):
+                unneeded.add(topic_partition)
+                return f"{leader} leads it already"
+
+    wanted = [each for each in partitions if not reign.picture.is_going(each)]
+    carried = yield from carry_out(reign, wanted, decide)
+    chosen = {each: choices[each] for each in carried.written}
+    for topic_partition, choice in chosen.items():
+        batch.leader_and_isr(choice.recipients, topic_partition, (replicas or {}).get(topic_partition))
+        if choice.unclean:
+            reign.core.note("election.unclean", partition=str(topic_partition), leader=choice.leader)
+    online(reign, chosen)
+    failed = {each: why for each, why in carried.refused.items() if each not in unneeded}
+    return Led(chosen, failed, frozenset(unneeded & carried.refused.keys()))
+
+
+def elect_leaderless(reign: Reign, batch: Batch, unclean: Collection[TopicPartition] = ()) -> Procedure[Led]:
+    """Elects for every new and offline partition: first states, then the Offline selector.
+
+    `unclean` are partitions for which an operator allows a leader that is not in sync; for the others the
+    topic's configuration decides, which is read where it makes a difference, else the setting. What fails is
+    noted in the status and tried again when a broker starts. The caller tells the batch.
+    """
+    picture = reign.picture
+    waiting = [each for each in reign.partitions.unusual(LEADERLESS) if each in picture]
+    mine = [each for each in waiting if not picture.is_going(each)]
+    new = [each for each in mine if reign.partitions.phase(each) is PartitionPhase.NEW]
+    born = yield from initialise(reign, new, batch)
+    rest = [each for each in mine if picture.standing(each) is not None and each not in born.written]
+    allowed = yield from _unclean_allowed(reign, rest, unclean)
+
+    def select(topic_partition: TopicPartition, standing: Standing) -> Choice | NoChoice:
+        return selectors.offline(
+            picture.replicas(topic_partition),
+            standing.isr,
+            picture.candidates(topic_partition, picture.live),
+            unclean=topic_partition in allowed,
+            held=reign.holding.of(picture, topic_partition),
+        )
+
+    led = yield from elect(reign, rest, select, batch)
+    failed = {each: why for each, why in born.refused.items() if each not in rest} | led.failed
+    _note(reign, waiting, failed)
+    return Led(led.chosen, failed, led.unneeded)
+
+
+def remove_from_isr(
+    reign: Reign, removals: Iterable[tuple[TopicPartition, int]], batch: Batch
+) -> Procedure[None]:
+    """Replicas that have gone offline leave the ISR; the other replicas are told (controller.md 3.4).
+
+    Of topics that are being deleted the ISR is written and nobody is told. The caller tells the batch.
+    """
+    gone: dict[TopicPartition, list[int]] = {}
+    for topic_partition, broker in removals:
+        gone.setdefault(topic_partition, []).append(broker)
+
+    def decide(topic_partition: TopicPartition, standing: Standing) -> PartitionState | str:
+        now = standing
+        for broker in gone[topic_partition]:
+            if (less := without_replica(now, broker)) is not None:
+                now = now._replace(leader=less[0], isr=less[1])
+        if now is standing:
+            return "it is not in sync"
+        return standing.decided(now.leader, now.isr, reign.epoch)
+
+    carried = yield from carry_out(reign, gone, decide)
+    for topic_partition, standing in carried.written.items():
+        if reign.picture.is_going(topic_partition):
+            reign.untold.pop(topic_partition, None)
+            continue
+        if standing.leader == NO_LEADER:
+            reign.partitions.move([topic_partition], PartitionPhase.OFFLINE)
+        others = [
+            each for each in reign.picture.replicas(topic_partition) if each not in gone[topic_partition]
+        ]
+        batch.leader_and_isr(others, topic_partition)
+
+
+def recover(reign: Reign, batch: Batch) -> Procedure[None]:
+    """Each state that a foreign controller decided gets our epoch and a new leader epoch (recipes 13).
+
+    A real controller that has lost its znode can go on with a batch; this makes its versions void. Leader and
+    ISR stay where the leader lives, otherwise it becomes none. After `elect_leaderless`, whose choices are
+    ours already. The caller tells the batch.
+    """
+    picture, last = reign.picture, reign.foreign_epoch
+    foreign = [
+        each
+        for each in picture.partitions()
+        if last and (standing := picture.standing(each)) and standing.controller_epoch <= last
+    ]
+    live = picture.reachable
+
+    def decide(topic_partition: TopicPartition, standing: Standing) -> PartitionState | str:
+        if standing.controller_epoch > last:
+            return "it is ours"
+        leader = standing.leader if standing.leader in live else NO_LEADER
+        return standing.decided(leader, standing.isr, reign.epoch)
+
+    carried = yield from carry_out(reign, foreign, decide)
+    for topic_partition in carried.written:
+        reign.to_replicas(batch, topic_partition)
+    if foreign:
+        reign.core.note("recovery", foreign_epoch=last, written=len(carried.written))
+
+
+def online(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
+    """These have a living leader now."""
+    moved = reign.partitions.move(partitions, PartitionPhase.ONLINE)
+    for illegal in moved.illegal:
+        reign.core.note("transition.refused", detail=str(illegal))
+    for topic_partition in moved.done:
+        reign.wait(_subject(topic_partition), None)
+
+
+def _unclean_allowed(
+    reign: Reign, partitions: Iterable[TopicPartition], asked: Collection[TopicPartition]
+) -> Procedure[set[TopicPartition]]:
+    """Those that may be led by a replica that is not in sync. Only where none in sync lives is it read."""
+    picture, live = reign.picture, reign.picture.live
+    doubtful = []
+    for each in partitions:
+        standing = picture.standing(each)
+        if standing is not None and not picture.candidates(each, live) & set(standing.isr):
+            doubtful.append(each)
+    paths = {each.topic: TopicConfig.path(each.topic) for each in doubtful}
+    found = yield from reign.read_many(paths.values())
+    words: dict[str, bool] = {}
+    for topic, path in paths.items():
+        config = reign.decoded(found.get(path), TopicConfig.decode)
+        unreadable = path in picture.unreadable
+        setting = reign.settings.unclean_election and not unreadable
+        words[topic] = selectors.unclean_allowed(config.overrides if config else {}, setting)
+    return {each for each in doubtful if words[each.topic]} | set(asked)
+
+
+def _note(reign: Reign, waiting: Iterable[TopicPartition], failed: Mapping[TopicPartition, str]) -> None:
+    for topic_partition in waiting:
+        reign.wait(_subject(topic_partition), failed.get(topic_partition))
+    if failed:
+        reign.core.note("election.failed", partitions=len(failed))
+
+
+def _subject(topic_partition: TopicPartition) -> str:
+    return f"leader of {topic_partition}"

@@ -1,0 +1,129 @@
+"""Taking over: everything is read, what nobody leads is elected, and all brokers hear of it.
+
+Source: controller.md 2.3; recipes.md 13 (recovery), 15, 16. The same happens in small on a new connection of
+the same session, where all watches are gone, and after a missing answer: what was read is then compared with
+the picture, and what is new is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkgroup.controller.machine import brokers, topics
+from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.leading import elect_leaderless, recover
+from zkgroup.controller.machine.records import Records
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.requests import Batch
+from zkgroup.controller.machine.states import read_states
+from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_done
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import ListChildren, Read, Sync
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import topics_path
+from zkgroup.znodes.topics import delete_topics_path
+
+AFTER: tuple[Look, ...] = (
+    Look.ISR_CHANGES,
+    Look.CONFIG_CHANGES,
+    Look.REASSIGNMENT,
+    Look.PREFERRED_ELECTION,
+    Look.UNCLEAN_ELECTION,
+    Look.DELETIONS,
+    Look.PLANS,
+    Look.STATUS,
+)
+"""What is looked at once everything is loaded; each arms its own watches."""
+
+
+def load(reign: Reign, subject: str = "") -> Procedure[None]:
+    """Reads everything; the watches are armed before what they watch is read.
+
+    `subject` is not used. Raises NoAnswerError, after which it is done again.
+    """
+    yield from ask(Query(Sync("/")))
+    if reign.was_loaded:
+        yield from _load_again(reign)
+    else:
+        yield from _load_first(reign)
+    reign.is_loaded = reign.was_loaded = True
+    for look in AFTER:
+        reign.look(look)
+
+
+def _load_first(reign: Reign) -> Procedure[None]:
+    picture = reign.picture
+    found = yield from brokers.registered(reign)
+    picture.set_brokers(found)
+    brokers.open_channels(reign, picture.reachable)
+    # At once, whatever there is to lead: from its first request on a broker obeys no older controller.
+    first = reign.batch()
+    first.update_metadata()
+    reign.tell(first)
+    yield from _read_topics(reign)
+    yield from _read_requests(reign)
+    every = list(picture.partitions())
+    yield from read_states(reign, every)
+    topics.enter(reign, every)
+    batch = reign.batch()
+    yield from elect_leaderless(reign, batch)
+    yield from recover(reign, batch)
+    _tell_all(reign, every, batch)
+    load_ms = reign.core.now.ms - reign.began_ms
+    reign.core.note("controller.loaded", epoch=reign.epoch, partitions=len(every), load_ms=load_ms)
+    if reign.settings.auto_rebalance:
+        reign.later(Look.BALANCE, reign.settings.rebalance_first_ms)
+    yield from Records(reign.election).loaded(load_ms)
+
+
+def _load_again(reign: Reign) -> Procedure[None]:
+    """What has changed since the picture was right: told, and elected where it needs to be."""
+    picture = reign.picture
+    found = yield from brokers.registered(reign)
+    fresh = yield from _read_topics(reign)
+    before = {each: picture.standing(each) for each in picture.partitions()}
+    yield from read_states(reign, before)
+    changed = [each for each, standing in before.items() if picture.standing(each) != standing]
+    topics.enter(reign, [each for each in {*changed, *fresh} if not picture.is_going(each)])
+    batch = reign.batch()
+    batch.update_metadata(changed)
+    reign.tell(batch)
+    yield from brokers.follow(reign, found)
+    reign.look(Look.ELECTIONS)
+
+
+def _read_topics(reign: Reign) -> Procedure[list[TopicPartition]]:
+    """All topics; returns the partitions that are new."""
+    (outcome,) = yield from ask(reign.watched(ListChildren(topics_path()), Look.TOPICS))
+    names = list_done(outcome).children
+    reign.only(topics_path(), names)
+    topics.forget(reign, [name for name in reign.picture.topics if name not in set(names)])
+    return (yield from topics.read_topics(reign, sorted(names)))
+
+
+def _read_requests(reign: Reign) -> Procedure[None]:
+    """Which topics are being deleted and which partitions moved: they take no part in what follows.
+
+    Nothing is decided about them yet; their duties read them again, with their watches.
+    """
+    picture = reign.picture
+    listed, asked = yield from ask(
+        Query(ListChildren(delete_topics_path())), Query(Read(Reassignment.path()))
+    )
+    if reign.settings.delete_topics:
+        picture.deletions.update(name for name in list_done(listed).children if name in picture.topics)
+    request = reign.decoded(read_done(asked), Reassignment.decode)
+    targets: Iterable[TopicPartition] = request.targets if request else ()
+    picture.moves.update(each for each in targets if each in picture and not picture.is_going(each))
+    for name in picture.topics:
+        if (seen := picture.topic(name)) is not None and name not in picture.deletions:
+            picture.moves.update(TopicPartition(name, number) for number in seen.topic.moving)
+
+
+def _tell_all(reign: Reign, every: Iterable[TopicPartition], batch: Batch) -> None:
+    """The first LeaderAndIsr to each broker names all that it has (recipes 15)."""
+    for each in every:
+        if not reign.picture.is_going(each):
+            reign.to_replicas(batch, each)
+    batch.update_metadata_of_all()
+    reign.tell(batch)

@@ -1,0 +1,50 @@
+"""A new epoch in the middle of a rule. Source: recipes.md 17.
+
+The connection broke with a StopReplica(delete) unanswered, and the copy on the next one was answered: the
+first may still arrive, and deletes whatever it meets (K28). A broker that has answered a request of a higher
+epoch obeys it no more.
+"""
+
+from __future__ import annotations
+
+from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.election import FENCE_PATHS
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.machinery.procedures import FencedError, Procedure, write
+from zkgroup.model.requests import Create, MultiDone, SetData
+from zkgroup.znodes.controller import ControllerEpoch
+from zkgroup.znodes.controller_records import ControllerRecord
+
+REASON = "a deletion was sent twice, and the first copy may still be on its way"
+
+
+def look(reign: Reign, subject: str = "") -> Procedure[None]:
+    """Raises the epoch where a deletion is in doubt, and tells all brokers something of the new one."""
+    doubts = [doubt for doubt in reign.doubts.values() if doubt.epoch is None]
+    rule = reign.election.rule
+    if not doubts or rule is None:
+        return
+    raised = Fence(rule.fence.epoch + 1, rule.fence.version + 1)
+    wall_ms = reign.core.now.wall_ms
+    record = ControllerRecord(rule.record.broker, rule.record.session, REASON, wall_ms)
+    over = rule.record.over(wall_ms, REASON)
+    operations = (
+        *rule.fence.checks(),
+        SetData(ControllerEpoch.path(), ControllerEpoch(raised.epoch).encode(), rule.fence.version),
+        Create(ControllerRecord.path(raised.epoch), record.encode()),
+        SetData(ControllerRecord.path(rule.fence.epoch), over.encode(), rule.record_version),
+    )
+    # Without an answer the election finds a version that is not its own and resigns, which is as good.
+    answer = yield from write(operations, FENCE_PATHS)
+    if not isinstance(answer, MultiDone):
+        raise FencedError(operations[answer.index].path)
+    reign.election.epoch_raised(raised, record)
+    reign.holding.epoch_raised()
+    for doubt in doubts:
+        doubt.epoch = raised.epoch
+    reign.core.note("epoch.raised", epoch=raised.epoch)
+    batch = reign.batch()
+    batch.update_metadata()
+    reign.tell(batch)
+    reign.look(Look.REASSIGNMENT)

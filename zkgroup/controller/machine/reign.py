@@ -1,0 +1,454 @@
+"""Everything that one rule knows, and the order in which it does its duties.
+
+Theory of operation
+-------------------
+A reign begins with `Elected` and is dropped whole with `Resigned`: nothing of it survives (KAFKA-5310).
+Watches, timers and answers of brokers only say what to look at; `next` takes the first of it and makes the
+procedure that reads, decides, writes and tells. One procedure runs at a time and awaits ZooKeeper alone,
+never a broker.
+
+What was written is told: `untold` are the partitions whose state got a new leader epoch that no LeaderAndIsr
+has carried yet. A procedure takes them off by `tell`; what one leaves behind goes out when it ends, and
+after a missing answer everything is read again (`Look.LOAD`) and compared, so that a write whose answer was
+lost is told too. A leader of 0.8.2.2 that never hears of such a write never changes its ISR again (K9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from zkgroup.controller.machine import agenda as agendas
+from zkgroup.controller.machine.agenda import Agenda, Look
+from zkgroup.controller.machine.channels import Channels
+from zkgroup.controller.machine.core import Core
+from zkgroup.controller.machine.effects import ShutdownAnswered
+from zkgroup.controller.machine.election import Election, Work
+from zkgroup.controller.machine.events import BrokerAnswered, ShutdownAsked
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.holding import Holding
+from zkgroup.controller.machine.moving import LATE
+from zkgroup.controller.machine.open_moves import Moves
+from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.requests import Batch, Targets, ToBroker
+from zkgroup.controller.machine.transitions import partition_table, replica_table
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.machinery.procedures import (
+    DeniedError,
+    NoAnswerError,
+    OddAnswerError,
+    Procedure,
+    Query,
+    read_allowed,
+)
+from zkgroup.machinery.watch import Watch
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Exists, ListChildren, Read
+from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
+from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.wire.messages import Response
+from zkgroup.znodes.controller_records import ControllerStatus
+
+DUTY_TIMER: Final = "duties"
+REPEAT_MS: Final = 1000
+"""Pause before work is tried again that an ACL or a quota has refused."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """What a controller is told once, beside what its election needs. Names as in Kafka's settings."""
+
+    unclean_election: bool = False
+    """`unclean.leader.election.enable`; a topic may say otherwise. True up to 0.10."""
+    delete_topics: bool = True
+    """`delete.topic.enable`. False at 0.8.2.2."""
+    auto_rebalance: bool = True
+    """`auto.leader.rebalance.enable`."""
+    rebalance_first_ms: int = 5_000
+    rebalance_interval_ms: int = 300_000
+    """`leader.imbalance.check.interval.seconds`, in milliseconds."""
+    rebalance_percentage: int = 10
+    """`leader.imbalance.per.broker.percentage`."""
+    status_interval_ms: int = 5_000
+    """Shortest time between two writes of the status (recipes 18)."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """The status as this controller has written it last."""
+
+    status: ControllerStatus | None = None
+    version: int | None = None
+    """Data version of the znode; None where it is not known to be of this rule."""
+    not_before_ms: int = 0
+
+
+class Answer(NamedTuple):
+    """What one broker said to one request. No copy of a deletion that is answered can still arrive."""
+
+    broker: int
+    request: ToBroker
+    response: Response
+
+
+@dataclass(slots=True)
+class Doubt:
+    """Deletions of one broker that were sent more than once and answered: a copy may still be on its way."""
+
+    answers: list[Answer] = field(default_factory=list)
+    epoch: int | None = None
+    """Over once the broker has answered a request of this epoch; None until the epoch was raised."""
+
+
+Duty = Callable[["Reign", str], Procedure[None]]
+"""Looks at one kind of thing; the text is the subject, the topic for `Look.TOPIC`."""
+Listener = Callable[["Reign", Answer], None]
+"""Told of every answer of a broker, in the order of a table; may change the books and add work."""
+
+
+class Reign:
+    """One rule of one controller. Not thread-safe: the candidate's thread steps it."""
+
+    def __init__(
+        self,
+        core: Core,
+        election: Election,
+        settings: ControllerSettings,
+        duties: Mapping[Look, Duty],
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        """Begins with `Look.LOAD`. Only for an election that was won."""
+        assert election.rule is not None, "nobody reigns without having been elected"
+        self.core = core
+        self.election = election
+        self.settings = settings
+        self.began_ms = core.now.ms
+        self.picture = Picture()
+        self.partitions = partition_table()
+        """Phase of each partition; those not mentioned are online."""
+        self.replicas = replica_table()
+        """Phase of each replica; those not mentioned are online."""
+        self.holding = Holding()
+        self.agenda = Agenda()
+        self.channels = Channels(core)
+        self.moves = Moves()
+        self.shutdowns: list[ShutdownAsked] = []
+        """Requests for a controlled shutdown that are not answered yet."""
+        self.untold: dict[TopicPartition, None] = {}
+        self.unnamed: dict[int, tuple[TopicPartition, ...]] = {}
+        """Broker to what its first LeaderAndIsr could not name: it may fetch these partitions again."""
+        self.waiting: dict[str, str] = {}
+        """What waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
+        self.doubts: dict[int, Doubt] = {}
+        self.shown = Shown()
+        self.zxid = 0
+        """The greatest one seen of a change that was processed."""
+        self.is_loaded = False
+        self.was_loaded = False
+        """At least once: what is loaded now is compared with it."""
+        self.is_over = False
+        self._rule = election.rule
+        self._duties = duties
+        self._listeners = listeners
+        self._armed: dict[str, Watch] = {}
+        self._later: dict[agendas.Work, int] = {}
+        self.look(Look.LOAD)
+
+    # --- what everybody asks ----------------------------------------------------------------------
+
+    @property
+    def fence(self) -> Fence:
+        """Of every write. It changes when the epoch is raised."""
+        if self.election.rule is not None and self.election.rule.czxid == self._rule.czxid:
+            self._rule = self.election.rule
+        return self._rule.fence
+
+    @property
+    def epoch(self) -> int:
+        return self.fence.epoch
+
+    @property
+    def foreign_epoch(self) -> int:
+        """The last epoch that no controller of ours had (recipes 13, recovery)."""
+        return self._rule.foreign_epoch
+
+    @property
+    def broker(self) -> int:
+        """The id of this controller."""
+        return self.core.config.broker
+
+    @property
+    def late(self) -> Targets:
+        """Partition to the target of its move, for moves past step 7."""
+        return {each: move.target for each, move in self.moves.items() if move.stage in LATE}
+
+    def is_mine(self, election: Election) -> bool:
+        """Whether this is the reign of the election's present rule."""
+        return election.rule is not None and election.rule.czxid == self._rule.czxid
+
+    # --- work -------------------------------------------------------------------------------------
+
+    def look(self, look: Look, subject: str = "") -> None:
+        """Something may have changed there; it is read when its turn comes."""
+        self.agenda.add(agendas.Work(look, subject), self.core.now.ms)
+
+    def later(self, look: Look, ms: int, subject: str = "") -> None:
+        """`look`, after this time; an earlier time that was given before stays."""
+        work, at_ms = agendas.Work(look, subject), self.core.now.ms + ms
+        self._later[work] = min(at_ms, self._later.get(work, at_ms))
+        self.core.set_timer_sooner(DUTY_TIMER, self._later[work])
+
+    def timer_fired(self) -> None:
+        """Work that was put off is due, some of it at least."""
+        for work in [work for work, at_ms in self._later.items() if at_ms <= self.core.now.ms]:
+            del self._later[work]
+            self.agenda.add(work, self.core.now.ms)
+        if self._later:
+            self.core.set_timer(DUTY_TIMER, min(self._later.values()))
+
+    def next(self) -> Work | None:
+        """The procedure that is due, or None. Nothing but loading before everything is loaded."""
+        put_back = []
+        found = None
+        while (taken := self.agenda.take()) is not None:
+            work, _ = taken
+            duty = self._duties.get(work.look)
+            if work.look is not Look.LOAD and not self.is_loaded:
+                put_back.append(work)
+            elif duty is not None:
+                found = work, duty
+                break
+        for each in put_back:
+            self.agenda.add(each, self.core.now.ms)
+        if found is None:
+            return None
+        work, duty = found
+        name = f"{work.look.name.lower()} {work.subject}".rstrip()
+        return name, lambda: self._on_duty(work, duty(self, work.subject))
+
+    def _on_duty(self, work: agendas.Work, procedure: Procedure[None]) -> Procedure[None]:
+        try:
+            yield from procedure
+        except NoAnswerError:
+            self.is_loaded = False
+            self.look(Look.LOAD)
+            self.agenda.add(work, self.core.now.ms)
+            raise
+        except (DeniedError, OddAnswerError) as error:
+            self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=str(error))
+            self.later(work.look, REPEAT_MS, work.subject)
+        self._tell_untold()
+        if work.look is not Look.STATUS:
+            self.look(Look.STATUS)
+
+    def connected(self) -> None:
+        """A new connection of the same session: all watches are gone, so all is read again."""
+        self._armed.clear()
+        self.is_loaded = False
+        self.look(Look.LOAD)
+
+    def drop(self) -> None:
+        """The rule is over. Who waits for an answer gets one."""
+        self.is_over = True
+        self.core.cancel_timer(DUTY_TIMER)
+        for asked in self.shutdowns:
+            self.core.emit(ShutdownAnswered(asked.request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
+        self.shutdowns.clear()
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def watched(self, request: Read | ListChildren | Exists, look: Look, subject: str = "") -> Query:
+        """The request, made without a watch, as a query that arms one unless one is armed: it says `look`.
+
+        A request that fails leaves it unknown whether the watch is armed; `Look.LOAD` follows then.
+        """
+        path = request.path
+        armed = self._armed.get(path)
+        if armed is not None and not armed.fired:
+            return Query(request)
+        watch = self._armed[path] = Watch(lambda: self.look(look, subject))
+        return Query(type(request)(path, watch=True), watch)
+
+    def read_many(self, paths: Iterable[str]) -> Procedure[dict[str, Znode]]:
+        """Bulk read without watches: path to znode, of those that exist and may be read.
+
+        A znode that an ACL hides is reported; so what is not in the result is missing, or `unreadable`.
+        """
+        asked = tuple(dict.fromkeys(paths))
+        if not asked:
+            return {}
+        answered = yield from read_allowed(asked)
+        found: dict[str, Znode] = {}
+        for path, znode in zip(asked, answered, strict=True):
+            if isinstance(znode, Znode):
+                found[path] = znode
+                self.saw(znode.stat.mzxid)
+            elif znode is None:
+                self.picture.unreadable.pop(path, None)
+            else:
+                self.report(path, f"cannot be read: {znode.value}")
+        return found
+
+    def decoded(self, znode: Znode | None, decode: Callable[[str, bytes | None], T]) -> T | None:
+        """What a znode holds; None, and its path reported, where it cannot be understood."""
+        if znode is None:
+            return None
+        self.saw(znode.stat.mzxid)
+        try:
+            value = decode(znode.path, znode.data)
+        except CorruptZnodeError as error:
+            self.report(znode.path, str(error))
+            return None
+        self.picture.unreadable.pop(znode.path, None)
+        return value
+
+    def report(self, path: str, why: str) -> None:
+        """This znode cannot be used; the status names it until it can."""
+        if self.picture.unreadable.get(path) != why:
+            self.picture.unreadable[path] = why
+            self.core.note("znode.unreadable", path=path, detail=why)
+
+    def only(self, parent: str, names: Collection[str]) -> None:
+        """The children that a parent has now: no other one is unreadable any more, nor what is below it."""
+        listed = {f"{parent}/{name}" for name in names}
+        length = len(parent.split("/")) + 1
+        for path in list(self.picture.unreadable):
+            child = "/".join(path.split("/")[:length])
+            if path.startswith(f"{parent}/") and child not in listed:
+                del self.picture.unreadable[path]
+
+    def saw(self, zxid: int | None) -> None:
+        """A change with this zxid was processed."""
+        self.zxid = max(self.zxid, zxid or 0)
+
+    def wait(self, what: str, why: str | None) -> None:
+        """`what` waits for something, for the status; None: no more."""
+        if why is None:
+            self.waiting.pop(what, None)
+        else:
+            self.waiting[what] = why
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def batch(self) -> Batch:
+        """An empty batch of this epoch."""
+        return Batch(self.broker, self.epoch)
+
+    def tell(self, batch: Batch) -> None:
+        """Builds the batch from the picture as it is now and queues its requests."""
+        if self.is_over:
+            return
+        picture = self.picture
+        built = batch.build(picture, self.holding, self.late)
+        for topic_partition in batch.led:
+            self.untold.pop(topic_partition, None)
+        if self.moves.interrupted(batch.led, picture, self.holding):
+            self.look(Look.REASSIGNMENT)
+        unnamed: dict[int, list[TopicPartition]] = {}
+        for broker, topic_partition in built.unnamed:
+            unnamed.setdefault(broker, []).append(topic_partition)
+        self.unnamed.update({broker: tuple(named) for broker, named in unnamed.items()})
+        for each in built.requests:
+            if isinstance(each.request, StopReplicaRequest) and each.request.delete:
+                for topic_partition in each.request.partitions:
+                    self.holding.delete_asked(topic_partition, [each.broker])
+        for broker, partitions in self.channels.put(built.requests).items():
+            self._freed(self.holding.delete_answered(broker, partitions))
+
+    def _tell_untold(self) -> None:
+        """Nothing is written without being told, whatever a procedure has forgotten."""
+        batch = self.batch()
+        for topic_partition in list(self.untold):
+            if topic_partition not in self.picture or self.picture.is_going(topic_partition):
+                del self.untold[topic_partition]
+            else:
+                self.to_replicas(batch, topic_partition)
+        if self.untold:
+            self.tell(batch)
+            self.untold.clear()
+
+    def to_replicas(self, batch: Batch, topic_partition: TopicPartition) -> None:
+        """Adds LeaderAndIsr to every reachable replica of the partition, the target of its move included."""
+        told = (*self.picture.replicas(topic_partition), *self.late.get(topic_partition, ()))
+        batch.leader_and_isr(dict.fromkeys(told), topic_partition)
+
+    def flush(self) -> None:
+        """Sends what is due, while it may be sent."""
+        if self.election.may_send and not self.is_over:
+            self.channels.flush()
+
+    # --- answers of brokers -----------------------------------------------------------------------
+
+    def answered(self, event: BrokerAnswered) -> None:
+        """Takes the answer of a broker into the books."""
+        done = self.channels.answered(event.broker, event.incarnation)
+        if done is None:
+            return
+        broker, request = event.broker, done.request.request
+        answer = Answer(broker, done.request, event.response)
+        error: int = getattr(event.response, "error", ErrorCode.NONE)
+        if error != ErrorCode.NONE:
+            kind = type(request).__name__
+            self.core.note("broker.refused", broker=broker, request=kind, error=describe(error))
+        elif request.controller_epoch == self.epoch:
+            self.holding.answered(broker, event.incarnation)
+            self._resolve(broker)
+        if isinstance(request, LeaderAndIsrRequest) and isinstance(event.response, LeaderAndIsrResponse):
+            self._leads(broker, event.response)
+        if isinstance(request, StopReplicaRequest) and request.delete:
+            if done.again:
+                self.doubts.setdefault(broker, Doubt()).answers.append(answer)
+                self.doubts[broker].epoch = None
+                self.look(Look.EPOCH)
+                return
+            self._freed(self.holding.delete_answered(broker, request.partitions))
+        self._heard(answer)
+
+    def restarted(self, broker: int) -> None:
+        """A new incarnation of a broker, or none any more: nothing that was sent to it can arrive."""
+        self.doubts.pop(broker, None)
+        self.unnamed.pop(broker, None)
+        self._freed(self.holding.restarted(broker))
+
+    def _leads(self, broker: int, response: LeaderAndIsrResponse) -> None:
+        """A replica that its broker cannot serve is offline to every election until the broker restarts."""
+        broken = [
+            each.topic_partition
+            for each in response.partitions
+            if each.error == ErrorCode.KAFKA_STORAGE_ERROR and each.topic_partition in self.picture
+        ]
+        for topic_partition in broken:
+            self.picture.failed_to_serve(topic_partition, broker)
+        if broken:
+            self.core.note("replica.unfit", broker=broker, partitions=tuple(map(str, broken)))
+            self.look(Look.ELECTIONS)
+
+    def _resolve(self, broker: int) -> None:
+        """The broker knows the raised epoch: no copy of an older deletion is obeyed any more."""
+        doubt = self.doubts.get(broker)
+        if doubt is None or doubt.epoch is None or doubt.epoch > self.epoch:
+            return
+        del self.doubts[broker]
+        for answer in doubt.answers:
+            assert isinstance(answer.request.request, StopReplicaRequest)
+            self._freed(self.holding.delete_answered(broker, answer.request.request.partitions))
+            self._heard(answer)
+
+    def _freed(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            self.look(Look.REASSIGNMENT)
+            self.look(Look.DELETIONS)
+
+    def _heard(self, answer: Answer) -> None:
+        for listener in self._listeners:
+            listener(self, answer)
+
+    # --- brokers that stop ------------------------------------------------------------------------
+
+    def shutdown_asked(self, event: ShutdownAsked) -> None:
+        """Is answered by the duty of `Look.SHUTDOWNS`, or when the rule ends."""
+        self.shutdowns.append(event)
+        self.look(Look.SHUTDOWNS)

@@ -1,0 +1,279 @@
+"""Writing states of partitions: packed, fenced, conflicts repeated one by one. Source: recipes.md 16.
+
+The picture follows each write and each reading. A state whose leader epoch rises is noted as untold until a
+LeaderAndIsr has carried it (`Reign.tell`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.fence import (
+    Applied,
+    Conflict,
+    Deposed,
+    Packet,
+    Settled,
+    Unknown,
+    Unsent,
+    Write,
+    judge,
+    pack,
+    set_state,
+    settle,
+    single,
+)
+from zkgroup.controller.machine.picture import Standing
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.selectors import overruled
+from zkgroup.errors import ConfigError
+from zkgroup.machinery.procedures import FencedError, NoAnswerError, Procedure, Query, ask
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Check, Code, Create, NotSent, Outcome, SetData, Sync
+from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
+from zkgroup.znodes.controller import Controller
+
+ATTEMPTS_MAX: Final = 20
+"""So often others may come before a write; whoever is that busy with a state has it to himself."""
+
+_STATE: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)/partitions/([0-9]+)/state")
+_TOPIC: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)")
+_CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
+
+Decide = Callable[[TopicPartition, Standing], PartitionState | Write | str]
+"""The next state, or a write that holds it with more conditions, or why there is none. Asked again with the
+new state after a conflict, so what it notes for itself it must be able to note again."""
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+class Carried(NamedTuple):
+    """What became of a batch."""
+
+    written: dict[TopicPartition, Standing]
+    """The states as they stand now, with the versions that LeaderAndIsr carries."""
+    refused: dict[TopicPartition, str]
+    """Why the others were not written."""
+
+
+def carry_out(reign: Reign, partitions: Iterable[TopicPartition], decide: Decide) -> Procedure[Carried]:
+    """Decides each partition on its state as the picture has it, and writes what was decided.
+
+    The version of that state is a condition of the write, so a decision that rests on an old one is refused;
+    then all of its packet are read, decided again and sent singly, later only the conflicting ones. A
+    state of a later controller is left alone (F3). Tells nobody: that is the caller's, and `Reign`
+    does it where he forgets. Raises FencedError when deposed, NoAnswerError where what was written cannot be
+    read back now.
+    """
+    picture = reign.picture
+
+    def make(topic_partition: TopicPartition) -> Write | str:
+        standing = picture.standing(topic_partition)
+        path = PartitionState.path(topic_partition)
+        if standing is None:
+            return picture.unreadable.get(path, "it has no state")
+        if overruled(standing, reign.epoch):
+            return f"a later controller has decided it, in epoch {standing.controller_epoch}"
+        decided = decide(topic_partition, standing)
+        if not isinstance(decided, PartitionState):
+            return decided
+        try:
+            return set_state(topic_partition, standing, decided)
+        except ConfigError as error:
+            reign.report(path, str(error))
+            return str(error)
+
+    refused = yield from write_all(reign, partitions, make, lambda items: read_states(reign, items))
+    written = {
+        each: standing
+        for each in dict.fromkeys(partitions)
+        if each not in refused and (standing := picture.standing(each)) is not None
+    }
+    return Carried(written, refused)
+
+
+def write_all(
+    reign: Reign,
+    items: Iterable[ItemT],
+    make: Callable[[ItemT], Write | str],
+    read_again: Callable[[list[ItemT]], Procedure[None]],
+) -> Procedure[dict[ItemT, str]]:
+    """Writes for all items, in their order: as few packets as possible, all on the way at once.
+
+    make: the write of an item, or why there is none; asked again after `read_again`, which reads what the
+    writes of these items rest on. Returns why, for the items without a write. Raises as `carry_out`.
+    """
+    refused: dict[ItemT, str] = {}
+    left = list(dict.fromkeys(items))
+    for attempt in range(ATTEMPTS_MAX):
+        made = _made(left, make, refused)
+        packed = pack(reign.fence, made.values())
+        owner = {id(write): item for item, write in made.items()}
+        refused.update((owner[id(each.write)], str(each)) for each in packed.too_big)
+        packets = packed.packets
+        if attempt:
+            packets = tuple(single(reign.fence, each) for packet in packets for each in packet.writes)
+        if not packets:
+            return refused
+        conflicts = yield from _send(reign, packets)
+        if not conflicts:
+            return refused
+        left = []
+        for packet, code in conflicts:
+            mine = [owner[id(each)] for each in packet.writes]
+            if code in _CHANGES or len(mine) > 1:
+                left += mine
+            else:
+                refused.update((item, f"refused with {code.value}") for item in mine)
+        yield from read_again(left)
+    refused.update(dict.fromkeys(left, "others change it again and again"))
+    return refused
+
+
+def commit(reign: Reign, write: Write) -> Procedure[str | None]:
+    """One fenced write by itself. Returns None once it is applied, else what was in the way.
+
+    The picture follows: states and topics that it sets, and after a refusal the states that it names as they
+    are now (of topics that have changed, `Look.TOPIC` is added). Raises as `carry_out`.
+    """
+    packet = single(reign.fence, write)
+    conflicts = yield from _send(reign, (packet,))
+    if not conflicts:
+        return None
+    yield from _read_named(reign, packet)
+    return f"{packet.writes[0].about}: refused with {conflicts[0][1].value}"
+
+
+def read_states(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+    """Reads these states in bulk into the picture; unreadable ones are reported."""
+    asked = {PartitionState.path(each): each for each in partitions}
+    found = yield from reign.read_many(asked)
+    for path, topic_partition in asked.items():
+        state_read(reign, topic_partition, found.get(path))
+
+
+def state_read(reign: Reign, topic_partition: TopicPartition, znode: Znode | None) -> None:
+    """A state as just read, None where there is none, into the picture."""
+    state = reign.decoded(znode, PartitionState.decode)
+    if znode is None or state is None:
+        reign.picture.state_seen(topic_partition, None)
+    else:
+        state_seen(reign, topic_partition, Standing.of(state, znode.stat.version))
+
+
+def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing) -> None:
+    """A state as read or written; with a new leader epoch the brokers are to be told of it."""
+    picture = reign.picture
+    before = picture.standing(topic_partition)
+    if topic_partition in picture and (before is None or before.leader_epoch < standing.leader_epoch):
+        reign.untold[topic_partition] = None
+    picture.state_seen(topic_partition, standing)
+    for broker in list(picture.unfit.get(topic_partition, ())):
+        if before is not None and broker in standing.isr and broker not in before.isr:
+            picture.fit_again(topic_partition, broker)
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+def _made(
+    items: Iterable[ItemT], make: Callable[[ItemT], Write | str], refused: dict[ItemT, str]
+) -> dict[ItemT, Write]:
+    made: dict[ItemT, Write] = {}
+    for item in items:
+        write = make(item)
+        if isinstance(write, str):
+            refused[item] = write
+        else:
+            made[item] = write
+    return made
+
+
+def _send(reign: Reign, packets: tuple[Packet, ...]) -> Procedure[list[tuple[Packet, Code]]]:
+    """Sends all at once; returns those that changed nothing, with the code of the refusal."""
+    outcomes = yield tuple(Query(packet.request) for packet in packets)
+    conflicts: list[tuple[Packet, Code]] = []
+    unknown: list[Packet] = []
+    deposed = missing = None
+    for packet, outcome in zip(packets, outcomes, strict=True):
+        match judge(packet, outcome):
+            case Applied(_, zxid):
+                reign.saw(zxid)
+                _follow(reign, packet, outcome)
+            case Deposed(reason):
+                deposed = reason
+            case Conflict(_, _, code):
+                conflicts.append((packet, code))
+            case Unknown():
+                unknown.append(packet)
+            case Unsent():
+                assert isinstance(outcome, NotSent)
+                missing = outcome
+    if deposed is not None:
+        raise FencedError(deposed)
+    if missing is not None:
+        raise NoAnswerError(missing)
+    if unknown:
+        conflicts += yield from _read_back(reign, unknown)
+    return conflicts
+
+
+def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[tuple[Packet, Code]]]:
+    """Packets without an answer: what is found decides. Raises NoAnswerError where nothing can be found."""
+    yield from ask(Query(Sync(Controller.path())))
+    paths = [path for packet in unknown for path in _paths(packet)]
+    found = yield from reign.read_many(paths)
+    conflicts = []
+    for packet in unknown:
+        if settle(packet, {path: found.get(path) for path in _paths(packet)}) is not Settled.APPLIED:
+            conflicts.append((packet, Code.BAD_VERSION))
+        for path in _paths(packet):
+            _take_in(reign, path, found.get(path))
+    return conflicts
+
+
+def _follow(reign: Reign, packet: Packet, outcome: Outcome) -> None:
+    """What an applied packet has set, into the picture."""
+    stats = getattr(outcome, "stats", ())
+    for operation, stat in zip(packet.request.operations, stats, strict=True):
+        if isinstance(operation, Create) and (match := _STATE.fullmatch(operation.path)):
+            version = 0
+        elif isinstance(operation, SetData) and stat is not None:
+            version = stat.version
+            match = _STATE.fullmatch(operation.path)
+            if match is None and (topic := _TOPIC.fullmatch(operation.path)):
+                reign.picture.topic_seen(topic[1], Topic.decode(operation.path, operation.data), version)
+        else:
+            continue
+        if match is not None:
+            state = PartitionState.decode(operation.path, operation.data)
+            state_seen(reign, TopicPartition(match[1], int(match[2])), Standing.of(state, version))
+
+
+def _read_named(reign: Reign, packet: Packet) -> Procedure[None]:
+    """The states that a refused packet names, as they are now."""
+    paths = [path for each in packet.request.operations if _is_taken_in(path := each.path)]
+    found = yield from reign.read_many(paths)
+    for path in paths:
+        _take_in(reign, path, found.get(path))
+
+
+def _take_in(reign: Reign, path: str, znode: Znode | None) -> None:
+    """A state goes into the picture; a topic is compared with it, which is work of its own."""
+    if match := _STATE.fullmatch(path):
+        state_read(reign, TopicPartition(match[1], int(match[2])), znode)
+    elif match := _TOPIC.fullmatch(path):
+        reign.look(Look.TOPIC, match[1])
+
+
+def _is_taken_in(path: str) -> bool:
+    return _STATE.fullmatch(path) is not None or _TOPIC.fullmatch(path) is not None
+
+
+def _paths(packet: Packet) -> Iterator[str]:
+    """The paths by which a packet can be settled."""
+    for each in packet.request.operations:
+        if not isinstance(each, Check) and not (isinstance(each, Create) and each.sequential):
+            yield each.path
