@@ -11,11 +11,21 @@ from collections.abc import Callable
 from typing import Final, assert_never
 
 from zkgroup.controller.machine.core import CandidateConfig, Core
-from zkgroup.controller.machine.effects import Effect
+from zkgroup.controller.machine.duties import begin as begin_reign
+from zkgroup.controller.machine.effects import Effect, ShutdownAnswered
 from zkgroup.controller.machine.election import ELECTION_TIMER, Election, Work
-from zkgroup.controller.machine.events import Retire
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
+    ControllerEvent,
+    Retire,
+    ShutdownAsked,
+)
 from zkgroup.controller.machine.lease import HEARTBEAT_TIMER, Lease
+from zkgroup.controller.machine.picture import Picture
 from zkgroup.controller.machine.records import Records
+from zkgroup.controller.machine.reign import DUTY_TIMER, ControllerSettings, Reign
 from zkgroup.controller.machine.waiting import OBSTACLE_TIMER, Waiting
 from zkgroup.machinery.events import (
     Answered,
@@ -36,6 +46,7 @@ from zkgroup.machinery.procedures import (
 )
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Session
+from zkgroup.wire.error_codes import ErrorCode
 
 REST_TIMER: Final = "rest"
 REST_MS: Final = 150
@@ -46,6 +57,8 @@ STARTS_MAX: Final = 1000
 Duties = Callable[[Election], Work | None]
 """What a ruling controller does next, or None. A duty that fails ends the rule."""
 
+CandidateEvent = SharedEvent | ControllerEvent
+
 
 class Candidate:
     """One candidate. Not thread-safe: one thread steps it."""
@@ -53,36 +66,54 @@ class Candidate:
     def __init__(
         self,
         config: CandidateConfig,
-        duties: Duties = lambda election: None,
+        duties: ControllerSettings | Duties = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
     ) -> None:
-        """prepare: carried out in each session before the election, as a broker's registration."""
+        """
+        Args:
+            duties: the settings of a controller, or work of somebody else's choice.
+            prepare: carried out in each session before the election, as a broker's registration.
+        """
         self.core = core = Core(config)
         self._lease = Lease(core)
         self.election = Election(core, self._lease)
         self.records = Records(self.election)
         self._waiting = None if config.controller_only is None else Waiting(core)
         self._runner = Runner(core)
-        self._duties = duties
+        self._settings = duties if isinstance(duties, ControllerSettings) else None
+        self._duties = self._of_reign if isinstance(duties, ControllerSettings) else duties
+        self.reign: Reign | None = None
+        """While it rules, and only then; dropped whole at the end."""
+        self._is_on_duty = False
         self._prepare = prepare
         self._is_prepared = False
         self._is_resting = False
+
+    @property
+    def picture(self) -> Picture | None:
+        """What it knows of the cluster; None while it does not rule or has not loaded."""
+        reign = self.reign
+        return reign.picture if reign is not None and reign.was_loaded else None
 
     @property
     def has_left(self) -> bool:
         """After `Retire`: whether nothing of it stands in ZooKeeper, or nothing can be done about it."""
         return self.election.has_left or not self.core.connected
 
-    def step(self, event: SharedEvent | Retire, now: Instant) -> tuple[Effect, ...]:
+    def step(self, event: CandidateEvent, now: Instant) -> tuple[Effect, ...]:
         """Takes one event, in the order they happened, and says what to do, in the order given."""
         self.core.begin(now)
         self._take(event)
+        self._follow_the_rule()
         self._run()
+        self._follow_the_rule()
+        if self.reign is not None:
+            self.reign.flush()
         return self.core.take_effects()
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _take(self, event: SharedEvent | Retire) -> None:
+    def _take(self, event: CandidateEvent) -> None:
         core = self.core
         match event:
             case Answered(request_id, outcome):
@@ -102,6 +133,27 @@ class Candidate:
                     self._session_over(reason or "the session is lost")
             case Retire(reason):
                 self.election.retire(reason)
+            case ShutdownAsked() | ChannelUp() | ChannelDown() | BrokerAnswered():
+                self._take_of_broker(event)
+            case _:
+                assert_never(event)
+
+    def _take_of_broker(self, event: ShutdownAsked | ChannelUp | ChannelDown | BrokerAnswered) -> None:
+        """News of brokers are the reign's; without one only who asks is answered."""
+        reign = self.reign
+        match event:
+            case ShutdownAsked(request_id) if reign is None:
+                self.core.emit(ShutdownAnswered(request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
+            case _ if reign is None:
+                pass
+            case ShutdownAsked():
+                reign.shutdown_asked(event)
+            case ChannelUp(broker, incarnation):
+                reign.channels.up(broker, incarnation)
+            case ChannelDown(broker, incarnation):
+                reign.channels.down(broker, incarnation)
+            case BrokerAnswered():
+                reign.answered(event)
             case _:
                 assert_never(event)
 
@@ -110,6 +162,9 @@ class Candidate:
             self._lease.timer_fired()
         elif name == REST_TIMER:
             self._is_resting = False
+        elif name == DUTY_TIMER:
+            if self.reign is not None:
+                self.reign.timer_fired()
         elif name == OBSTACLE_TIMER and self._waiting is not None:
             self._waiting.wake()
         else:
@@ -124,6 +179,8 @@ class Candidate:
         self.core.connected_to(session)
         self._is_resting = False
         self.election.connected()
+        if self.reign is not None:
+            self.reign.connected()
         if self._waiting is not None:
             self._waiting.wake()
 
@@ -133,9 +190,28 @@ class Candidate:
         self._runner.error = None
         self._is_prepared = False
         self.election.session_over(reason)
+        self._follow_the_rule()
         if self._waiting is not None:
             self._waiting.session_over()
         self.core.forget_session()
+
+    # --- the reign --------------------------------------------------------------------------------
+
+    def _follow_the_rule(self) -> None:
+        """A reign for each rule, and none without one: what a lost rule was doing is not continued."""
+        election = self.election
+        if self.reign is not None and not self.reign.is_mine(election):
+            self.reign.drop()
+            self.reign = None
+            if self._is_on_duty:
+                self._runner.stop()
+                self._is_on_duty = False
+        if self.reign is None and election.is_ruling and self._settings is not None:
+            self.reign = begin_reign(self.core, election, self._settings)
+
+    def _of_reign(self, election: Election) -> Work | None:
+        self._follow_the_rule()
+        return None if self.reign is None else self.reign.next()
 
     # --- work -------------------------------------------------------------------------------------
 
@@ -176,6 +252,7 @@ class Candidate:
 
     def _on_duty(self, procedure: Procedure[None]) -> Procedure[None]:
         """An error of a duty ends the rule, and not the process; another candidate may do better (K10)."""
+        self._is_on_duty = True
         try:
             yield from procedure
         except (NoAnswerError, FencedError, DeniedError, OddAnswerError):
@@ -184,6 +261,8 @@ class Candidate:
             detail = f"{type(error).__name__}: {error}"
             self.core.note("duty.failed", detail=detail)
             self.election.resign(f"failed: {detail}", stand_back=True)
+        finally:
+            self._is_on_duty = False
 
     def _look_at_error(self) -> None:
         error, self._runner.error = self._runner.error, None
