@@ -1,0 +1,267 @@
+"""Deletion of topics, carried out as `deleting` decides it. Source: controller.md 5.5, 5.6; recipes.md 17.
+
+Theory of operation
+-------------------
+A marker below `/admin/delete_topics` queues its topic: from then on clients do not see it, and it takes part
+in nothing else. What remains is asked of `deleting.decide`, topic by topic, until each waits or is gone; a
+broker's answer and every other change make it look again.
+
+    Start     ISR and leader go from the states, then StopReplica and StopReplica with deletion, in one batch
+    answers   `heard`: deleted, or ineligible until a broker starts or a reassignment ends
+    Finish    the znodes, in transactions of which the last has the topic, its configuration and the marker
+
+Nothing is remembered that another controller would need: it finds the marker and begins anew, and brokers
+answer success for what they no longer have. A marker that is taken off by hand ends a deletion that has not
+begun; one that has begun is finished, as its records are gone already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from zkgroup.controller.machine import deleting
+from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
+from zkgroup.controller.machine.leading import remove_from_isr
+from zkgroup.controller.machine.reign import Answer, Reign
+from zkgroup.controller.machine.states import commit
+from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
+from zkgroup.machinery.procedures import Procedure, Query, ask, list_done
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import ListChildren, ListMany, ListManyDone
+from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path
+
+ROUNDS_MAX: Final = 10
+"""Steps of one topic at one look; more only follow where somebody else keeps writing its znodes."""
+AGAIN_MS: Final = 1000
+"""Pause before a topic is looked at again that others keep writing, or that is not known yet."""
+
+_Phase = ReplicaPhase
+_BEGUN: Final = frozenset({_Phase.DELETION_STARTED, _Phase.DELETION_SUCCESSFUL})
+
+
+def look(reign: Reign, subject: str = "") -> Procedure[None]:
+    """Brings every queued topic as far as it goes now."""
+    markers = yield from _read_markers(reign)
+    yield from _queue(reign, markers)
+    for topic in sorted(reign.picture.deletions):
+        yield from _advance(reign, topic, markers.get(topic))
+
+
+def heard(reign: Reign, answer: Answer) -> None:
+    """Takes the answer to a StopReplica with deletion; of queued topics alone, moves have their own."""
+    request, response = answer.request.request, answer.response
+    if not (isinstance(request, StopReplicaRequest) and request.delete):
+        return
+    assert isinstance(response, StopReplicaResponse)
+    asked = [each for each in request.partitions if reign.picture.is_going(each)]
+    if not asked:
+        return
+    deleted, failed, reason = deleting.answers(answer.broker, asked, response)
+    _move(reign, _started(reign, deleted), _Phase.DELETION_SUCCESSFUL)
+    _move(reign, _started(reign, failed), _Phase.DELETION_INELIGIBLE)
+    if reason is not None:
+        for topic in {replica.topic_partition.topic for replica in failed}:
+            reign.picture.ineligible[topic] = reason
+        reign.core.note("deletion.refused", broker=answer.broker, detail=reason)
+    reign.look(Look.DELETIONS)
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def _read_markers(reign: Reign) -> Procedure[Mapping[str, Znode]]:
+    """Topic to the request to delete it."""
+    query = reign.watched(ListChildren(delete_topics_path()), Look.DELETIONS)
+    (outcome,) = yield from ask(query)
+    names = list_done(outcome).children
+    found = yield from reign.read_many(TopicDeletion.path(name) for name in names)
+    return {name: znode for name in sorted(names) if (znode := found.get(TopicDeletion.path(name)))}
+
+
+def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
+    """What is asked for now and was not, and what was and is no more."""
+    picture, enabled = reign.picture, reign.settings.delete_topics
+    unknown = {topic: Topic.path(topic) for topic in markers if topic not in picture.topics}
+    there = yield from reign.read_many(unknown.values())
+    for topic, marker in markers.items():
+        if enabled and topic in unknown and unknown[topic] in there:
+            # It was made a moment ago, or its znode cannot be read: what it has is not known.
+            reign.wait(_name(topic), "waits for its znode to be readable")
+            reign.look(Look.TOPICS)
+            reign.later(Look.DELETIONS, AGAIN_MS)
+        elif not enabled or topic in unknown:
+            yield from _remove_marker(reign, topic, marker)
+    batch = reign.batch()
+    fresh = [each for each in markers if enabled and each in picture.topics and each not in picture.deletions]
+    for topic in fresh:
+        picture.deletions.add(topic)
+        reign.core.note("deletion.queued", topic=topic)
+        batch.update_metadata()
+    for topic in sorted(picture.deletions - markers.keys()):
+        if topic not in picture.topics:
+            _forget(reign, topic)
+        elif not _BEGUN.intersection(_phases(reign, topic).values()):
+            _forget(reign, topic)
+            reign.core.note("deletion.withdrawn", topic=topic)
+            batch.update_metadata(picture.partitions(topic))
+            reign.look(Look.ELECTIONS)
+    reign.tell(batch)
+
+
+def _remove_marker(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
+    """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
+    now = Situation(topic, topic in reign.picture.topics, reign.settings.delete_topics, {}, ())
+    step = deleting.decide(now)
+    assert isinstance(step, RemoveMarker), step
+    reign.core.note("deletion.dropped", topic=topic, detail=step.reason)
+    _forget(reign, topic)
+    if (yield from commit(reign, deleting.remove_marker(topic, marker.stat.version))) is not None:
+        reign.later(Look.DELETIONS, AGAIN_MS)
+
+
+# --- one topic ------------------------------------------------------------------------------------
+
+
+def _advance(reign: Reign, topic: str, marker: Znode | None) -> Procedure[None]:
+    for _ in range(ROUNDS_MAX):
+        if topic not in reign.picture.topics:
+            return
+        step = deleting.decide(_situation(reign, topic))
+        match step:
+            case Start():
+                yield from _start(reign, topic, step)
+            case GiveUp(replicas):
+                _move(reign, replicas, _Phase.DELETION_INELIGIBLE)
+            case Finish():
+                if (yield from _finish(reign, topic)):
+                    return
+            case Wait(reason):
+                reign.wait(_name(topic), reason)
+                return
+            case RemoveMarker():
+                raise AssertionError(f"{topic} is queued although {step.reason}")
+    reign.wait(_name(topic), "its znodes keep changing")
+    reign.later(Look.DELETIONS, AGAIN_MS)
+
+
+def _situation(reign: Reign, topic: str) -> Situation:
+    picture = reign.picture
+    phases = _phases(reign, topic)
+    asked = reign.holding.all_deleting()
+    lost = [
+        replica
+        for replica, phase in phases.items()
+        if phase is _Phase.DELETION_STARTED and replica.broker not in asked.get(replica.topic_partition, ())
+    ]
+    if lost:
+        # The broker has bounced, or the request was never sent: nobody will answer (5.6).
+        _move(reign, lost, _Phase.DELETION_INELIGIBLE)
+        _move(reign, [each for each in lost if each.broker in picture.reachable], _Phase.OFFLINE)
+        phases = _phases(reign, topic)
+    moving = [each for each in picture.partitions(topic) if each in picture.moves]
+    if moving:
+        # What was refused is asked again once the reassignment is over; the start of a broker does the same.
+        picture.ineligible.pop(topic, None)
+    refused = picture.ineligible.get(topic)
+    return Situation(topic, True, True, phases, picture.reachable, moving, refused)
+
+
+def _start(reign: Reign, topic: str, step: Start) -> Procedure[None]:
+    """Hides the topic, takes its replicas out of the ISRs, stops them, has them deleted."""
+    fresh = [each for each in (*step.replicas, *step.blocked) if _phase(reign, each) is _Phase.NON_EXISTENT]
+    _move(reign, fresh, _Phase.NEW)
+    _move(reign, (*step.blocked, *step.replicas), _Phase.OFFLINE)
+    _move(reign, step.blocked, _Phase.DELETION_INELIGIBLE)
+    batch = reign.batch()
+    batch.update_metadata()
+    # A partition that never got a state has nobody in its ISR (K24).
+    in_isr = [each for each in step.replicas if reign.picture.standing(each.topic_partition) is not None]
+    yield from remove_from_isr(reign, in_isr, batch)
+    for topic_partition, broker in step.replicas:
+        batch.stop_replica([broker], topic_partition, delete=False)
+        batch.stop_replica([broker], topic_partition, delete=True)
+    _move(reign, step.replicas, _Phase.DELETION_STARTED)
+    reign.core.note("deletion.started", topic=topic, replicas=len(step.replicas), waits=len(step.blocked))
+    reign.tell(batch)
+
+
+def _finish(reign: Reign, topic: str) -> Procedure[bool]:
+    """The znodes go. False where somebody has written or made some meanwhile: read again."""
+    numbers = [each.partition for each in reign.picture.partitions(topic)]
+    found = yield from _znodes(reign, topic)
+    for write in deleting.remove_topic(topic, numbers, found):
+        if (yield from commit(reign, write)) is not None:
+            return False
+    _forget(reign, topic)
+    reign.replicas.forget(_phases(reign, topic))
+    reign.partitions.forget(reign.picture.partitions(topic))
+    reign.picture.forget_topic(topic)
+    reign.core.note("deletion.finished", topic=topic)
+    return True
+
+
+def _znodes(reign: Reign, topic: str) -> Procedure[Mapping[str, int]]:
+    """Path to data version of all that there is of the topic, whoever has made it."""
+    paths = [TopicConfig.path(topic), TopicDeletion.path(topic), Topic.path(topic)]
+    level = [Topic.path(topic)]
+    while level:
+        (outcome,) = yield from ask(Query(ListMany(tuple(level))))
+        assert isinstance(outcome, ListManyDone), outcome
+        level = [
+            f"{parent}/{name}"
+            for parent, names in zip(level, outcome.children, strict=True)
+            for name in (names if isinstance(names, tuple) else ())
+        ]
+        paths += level
+        leaves = _leaves(topic, level)
+        level = [path for path in level if path not in leaves]
+    found = yield from reign.read_many(paths)
+    return {path: znode.stat.version for path, znode in found.items()}
+
+
+def _leaves(topic: str, paths: Iterable[str]) -> frozenset[str]:
+    """Those that are states of partitions, below which nobody makes anything."""
+    state = PartitionState.path(TopicPartition(topic, 0)).rpartition("/")[2]
+    depth = PartitionState.path(TopicPartition(topic, 0)).count("/")
+    return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)
+
+
+# --- the books ------------------------------------------------------------------------------------
+
+
+def _phases(reign: Reign, topic: str) -> dict[Replica, ReplicaPhase]:
+    picture = reign.picture
+    return {
+        replica: _phase(reign, replica)
+        for each in picture.partitions(topic)
+        for replica in (Replica(each, broker) for broker in picture.replicas(each))
+    }
+
+
+def _phase(reign: Reign, replica: Replica) -> ReplicaPhase:
+    return reign.replicas.phase(replica)
+
+
+def _started(reign: Reign, replicas: Iterable[Replica]) -> list[Replica]:
+    """Those that are being deleted: an answer can come when its replica was given up."""
+    return [each for each in replicas if _phase(reign, each) is _Phase.DELETION_STARTED]
+
+
+def _move(reign: Reign, replicas: Iterable[Replica], after: ReplicaPhase) -> None:
+    for illegal in reign.replicas.move(replicas, after).illegal:
+        reign.core.note("transition.illegal", detail=str(illegal))
+
+
+def _forget(reign: Reign, topic: str) -> None:
+    """The topic is queued no more."""
+    reign.picture.deletions.discard(topic)
+    reign.picture.ineligible.pop(topic, None)
+    reign.wait(_name(topic), None)
+
+
+def _name(topic: str) -> str:
+    return f"deletion of {topic}"
