@@ -271,6 +271,18 @@ class ReplicaStorageError(ZkGroupError):
     """The lines of a replica cannot be read or kept, or the files are not what a broker wrote."""
 
 
+class LinesNotAppendedError(ZkGroupError):
+    """Lines were not acknowledged, and the producer takes no more; `may_be_there` says what is unknown."""
+
+    def __init__(self, topic_partition: TopicPartition, count: int, reason: str, may_be_there: bool) -> None:
+        unknown = "; they may be in the log all the same" if may_be_there else "; they are not in the log"
+        super().__init__(f"{topic_partition}: {count} lines were not acknowledged: {reason}{unknown}")
+        self.topic_partition = topic_partition
+        self.count = count
+        self.reason = reason
+        self.may_be_there = may_be_there
+
+
 # --- a member's life ------------------------------------------------------------------------------
 
 

@@ -1,0 +1,105 @@
+"""Records from our own brokers: lines that they host and replicate, read from the leaders.
+
+The leader of each partition is asked for lines below its high watermark, the ones that survive the loss of
+any one in-sync replica. Questions stay with the leaders until a line comes (long poll). Lines are never
+removed, so a partition begins at offset 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+
+from zkgroup.consumer.records import SourceRecord
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.errors import ConfigError, SourceUnavailableError
+from zkgroup.lines.reader import LineReader
+from zkgroup.metrics import GuardedMetrics, NoMetrics
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import MetricsSink
+from zkgroup.settings import GroupSettings
+
+log = logging.getLogger("zkgroup.consumer")
+
+ANSWER_TIMEOUT_S = 10.0
+"""For the bounds of a partition: so long its leader may be looked for."""
+
+
+class BrokerSource(RecordSource):
+    """`RecordSource` over brokers of ours, for one consumer at a time: it holds that consumer's positions.
+
+    A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers come from
+    `/brokers/ids`; a leader that is gone is looked for again for ever, with a warning. Where lines that were
+    read are gone, because a replica outside the ISR was elected, the reset policy decides, with a warning.
+    The end of a partition is its high watermark. With `metrics`, `zkgroup_lines_fetch_total` counts answers.
+    """
+
+    requires_brokers = True
+
+    def __init__(self, *, metrics: MetricsSink | None = None) -> None:
+        self._metrics = GuardedMetrics(metrics or NoMetrics())
+        self._lock = threading.Lock()
+        self._group: str | None = None
+        """Of the consumer that uses the source now."""
+        self._options: dict[str, object] = {}
+        self._reader: LineReader | None = None
+
+    def configure(self, settings: GroupSettings, group: str) -> None:
+        with self._lock:
+            if self._group is not None:
+                raise ConfigError(
+                    f"source: this BrokerSource is used by a consumer of group {self._group} already: "
+                    "give each consumer one of its own"
+                )
+            self._group = group
+        self._options = {
+            "client_id": settings.client_id or group,
+            "max_bytes": settings.fetch_message_max_bytes,
+            "request_timeout_ms": settings.socket_timeout_ms,
+        }
+
+    def open(self, cluster: Cluster) -> None:
+        self._reader = LineReader(cluster.brokers, count=self._note, **self._options)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        super().close()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        with self._lock:
+            self._group = None
+
+    def wake(self) -> None:
+        super().wake()
+        reader = self._reader
+        if reader is not None:
+            reader.wake()
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        """See `RecordSource`. Raises SourceUnavailableError where the leader does not answer in time."""
+        reader = self._opened()
+        ends = reader.ends([topic_partition], ANSWER_TIMEOUT_S)
+        if topic_partition not in ends:
+            raise SourceUnavailableError(f"the end of {topic_partition} is not known: {reader.trouble}")
+        return Bounds(0, ends[topic_partition])
+
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return self._opened().ends(partitions, ANSWER_TIMEOUT_S)
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        return self.poll({topic_partition: offset}, max_records, 1.0)
+
+    def poll(
+        self, positions: Mapping[TopicPartition, int], max_records: int, timeout_s: float
+    ) -> Sequence[SourceRecord]:
+        lines = self._opened().read(positions, max_records, timeout_s)
+        return [SourceRecord(*line.topic_partition, line.offset, line.line) for line in lines]
+
+    def _opened(self) -> LineReader:
+        if self._reader is None:
+            raise ConfigError("BrokerSource: it is read after `open`, by one consumer")
+        return self._reader
+
+    def _note(self, outcome: str) -> None:
+        self._metrics.count("zkgroup_lines_fetch_total", {"outcome": outcome})
