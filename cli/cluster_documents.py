@@ -18,6 +18,7 @@ from zkgroup.admin.ruling import ControllerDescription, PastController
 from zkgroup.admin.stored_plans import PlanDescription
 from zkgroup.admin.topic_growth import AlterationPlan
 from zkgroup.admin.unclean import UncleanPlan
+from zkgroup.admin.usage import ClusterUsage
 from zkgroup.admin.verify import hex_session
 from zkgroup.admin.words import UncleanElectionDone
 from zkgroup.model import TopicPartition
@@ -339,6 +340,47 @@ def plan(
         executed=executed,
         rollback_file=None if rollback_file is None else str(rollback_file),
         kept=None if kept is None else _kept(kept),
+    )
+
+
+def usage(found: ClusterUsage) -> Json:
+    """`cluster usage`."""
+    counts = {
+        "brokers": found.counts.brokers,
+        "topics": found.counts.topics,
+        "partitions": found.counts.partitions,
+        "reassigning": found.counts.reassigning,
+        "notifications": found.counts.notifications,
+        "requests": found.counts.requests,
+    }
+    rows = [
+        {
+            "quantity": row.quantity,
+            "early": row.early.value if row.early else None,
+            "early_formula": row.early.formula if row.early else None,
+            "corrected": row.corrected.value if row.corrected else None,
+            "corrected_formula": row.corrected.formula if row.corrected else None,
+            "measured": row.measured,
+            "measured_by": row.measured_by,
+            "reason": row.reason,
+        }
+        for row in found.rows
+    ]
+    servers = [
+        {
+            "server": one.server,
+            "by": one.by,
+            "mode": one.mode,
+            "version": one.version,
+            "connections": one.connections,
+            "watches": one.watches,
+            "znodes": one.znodes,
+            "reason": one.reason,
+        }
+        for one in found.servers
+    ]
+    return document(
+        "cluster_usage", found.as_of, counts=counts, release=found.release, usage=rows, servers=servers
     )
 
 

@@ -121,6 +121,42 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
         resigned=nullable(BOOLEAN),
         successor=nullable(COUNT),
     ),
+    "zkgroup.cluster_usage/1": document(
+        "cluster_usage",
+        counts=object_of(
+            brokers=COUNT,
+            topics=COUNT,
+            partitions=COUNT,
+            reassigning=COUNT,
+            notifications=COUNT,
+            requests=COUNT,
+        ),
+        release=nullable(word("0.8.2", "1.1-2.6", "2.7+", "zkgroup")),
+        usage=list_of(
+            object_of(
+                quantity=word("connections", "watches", "leaf_znodes", "znodes"),
+                early=nullable(COUNT),
+                early_formula=nullable(STRING),
+                corrected=nullable(COUNT),
+                corrected_formula=nullable(STRING),
+                measured=nullable(COUNT),
+                measured_by=nullable(STRING),
+                reason=nullable(STRING),
+            )
+        ),
+        servers=list_of(
+            object_of(
+                server=STRING,
+                by=nullable(STRING),
+                mode=nullable(STRING),
+                version=nullable(STRING),
+                connections=nullable(COUNT),
+                watches=nullable(COUNT),
+                znodes=nullable(COUNT),
+                reason=nullable(STRING),
+            )
+        ),
+    ),
     "zkgroup.configs/1": document(
         "configs",
         configs=list_of(object_of(entity_type=STRING, entity=STRING, configs=map_of(STRING))),

@@ -97,6 +97,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "reassign plan replace",
         "reassign plan set-rf",
         "reassign plan balance",
+        "cluster usage",
         "config describe",
         "config alter",
         "znode get",

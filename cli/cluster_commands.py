@@ -1,0 +1,85 @@
+"""`zkgroup cluster usage`: what the cluster costs its ensemble."""
+
+from __future__ import annotations
+
+import click
+
+from zkgroup.admin.usage import ClusterUsage, Estimate, read_usage
+from zkgroup.zookeeper.address import Address
+from zkgroup.zookeeper.administration import ADMIN_PORT
+
+from . import cluster_documents
+from .connection import connected, target
+from .frame import group as make_group
+from .frame import output, shared
+from .output import Output, say
+from .tables import Cell, Column, Row
+from .units import counted
+
+cluster = make_group("cluster", help="Look at what the cluster costs its ensemble.")
+
+_KEYS = ("quantity", "early", "corrected", "measured", "measured_by", "reason")
+
+
+@cluster.command()
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65535),
+    default=ADMIN_PORT,
+    show_default=True,
+    metavar="PORT",
+    help="Port of the servers' AdminServers, asked where four-letter words are not allowed; 0: do not ask.",
+)
+def usage(admin_port: int) -> None:
+    """Connections, watches and znodes: as estimated in Kafka's early days, as its source says, as measured.
+
+    Servers are asked by `mntr` and `wchs` where allowed, else their AdminServer; name all of them in the
+    address. Znodes are counted by a walk through the tree.
+    """
+    out = output()
+    where = target(shared())
+    address = Address.parse(where.zookeeper)
+    encrypted = bool(where.tls_ca or where.tls_cert or where.tls_key)
+    with connected() as ensemble:
+        found = read_usage(ensemble, address.hosts, admin_port=admin_port or None, words=not encrypted)
+    if not out.document(cluster_documents.usage(found), "usage", _KEYS):
+        _show(out, found)
+
+
+def _show(out: Output, found: ClusterUsage) -> None:
+    n = found.counts
+    out.line(
+        f"{counted(n.brokers, 'broker')} (B), {counted(n.topics, 'topic')} (T), "
+        f"{counted(n.partitions, 'partition')} (P), {n.reassigning} being reassigned (R), "
+        f"{counted(n.notifications, 'change notification')} (C), {counted(n.requests, 'request')} (A)"
+    )
+    out.line()
+    columns = [
+        Column(header="QUANTITY"),
+        Column(header="EARLY", right=True),
+        Column(header="BY", rank=2),
+        Column(header="CORRECTED", right=True),
+        Column(header=f"BY {found.release or '-'}", rank=1),
+        Column(header="MEASURED", right=True),
+        Column(header="BY"),
+    ]
+    rows: list[Row] = [
+        [
+            row.quantity.replace("_", " "),
+            *_cells(row.early),
+            *_cells(row.corrected),
+            row.measured,
+            Cell(row.measured_by, "dim") if row.measured_by else None,
+        ]
+        for row in found.rows
+    ]
+    out.table(columns, rows)
+    for row in found.rows:
+        if row.reason:
+            say(f"note: {row.quantity.replace('_', ' ')}: {row.reason}")
+    if found.release is None:
+        say("note: no formulas: no broker is registered, or one of 0.9 to 0.10.1")
+
+
+def _cells(estimate: Estimate | None) -> tuple[int | None, Cell | None]:
+    return (None, None) if estimate is None else (estimate.value, Cell(estimate.formula, "dim"))
