@@ -36,11 +36,12 @@ PlanState = Literal["running", "paused", "done", "cancelled", "failed"]
 
 FINISHED_KEPT: Final = 1000
 FINISHED_PREFIX: Final = "done-"
+THROTTLES_OFF: Final = "off"
 
 _Word = TypeVar("_Word", bound=str)
 _OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _STATES: Final[tuple[PlanState, ...]] = get_args(PlanState)
-_PLAN_KEYS: Final = ("version", "state", "next", "phases", "time", "by", "reason", "throttle")
+_PLAN_KEYS: Final = ("version", "state", "next", "phases", "time", "by", "reason", "throttle", "throttles")
 _NUMBERS: Final = range(INT32[-1] + 1)
 
 
@@ -141,6 +142,8 @@ class StoredPlan:
     """Why it is in its state."""
     throttle: int | None = None
     """Bytes a second for each broker, or None for no limit."""
+    throttles_off: bool = False
+    """The plan has ended and its throttles were taken off; a plan that runs again has them again."""
     extensions: Mapping[str, object] = field(default_factory=dict)
     """Keys of later versions of ours, kept by every rewrite."""
 
@@ -158,7 +161,8 @@ class StoredPlan:
 
     def at(self, next_phase: int, state: PlanState, reason: str = "") -> Self:
         """The plan further on."""
-        return dataclasses.replace(self, next_phase=next_phase, state=state, reason=reason)
+        off = self.throttles_off and state != "running"
+        return dataclasses.replace(self, next_phase=next_phase, state=state, reason=reason, throttles_off=off)
 
     def encode(self) -> bytes:
         """Raises ConfigError for an empty phase, a partition twice in one, and more than a request holds."""
@@ -177,6 +181,8 @@ class StoredPlan:
         }
         if self.throttle is not None:
             fields["throttle"] = str(check_number("throttle", self.throttle, 1, INT64[-1]))
+        if self.throttles_off:
+            fields["throttles"] = THROTTLES_OFF
         moves = sum(map(len, self.phases))
         return check_size(f"plan of {moves} moves", write_object({**fields, **self.extensions}))
 
@@ -194,6 +200,7 @@ class StoredPlan:
             by=text_of(path, fields, "by"),
             reason=text_of(path, fields, "reason"),
             throttle=integer_text_of(path, fields, "throttle") if "throttle" in fields else None,
+            throttles_off=fields.get("throttles") == THROTTLES_OFF,
             extensions=others(fields, *_PLAN_KEYS),
         )
 

@@ -7,14 +7,14 @@ lost with the controller, which costs a bump of the leader epoch and no more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkgroup.controller.machine import moving
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.move_writes import Ending
-from zkgroup.controller.machine.moving import LATE, Situation, Stage
+from zkgroup.controller.machine.moving import Situation, Stage
 from zkgroup.controller.machine.picture import Brokers, Picture, Standing
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
@@ -46,10 +46,6 @@ class OpenMove:
     stage: Stage = Stage.PLAN
     drop: Brokers = ()
     """Who is to be deleted, once step 8 was accepted."""
-    changed: bool = False
-    """The request is another one than the stage was reached with."""
-    waits: str = ""
-    """What it waits for, for people; empty while it goes on."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -67,53 +63,49 @@ class OpenMove:
             stage=self.stage,
             live=picture.candidates(each, picture.live),
             held=holding.of(picture, each),
-            changed=self.changed,
             drop=self.drop,
             cancelled=self.is_cancelled,
             growing=origin is not None and not set(self.target) <= set(origin),
         )
 
 
-class Moves:
-    """All open moves of the cluster."""
+class Followed(NamedTuple):
+    """What a look at the request has changed, beside what there is to do."""
+
+    dropped: tuple[Ending, ...]
+    """Entries that cannot be carried out: their ends are to be written."""
+    gone: tuple[TopicPartition, ...]
+    """Moves that nobody asks for any more."""
+
+
+class Moves(Mapping[TopicPartition, OpenMove]):
+    """All open moves of the cluster, in the order of the request, and the books of carrying them out."""
 
     def __init__(self) -> None:
         self.request: Request | None = None
+        self.fresh: set[TopicPartition] = set()
+        """Their states were written by this controller a moment ago, so they need not be read."""
+        self.has_parents = False
+        """The parent of the records of ends exists."""
+        self.records: int | None = None
+        """Records of ends that are kept, once they were counted."""
         self._open: dict[TopicPartition, OpenMove] = {}
-        self._late: dict[TopicPartition, Brokers] = {}
+        self._followed: Request | None = None
+        """The request as it was when it was last followed."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._open
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._open)
 
     def __getitem__(self, topic_partition: TopicPartition) -> OpenMove:
         return self._open[topic_partition]
 
-    @property
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those that are being moved, in the order of the request."""
-        return tuple(self._open)
-
-    @property
-    def late(self) -> Mapping[TopicPartition, Brokers]:
-        """Targets of the moves past step 7: the replica list of every LeaderAndIsr from there on."""
-        return self._late
-
-    @property
-    def waiting(self) -> Mapping[TopicPartition, str]:
-        """What each move that does not go on waits for."""
-        return {each: move.waits for each, move in self._open.items() if move.waits}
-
     def reached(self, topic_partition: TopicPartition, stage: Stage, drop: Brokers = ()) -> None:
         """A step is done, or has to be planned again."""
         move = self._open[topic_partition]
-        move.stage, move.drop, move.changed = stage, drop, False
-        if stage in LATE:
-            self._late[topic_partition] = move.target
-        else:
-            self._late.pop(topic_partition, None)
+        move.stage, move.drop = stage, drop
 
     def plan_again(self, partitions: Iterable[TopicPartition]) -> None:
         """A write of theirs was refused, or its outcome is not known."""
@@ -142,19 +134,19 @@ class Moves:
         """Their ends are written."""
         for each in partitions:
             self._open.pop(each, None)
-            self._late.pop(each, None)
             picture.moves.discard(each)
 
     # --- what there is to do ----------------------------------------------------------------------
 
-    def follow(self, request: Request | None, picture: Picture) -> tuple[Ending, ...]:
-        """Takes what was read for what is asked. Returns the entries that are to be dropped.
+    def follow(self, picture: Picture) -> Followed:
+        """Takes the request as it was read, and the topics, for what is asked; `picture.moves` follow.
 
-        The picture's `moves` follow. A move that is under way already outlives a request to delete its
-        topic; one that is not is dropped for it.
+        A move that is under way already outlives a request to delete its topic; one that is not is dropped
+        for it.
         """
-        replaced = self.request is not None and (request is None or request.czxid != self.request.czxid)
-        self.request = request
+        request, before = self.request, self._followed
+        replaced = before is not None and (request is None or request.czxid != before.czxid)
+        self._followed = request
         targets = dict(request.targets) if request else {}
         dropped = tuple(self._dropped(targets, picture))
         for ending in dropped:
@@ -162,25 +154,22 @@ class Moves:
         wanted = {each: (target, True) for each, target in targets.items() if each in picture}
         for each, target in _told_by_topics(picture):
             wanted.setdefault(each, (target, False))
-        for each in [each for each in self._open if each not in wanted]:
-            self.ended([each], picture)
+        gone = tuple(each for each in self._open if each not in wanted)
+        self.ended(gone, picture)
         for each, (target, asked) in wanted.items():
             if (move := self._open.get(each)) is None:
                 self._open[each] = _begin(picture, each, target, asked)
-                picture.moves.add(each)
             else:
-                self._follow_one(each, move, target, asked, replaced)
-        return dropped
+                self._follow_one(move, target, asked=asked, replaced=replaced)
+        picture.moves = set(self._open)
+        return Followed(dropped, gone)
 
-    def _follow_one(
-        self, each: TopicPartition, move: OpenMove, target: Brokers, asked: bool, replaced: bool
-    ) -> None:
+    def _follow_one(self, move: OpenMove, target: Brokers, *, asked: bool, replaced: bool) -> None:
         if target != move.target:
             move.former, move.target = move.target, target
         elif move.asked == asked and not replaced:
             return
-        move.asked, move.changed, move.drop = asked, True, ()
-        self._late.pop(each, None)
+        move.asked, move.stage, move.drop = asked, Stage.PLAN, ()
 
     def _dropped(self, targets: Mapping[TopicPartition, Brokers], picture: Picture) -> Iterable[Ending]:
         controllers = [id_ for id_, broker in picture.brokers.items() if broker.registration.role != "data"]

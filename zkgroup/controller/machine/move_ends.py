@@ -1,0 +1,99 @@
+"""The ends of moves: replica lists, request and records in one write, then what follows. Steps 10 to 12."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zkgroup.controller.machine import move_writes
+from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.election import FENCE_PATHS
+from zkgroup.controller.machine.move_writes import Ending
+from zkgroup.controller.machine.open_moves import Request
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.states import commit
+from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, write
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import CreateMissing, Delete, ListChildren, Operation, SetData
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.reassignment_records import (
+    FINISHED_KEPT,
+    FinishedReassignment,
+    finished_reassignments_path,
+)
+
+PRUNED_AT: Final = FINISHED_KEPT + 100
+"""Records before the oldest are deleted, so that not every end deletes one."""
+
+
+def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
+    """Writes these ends, or removes a request that names nothing (K17). Whether to look again at once."""
+    moves = reign.moves
+    yield from _parents(reign)
+    request = moves.request
+    targets, version = (request.targets, request.version) if request else ({}, None)
+    finishing = move_writes.finish(reign.picture, endings, targets, version, reign.epoch)
+    if (yield from commit(reign, finishing.write)) is not None:
+        moves.has_parents = False
+        return True
+    left = {ending.topic_partition for ending in finishing.left}
+    done = [ending for ending in endings if ending.topic_partition not in left]
+    _request_written(reign, finishing.write.operations, done)
+    moves.ended([ending.topic_partition for ending in done], reign.picture)
+    for each, *_, outcome, reason in done:
+        reign.core.note("reassignment.ended", partition=str(each), outcome=outcome, reason=reason)
+    forgotten(reign, [ending.topic_partition for ending in done])
+    yield from _pruned(reign, len(done))
+    return bool(finishing.left)
+
+
+def forgotten(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
+    """Step 12: clients hear of the lists; a deletion that waited, and the next phase of a plan, may begin."""
+    for each in partitions:
+        reign.wait(f"move of {each}", None)
+    if known := [each for each in partitions if each in reign.picture]:
+        batch = reign.batch()
+        batch.update_metadata(known)
+        reign.tell(batch)
+    if partitions:
+        reign.look(Look.DELETIONS)
+    if reign.moves.request is None:
+        reign.look(Look.PLANS)
+
+
+def _parents(reign: Reign) -> Procedure[None]:
+    if not reign.moves.has_parents:
+        yield from ask(Query(CreateMissing((zkgroup_path(), finished_reassignments_path()))))
+        reign.moves.has_parents = True
+
+
+def _request_written(reign: Reign, operations: Iterable[Operation], done: Iterable[Ending]) -> None:
+    """What is left of the request is known without reading it."""
+    request = reign.moves.request
+    for operation in operations:
+        if request is None or operation.path != Reassignment.path():
+            continue
+        if isinstance(operation, Delete):
+            reign.moves.request = None
+        elif isinstance(operation, SetData):
+            gone = {ending.topic_partition for ending in done}
+            left = {each: target for each, target in request.targets.items() if each not in gone}
+            reign.moves.request = Request(left, operation.version + 1, request.czxid)
+
+
+def _pruned(reign: Reign, more: int) -> Procedure[None]:
+    """The oldest records go once there are too many; they are counted once and then reckoned with."""
+    moves = reign.moves
+    moves.records = None if moves.records is None else moves.records + more
+    if moves.records is not None and moves.records <= PRUNED_AT:
+        return
+    (outcome,) = yield from ask(Query(ListChildren(finished_reassignments_path())))
+    numbers = [FinishedReassignment.sequence_of(name) for name in list_done(outcome).children]
+    known = sorted(number for number in numbers if number is not None)
+    moves.records = len(known)
+    if len(known) > PRUNED_AT:
+        doomed = known[:-FINISHED_KEPT]
+        deletions = [Delete(FinishedReassignment.path(number), 0) for number in doomed]
+        yield from write([*reign.fence.checks(), *deletions], FENCE_PATHS)
+        moves.records = FINISHED_KEPT
