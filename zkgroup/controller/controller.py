@@ -1,0 +1,314 @@
+"""A controller at work: its machine on a thread, its connections on another, and who wants to know.
+
+Beside a broker it shares the broker's store, and so its session: what the session's end takes away, it takes
+away together. By itself (`--controller-only`) it is given a store of its own. The store is never closed here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from zkgroup.controller.channel import ChannelSettings, Lease
+from zkgroup.controller.channel_pool import ChannelPool
+from zkgroup.controller.machine.effects import (
+    CloseChannel,
+    ControllerEffect,
+    Elected,
+    ExtendLease,
+    IdInUse,
+    Note,
+    OpenChannel,
+    Resigned,
+    SendToBroker,
+    ShutdownAnswered,
+)
+from zkgroup.controller.machine.events import ControllerEvent, Retire, ShutdownAsked
+from zkgroup.controller.machine.picture import Picture
+from zkgroup.errors import ConflictError, ZkGroupError
+from zkgroup.machinery.loop import Machine, MachineLoop
+from zkgroup.machinery.loop_thread import LoopThread
+from zkgroup.model.ports import Clock, Store
+from zkgroup.model.requests import Lost, SessionEvent
+from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.error_codes import ErrorCode
+
+log = logging.getLogger("zkgroup.controller")
+
+_WARNINGS: Final = frozenset(
+    {
+        "broker.refused",
+        "controller_epoch.unreadable",
+        "duty.failed",
+        "duty.refused",
+        "odd_answer",
+        "replica.unfit",
+        "znode.unreadable",
+    }
+)
+"""Kinds of notes that a person should see; the others go to the log at debug level."""
+LEAVE_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """It rules, knows the cluster, and has told the brokers so."""
+
+    epoch: int
+    partitions: int
+    load_ms: int
+
+
+T = TypeVar("T")
+News = Elected | Loaded | Resigned
+"""What people are told."""
+
+
+class ControllerMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
+    """What decides: `zkgroup.controller.machine`."""
+
+    @property
+    def picture(self) -> Picture | None:
+        """What it knows of the cluster; None while it does not rule or has not loaded."""
+        ...
+
+    @property
+    def has_left(self) -> bool:
+        """Whether nothing of it stands in ZooKeeper, after `Retire`."""
+        ...
+
+
+class Controller:
+    """One candidate for `/controller`, and the controller while it rules.
+
+    `start`, `stop` and `close` in this order; everything from any thread, and none of it blocks but `close`,
+    which always returns.
+    """
+
+    def __init__(
+        self,
+        machine: ControllerMachine,
+        store: Store,
+        clock: Clock,
+        *,
+        broker: int,
+        client_id: str,
+        on_news: Callable[[News], None] = lambda news: None,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
+        channels: ChannelSettings | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """
+        Args:
+            machine: stepped by this controller's thread alone.
+            store: shared with whoever gave it.
+            broker: its id.
+            client_id: what brokers are told in requests (`controller_client_id`).
+            on_news: called on the machine's thread, which waits for it; must not raise.
+            on_failure: it stands for election no more, and why; once, on any thread.
+        """
+        self.broker = broker
+        self._machine = machine
+        self._store = store
+        self._on_news = on_news
+        self._on_failure = on_failure
+        self._name = f"zkgroup-controller-{broker}"
+        self._lease = Lease(clock)
+        self._thread = LoopThread(f"{self._name}-channels")
+        self._loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
+            machine,
+            store,
+            clock,
+            perform=self._perform,
+            after_step=self._look_at_leaving,
+            on_crash=self._crashed,
+            name=self._name,
+        )
+        self._pool = ChannelPool(
+            self._thread,
+            self._lease,
+            post=self._loop.post,
+            tell=self._loop.step,
+            client_id=client_id,
+            settings=channels,
+            jitter=jitter,
+        )
+        self._asked: dict[int, Future[ControlledShutdownResponse]] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self._unlisten: Callable[[], None] | None = None
+        self._is_leaving = False
+        self._left = threading.Event()
+        self._over = False
+
+    # --- any thread -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Stands for election from now on, whenever the store is connected."""
+        self._thread.start()
+        self._unlisten = self._store.listen(self._on_session)
+        self._loop.listen()
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Begins to leave: resigns, and stands no more. Returns at once; safe in a signal handler."""
+        self._loop.post(self._leave)
+
+    def close(self, timeout_s: float = LEAVE_TIMEOUT_S) -> bool:
+        """Leaves, and ends both threads; whether that was done in time. Again is no matter.
+
+        What could not be taken off in time (ZooKeeper is away) ends with the session.
+        """
+        if self._unlisten is None:
+            self._end()
+            return True
+        self.stop()
+        done = self._loop.is_inside() or self._left.wait(timeout_s)
+        self._unlisten()
+        self._loop.post(self._loop.stop)
+        done = self._loop.join(timeout_s) and done
+        self._end()
+        return self._thread.stop(timeout_s) and done
+
+    def check(self) -> None:
+        """Raises what made it stand for election no more, if anything did.
+
+        `ConflictError` where its id is somebody else's; what the store gave up for good with.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]:
+        """A broker asks to be relieved of its leaderships before it stops (ControlledShutdown).
+
+        Answered with 11 where this controller does not rule, or ceases to before it is done.
+        Raises StoreUnavailableError where far too much waits already.
+        """
+        future: Future[ControlledShutdownResponse] = Future()
+        request_id = next(self._ids)
+        with self._lock:
+            if not self._over:
+                self._asked[request_id] = future
+                self._loop.request(ShutdownAsked(request_id, broker))
+                return future
+        future.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH))
+        return future
+
+    def of_picture(self, look: Callable[[Picture | None], T]) -> Future[T]:
+        """What `look` gives, called on the machine's thread with what it knows; None: it does not rule.
+
+        It must be quick. Never answered once the controller is closed.
+        """
+        future: Future[T] = Future()
+
+        def answer() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(look(self._machine.picture))
+                except Exception as error:  # noqa: BLE001 - belongs to who asked
+                    future.set_exception(error)
+
+        self._loop.request(answer)
+        return future
+
+    # --- the machine's thread ---------------------------------------------------------------------
+
+    def _perform(self, effect: ControllerEffect) -> None:
+        match effect:
+            case OpenChannel():
+                self._pool.open(effect)
+            case CloseChannel():
+                self._pool.close(effect)
+            case SendToBroker():
+                self._pool.send(effect)
+            case ExtendLease(until_ms):
+                self._lease.extend(until_ms)
+            case ShutdownAnswered(request_id, error, remaining):
+                self._answer(request_id, ControlledShutdownResponse(error, remaining))
+            case Elected():
+                log.info("broker %d is the controller, epoch %d", self.broker, effect.epoch)
+                self._on_news(effect)
+            case Resigned():
+                self._resigned(effect)
+            case IdInUse(broker, path, session):
+                self._fail(_id_in_use(broker, path, session))
+            case Note():
+                self._note(effect)
+
+    def _resigned(self, effect: Resigned) -> None:
+        """Nothing more is sent: what a loop's thread has in hand by now finds the lease over."""
+        self._lease.extend(None)
+        self._pool.close_all()
+        log.info(
+            "broker %d is no controller any more, epoch %d: %s", self.broker, effect.epoch, effect.reason
+        )
+        self._on_news(effect)
+
+    def _note(self, note: Note) -> None:
+        fields = note.fields
+        if note.kind == "controller.loaded":
+            self._on_news(Loaded(**{name: fields[name] for name in Loaded.__slots__}))  # type: ignore[arg-type]
+        told = " ".join(f"{name}={value}" for name, value in fields.items())
+        log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, told)
+
+    def _leave(self) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._loop.step(Retire("stopped"))
+
+    def _look_at_leaving(self) -> None:
+        if self._is_leaving and self._machine.has_left:
+            self._left.set()
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if isinstance(event, Lost) and event.fatal is not None:
+            self._fail(event.fatal)
+
+    def _crashed(self, error: BaseException) -> None:
+        """The machine's thread ends by a mistake of ours: its session must not go on without it."""
+        self._lease.extend(None)
+        self._left.set()
+        self._end()
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            first, self._failure = self._failure is None, self._failure or error
+        if first:
+            self._on_failure(error)
+
+    def _end(self) -> None:
+        """Nobody waits for an answer any more."""
+        with self._lock:
+            self._over = True
+            left, self._asked = self._asked, {}
+        for future in left.values():
+            _resolve(future, ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH))
+
+    def _answer(self, request_id: int, response: ControlledShutdownResponse) -> None:
+        with self._lock:
+            future = self._asked.pop(request_id, None)
+        if future is not None:
+            _resolve(future, response)
+
+
+def _resolve(future: Future[ControlledShutdownResponse], response: ControlledShutdownResponse) -> None:
+    """Whoever asked may have given up."""
+    if future.set_running_or_notify_cancel():
+        future.set_result(response)
+
+
+def _id_in_use(broker: int, path: str, session: int) -> ZkGroupError:
+    return ConflictError(
+        f"broker id {broker} is in use: {path} is held by session 0x{session:x}; "
+        f"choose another id, or stop the process that has it (`zkgroup broker list`)"
+    )
