@@ -103,6 +103,7 @@ class Broker:
         self._config = _config(remembered if broker is None else broker, self.settings)
         self._bind = host, port
         self._address, self._client = address, client
+        self._own: ZooKeeperClient | None = None
         self._connection = replace(
             connection or ClientSettings(),
             session_timeout_ms=self.settings.session_timeout_ms,
@@ -133,7 +134,7 @@ class Broker:
         if store is None:
             assert self._address is not None
             make_chroot(self._address, self._connection)
-            store = ZooKeeperClient(self._address, self._connection)
+            store = self._own = ZooKeeperClient(self._address, self._connection)
         self._life = BrokerLife(
             Parts(
                 store=store,
@@ -149,6 +150,14 @@ class Broker:
             )
         )
         self._life.start()
+
+    def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Until the first connection, where the broker has an address; the client's own patience by default.
+
+        Raises StoreUnavailableError, ConfigError and AuthenticationError as `ZooKeeperClient.wait_connected`.
+        """
+        if self._own is not None:
+            self._own.wait_connected(timeout_s)
 
     def wait_registered(self, timeout_s: float | None = None) -> None:
         """Until the broker stands in `/brokers/ids` for the first time.

@@ -75,6 +75,7 @@ class Fetchers:
             return
         leader, fetcher = home
         fetcher.remove(tp)
+        self._throttle.catches_up(tp, False)
         if not fetcher.partitions:
             fetchers = self._fetchers[leader]
             fetchers.remove(fetcher)
@@ -83,6 +84,12 @@ class Fetchers:
             task = fetcher.end()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+    def wake(self) -> None:
+        """The throttle is another one: whoever waits for it looks again."""
+        for fetchers in self._fetchers.values():
+            for fetcher in fetchers:
+                fetcher.wake()
 
     async def close(self) -> None:
         """Ends all of them."""
@@ -117,6 +124,9 @@ class _Fetcher:
 
     def remove(self, tp: TopicPartition) -> None:
         del self.partitions[tp]
+
+    def wake(self) -> None:
+        self._changed.set()
 
     def end(self) -> asyncio.Task[None]:
         self._task.cancel()
@@ -180,4 +190,5 @@ class _Fetcher:
         response = await self._link.ask(request, FetchLinesResponse)
         size = sum(len(batch.lines) for batch in response.batches)
         throttle.took(tp, size, asyncio.get_running_loop().time())
+        throttle.catches_up(tp, response.error == 0 and request.offset >= response.log_end_offset)
         return await host.call(lambda one: one.take(request, response))

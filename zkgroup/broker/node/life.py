@@ -127,6 +127,7 @@ class BrokerLife:
         )
         self._gate = RegisteredStore(parts.store)
         self._controller: HostedController | None = None
+        self._unapplied: list[ConfigChanged] = []
         self._finding: list[asyncio.Future[Address | None]] = []
         self._stopping: Future[bool] | None = None
         self._unlisten: Callable[[], None] | None = None
@@ -196,10 +197,22 @@ class BrokerLife:
             await network.close()
             raise
         self.network = network
+        for effect in self._unapplied:
+            self._apply(effect)
         folder = host.incarnation if isinstance(host, DirectoryReplicaHost) else None
         return Serving(
             settings.advertised_host_name or bound_host, settings.advertised_port or bound_port, folder
         )
+
+    def _apply(self, effect: ConfigChanged) -> None:
+        """What comes while the port is being opened waits for that."""
+        if self.network is None:
+            self._unapplied.append(effect)
+            return
+        try:
+            self.network.configured(effect.entity, effect.overrides)
+        except ConfigError as error:
+            log.warning("a configuration is not applied: %s", error)
 
     async def _asked_to_shut_down(self, broker: int) -> ControlledShutdownResponse:
         """A broker that stops asks the controller in this process."""
@@ -291,17 +304,8 @@ class BrokerLife:
         self.thread.run(carried_out())
 
     def _configured(self, effect: ConfigChanged) -> None:
-        """What the machine tells before the port is open waits behind its opening, on the same loop."""
         self._listener.on_config(effect.entity, effect.overrides)
-
-        def take_in() -> None:
-            try:
-                if self.network is not None:
-                    self.network.configured(effect.entity, effect.overrides)
-            except ConfigError as error:
-                log.warning("a configuration is left as it was: %s", error)
-
-        self.thread.call(take_in)
+        self.thread.call(self._apply, effect)
 
     # --- the store's threads --------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ class Network:
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for settings that cannot be used."""
         self._throttle.configured(entity, overrides)
+        self._fetchers.wake()
 
     async def count(self, order: CountIsrs) -> None:
         """Has the host wait for these members."""

@@ -21,10 +21,12 @@ class Throttle:
         self._broker = broker
         self._rates: dict[ConfigEntity, int] = {}
         self._replicas: dict[str, frozenset[tuple[int, int]] | None] = {}
-        self._free_at: float = 0.0
+        self._free_at = 0.0
+        self._level: set[TopicPartition] = set()
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Takes in the settings of a topic or broker as they are now. Raises ConfigError for what is none."""
+        self._free_at = 0.0
         if entity.kind == "brokers":
             self._rates.pop(entity, None)
             if (text := overrides.get(FOLLOWER_RATE)) is not None:
@@ -40,8 +42,8 @@ class Throttle:
         return self._rates.get(ConfigEntity.broker(self._broker), self._rates.get(ConfigEntity.broker(None)))
 
     def holds(self, tp: TopicPartition) -> bool:
-        """Whether the bound is for this partition."""
-        if self.rate is None or tp.topic not in self._replicas:
+        """Whether the bound is for this partition now."""
+        if self.rate is None or tp.topic not in self._replicas or tp in self._level:
             return False
         replicas = self._replicas[tp.topic]
         return replicas is None or (tp.partition, self._broker) in replicas
@@ -49,6 +51,10 @@ class Throttle:
     def free_at(self, tp: TopicPartition) -> float:
         """When this partition may be fetched next, in seconds of the clock of `took`."""
         return self._free_at if self.holds(tp) else 0.0
+
+    def catches_up(self, tp: TopicPartition, is_level: bool) -> None:
+        """Whether the last fetch was level with the leader: what keeps up is not slowed down, as in Kafka."""
+        (self._level.add if is_level else self._level.discard)(tp)
 
     def took(self, tp: TopicPartition, size: int, now: float) -> None:
         """So many bytes of it have come."""

@@ -1,0 +1,222 @@
+"""Running brokers of ours without a controller of theirs: the test gives the orders."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.node.life import Seat
+from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Connected, Create, SessionEvent, SetData
+from zkgroup.wire.control import Broker as Address
+from zkgroup.wire.control import (
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionStateInfo,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.messages import Request, Response, decode_response, encode_request
+from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesResponse
+from zkgroup.znodes.partitions import PartitionState
+from zkgroup.zookeeper.blocking import Blocking
+
+WAIT_S = 20.0
+QUICK = BrokerSettings(
+    replica_fetch_wait_max_ms=50,
+    replica_fetch_backoff_ms=20,
+    replica_lag_time_max_ms=400,
+    controlled_shutdown_retry_backoff_ms=10,
+)
+"""Everything that waits by time waits little."""
+CONTROLLER = 9
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+
+def ask(port: int, request: Request, kind: type[ResponseT]) -> ResponseT:
+    """One request on a connection of its own."""
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
+        connection.sendall(encode_request(request, 0, "test"))
+        with connection.makefile("rb") as stream:
+            size = int.from_bytes(stream.read(4), "big")
+            payload = stream.read(size)
+    assert size == len(payload), "the connection was closed"
+    return decode_response(kind, payload)[1]
+
+
+class Idle:
+    """In the controller's place beside a broker: notes what it is given."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.started = self.closed = False
+        self.sessions: list[SessionEvent] = []
+        self.asked: list[int] = []
+        self.answers: list[ControlledShutdownResponse] = []
+        """To requests for a controlled shutdown, in order; then 0 and nothing remaining."""
+
+    def start(self) -> None:
+        self.started = True
+        self.seat.store.listen(self.sessions.append)
+
+    def close(self, timeout_s: float = 5.0) -> bool:
+        self.closed = True
+        return True
+
+    def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]:
+        self.asked.append(broker)
+        future: Future[ControlledShutdownResponse] = Future()
+        future.set_result(self.answers.pop(0) if self.answers else ControlledShutdownResponse(0))
+        return future
+
+    @property
+    def connected(self) -> list[int]:
+        """Incarnations of the sessions that it was told of."""
+        return [event.session.incarnation for event in self.sessions if isinstance(event, Connected)]
+
+
+class Told(BrokerListener):
+    """Notes everything."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.events: list[tuple[Any, ...]] = []
+
+    def _note(self, *event: Any) -> None:
+        with self.lock:
+            self.events.append(event)
+
+    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
+        self._note("registered", broker, host, port, epoch)
+
+    def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
+        self._note("disconnected", metadata_age_ms, controller_epoch)
+
+    def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
+        self._note(role.value, topic_partition, leader_epoch)
+
+    def on_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Any) -> None:
+        self._note("isr", topic_partition, leader_epoch, tuple(isr))
+
+    def on_config(self, entity: Any, overrides: Mapping[str, str]) -> None:
+        self._note("config", str(entity), dict(overrides))
+
+    def of(self, kind: str) -> list[tuple[Any, ...]]:
+        with self.lock:
+            return [event for event in self.events if event[0] == kind]
+
+
+@dataclass
+class Running:
+    """Brokers by id, and the orders of a controller that is nowhere."""
+
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    told: dict[int, Told] = field(default_factory=dict)
+    idle: dict[int, Idle] = field(default_factory=dict)
+    controller_epoch: int = 1
+    all: list[Broker] = field(default_factory=list)
+
+    def add(
+        self,
+        where: str | Store,
+        broker: int | None,
+        *,
+        wait: bool = True,
+        settings: BrokerSettings | None = None,
+        **more: Any,
+    ) -> Broker:
+        """Starts a broker on an address or a client of its own."""
+        told = Told()
+        made: list[Idle] = []
+
+        def make(seat: Seat) -> Idle:
+            made.append(Idle(seat))
+            self.idle[seat.broker] = made[-1]
+            return made[-1]
+
+        place: dict[str, Any] = {"address": where} if isinstance(where, str) else {"client": where}
+        one = Broker(
+            **place,
+            broker=broker,
+            listener=told,
+            settings=settings or QUICK,
+            make_controller=make,
+            **more,
+        )
+        self.all.append(one)
+        if broker is not None:
+            self.brokers[broker], self.told[broker] = one, told
+        one.start()
+        if wait:
+            one.wait_registered(WAIT_S)
+        return one
+
+    def address(self, broker: int) -> Address:
+        serving = self.brokers[broker].serving
+        assert serving is not None
+        return Address(broker, *serving)
+
+    def lead(
+        self,
+        zk: Blocking,
+        tp: TopicPartition,
+        leader: int,
+        replicas: tuple[int, ...],
+        *,
+        isr: tuple[int, ...] | None = None,
+        leader_epoch: int = 0,
+    ) -> None:
+        """Writes the state as a controller does, and tells every replica, the leader first."""
+        path = PartitionState.path(tp)
+        state = PartitionState(leader, leader_epoch, isr or replicas, self.controller_epoch)
+        found = zk.find(path)
+        if found is None:
+            parts = path.split("/")[1:-1]
+            zk.create_missing(*["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))])
+            zk.multi(Create(path, state.encode()))
+            version = 0
+        else:
+            zk.multi(SetData(path, state.encode(), found.stat.version))
+            version = found.stat.version + 1
+        info = PartitionStateInfo(
+            tp.topic,
+            tp.partition,
+            self.controller_epoch,
+            leader,
+            leader_epoch,
+            isr or replicas,
+            version,
+            replicas,
+        )
+        living = list(self.brokers)
+        for broker in sorted(replicas, key=lambda one: one != leader):
+            request = LeaderAndIsrRequest(CONTROLLER, self.controller_epoch, (info,), (self.address(leader),))
+            answer = ask(self.address(broker).port, request, LeaderAndIsrResponse)
+            assert answer.error == 0
+            assert [one.error for one in answer.partitions] == [0]
+        addresses = tuple(map(self.address, living))
+        for broker in living:
+            update = UpdateMetadataRequest(CONTROLLER, self.controller_epoch, (info,), addresses)
+            assert ask(self.address(broker).port, update, UpdateMetadataResponse).error == 0
+
+    def append(self, broker: int, tp: TopicPartition, epoch: int, *lines: bytes) -> AppendLinesResponse:
+        """With acks=all."""
+        request = AppendLinesRequest(tp.topic, tp.partition, epoch, ACKS_ALL, lines)
+        return ask(self.address(broker).port, request, AppendLinesResponse)
+
+    def view(self, broker: int, tp: TopicPartition) -> ReplicaView:
+        return self.brokers[broker].replicas()[tp]
+
+    def close(self) -> None:
+        for broker in self.all:
+            broker.close()

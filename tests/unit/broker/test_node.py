@@ -1,0 +1,271 @@
+"""Brokers at work over a ZooKeeper in memory: their ports, threads and loops are real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.running_brokers import QUICK, Running, ask
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
+from zkgroup.testing import MemoryZooKeeper, wait_until
+from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.config_changes import ConfigChange
+from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.configs import BrokerConfig
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.partitions import PartitionState
+from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+
+T0 = TopicPartition("t", 0)
+
+
+class World:
+    """A server in memory, brokers, and somebody who looks."""
+
+    def __init__(self) -> None:
+        self.server = MemoryZooKeeper(SystemClock())
+        self.running = Running()
+        self.zk = Blocking(self.server.client("witness"))
+
+    def add(self, *brokers: int, settings: BrokerSettings = QUICK, **more: object) -> None:
+        for broker in brokers:
+            self.running.add(self.server.client(f"b{broker}"), broker, settings=settings, **more)
+
+    def isr(self, tp: TopicPartition = T0) -> tuple[int, ...]:
+        path = PartitionState.path(tp)
+        return PartitionState.decode(path, self.zk.read(path).data).isr
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """No brokers yet."""
+    world = World()
+    try:
+        yield world
+    finally:
+        for idle in world.running.idle.values():
+            idle.answers.clear()
+        world.running.close()
+        world.zk.close()
+
+
+def test_lines_are_acknowledged_once_the_followers_have_them(world: World) -> None:
+    """Three brokers; two fetch from the leader."""
+    world.add(1, 2, 3)
+    world.running.lead(world.zk, T0, 1, (1, 2, 3))
+    for number in range(20):
+        answer = world.running.append(1, T0, 0, b"line %d" % number)
+        assert (answer.error, answer.base_offset) == (0, number)
+
+    for broker in (2, 3):
+        assert world.running.view(broker, T0).log_end_offset == 20
+    assert world.running.told[1].of("leader") == [("leader", T0, 0)]
+    assert world.running.told[2].of("follower") == [("follower", T0, 0)]
+
+
+def test_many_partitions_share_the_connections_to_a_leader(world: World) -> None:
+    """More partitions than connections: they take turns."""
+    world.add(1, 2, settings=replace(QUICK, num_replica_fetchers=2))
+    partitions = [TopicPartition("t", number) for number in range(7)]
+    for tp in partitions:
+        world.running.lead(world.zk, tp, 1, (1, 2))
+    for tp in partitions:
+        assert world.running.append(1, tp, 0, b"x").error == 0
+
+    assert world.running.brokers[2].health().following == 7
+    assert world.running.brokers[1].health().connections == 2
+
+
+def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: World) -> None:
+    """By time, with ZooKeeper's znode as the truth; acks=all waits for it until it has left."""
+    world.add(1, 2, 3)
+    world.running.lead(world.zk, T0, 1, (1, 2, 3))
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    world.running.brokers[3].close()
+    assert world.running.append(1, T0, 0, b"b").error == 0
+    assert world.isr() == (1, 2)
+    assert ("isr", T0, 0, (1, 2)) in world.running.told[1].of("isr")
+
+    del world.running.brokers[3]
+    world.running.add(world.server.client("again"), 3, settings=QUICK)
+    world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
+    wait_until(lambda: set(world.isr()) == {1, 2, 3})
+    assert world.running.view(3, T0).log_end_offset == 2
+
+
+def test_the_leadership_moves_and_the_old_leader_follows(world: World) -> None:
+    """Epochs: what the old one was asked for at the old epoch is refused."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    world.running.lead(world.zk, T0, 2, (1, 2), leader_epoch=1)
+    assert world.running.append(2, T0, 1, b"b").error == 0
+
+    assert world.running.append(1, T0, 0, b"c").error == 6
+    assert world.running.view(1, T0).log_end_offset == 2
+    assert world.running.told[1].of("follower") == [("follower", T0, 1)]
+
+
+def test_a_broker_serves_on_while_zookeeper_is_away(world: World) -> None:
+    """Metadata, lines and fetches; it says how old its metadata is, and whose."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    world.server.suspend("b1")
+    world.server.suspend("b2")
+    wait_until(lambda: world.running.told[1].of("disconnected"))
+
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    answer = ask(world.running.address(2).port, MetadataRequest(("t",)), MetadataResponse)
+    assert [one.leader for one in answer.topics[0].partitions] == [1]
+    health = world.running.brokers[1].health()
+    assert health.controller_epoch == 1
+    assert health.metadata_age_ms is not None
+    assert world.running.told[1].of("disconnected")[0][2] == 1
+    world.server.resume("b1")
+    world.server.resume("b2")
+
+
+def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_in_it(world: World) -> None:
+    """K5: registration comes before the election, in every session."""
+    world.add(1)
+    idle = world.running.idle[1]
+    assert idle.started
+    assert idle.connected == [1]
+    first = world.zk.read(BrokerRegistration.path(1)).stat.czxid
+    world.server.expire("b1")
+    wait_until(lambda: idle.connected == [1, 2])
+
+    assert world.zk.read(BrokerRegistration.path(1)).stat.czxid > first
+    assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
+
+
+def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: World) -> None:
+    """5.9: 11 and partitions that remain are no success; the third try is."""
+    world.add(1, 2)
+    world.server.put("/x")
+    session = world.server.clients["b1"].session
+    assert session is not None
+    world.server.write(
+        Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
+    )
+    asked = world.running.idle[1]
+    asked.answers += [ControlledShutdownResponse(11), ControlledShutdownResponse(0, (T0,))]
+    world.running.brokers[2].close()
+
+    assert asked.asked == [2, 2, 2]
+    assert world.running.idle[2].closed
+    assert world.zk.exists(BrokerRegistration.path(2)) is None
+
+
+def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: World) -> None:
+    """Three tries; the controller is the one of the last UpdateMetadata where ZooKeeper names none."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    assert world.running.brokers[1].health().controller == 9
+    world.running.brokers[2].close()
+
+    assert world.running.idle[1].asked == []
+    assert world.zk.exists(BrokerRegistration.path(2)) is None
+
+
+def _configured(world: World, entity: ConfigEntity, **overrides: str) -> None:
+    """Writes a configuration and its notification."""
+    names = {"rate": FOLLOWER_RATE, "replicas": FOLLOWER_REPLICAS}
+    told = {names[name]: value for name, value in overrides.items()}
+    world.server.put(entity.config_path, BrokerConfig(told).encode())
+    data = ConfigChange(entity, "v2").encode()
+    world.server.write(Create(ConfigChange.prefix(), data, sequential=True))
+
+
+def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: World) -> None:
+    """Kafka's names in `/config`, applied by notification, and taken off by another."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,))
+    wait_until(lambda: world.isr() == (1, 2))
+    _configured(world, ConfigEntity.topic("t"), replicas="0:2")
+    _configured(world, ConfigEntity.broker(2), rate="1")
+    wait_until(lambda: len(world.running.told[2].of("config")) == 2)
+    for _ in range(3):
+        assert world.running.append(1, T0, 0, b"x" * 1000).error == 0  # it keeps up: no throttle
+    world.running.brokers[2].close()
+    wait_until(lambda: world.isr() == (1,))
+    for _ in range(3):
+        assert world.running.append(1, T0, 0, b"x" * 1000).error == 0
+
+    world.running.add(world.server.client("again"), 2, settings=QUICK)
+    world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,), leader_epoch=1)
+    wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)  # the next one is due in 1000 s
+    _configured(world, ConfigEntity.broker(2))
+    wait_until(lambda: world.isr() == (1, 2))
+    assert world.running.view(2, T0).log_end_offset == 6
+
+
+def test_a_folder_remembers_its_broker(world: World, tmp_path: Path) -> None:
+    """Its id is taken where none is given, and another one is refused, as another cluster is."""
+    folder = tmp_path / "data"
+    first = world.running.add(world.server.client("a"), None, data=folder, settings=QUICK)
+    assert first.broker == 1001
+    first.close()
+    second = world.running.add(world.server.client("b"), None, data=folder, settings=QUICK)
+    assert second.broker == 1001
+    second.close()
+
+    with pytest.raises(ConfigError, match="is the folder of broker 1001, not of 7"):
+        world.running.add(world.server.client("c"), 7, data=folder)
+    other = MemoryZooKeeper(SystemClock())
+    with pytest.raises(ConfigError, match="the folder is of cluster"):
+        world.running.add(other.client("d"), 1001, data=folder, settings=QUICK)
+
+
+def test_a_folder_in_use_is_refused(world: World, tmp_path: Path) -> None:
+    """Two brokers never share one."""
+    world.add(1, data=tmp_path / "data")
+    with pytest.raises(ConflictError, match="used by another broker"):
+        world.running.add(world.server.client("b"), 1, data=tmp_path / "data")
+
+
+def test_an_id_in_use_is_told_to_whoever_waits(world: World) -> None:
+    """And the first one is left alone."""
+    world.add(1)
+    with pytest.raises(BrokerIdInUseError, match=r"on host 127\.0\.0\.1"):
+        world.running.add(world.server.client("other"), 1, settings=QUICK)
+
+
+def test_a_port_in_use_is_told_to_whoever_waits(world: World) -> None:
+    """Nothing is registered then."""
+    world.add(1)
+    serving = world.running.brokers[1].serving
+    assert serving is not None
+    with pytest.raises(ConflictError, match="cannot listen"):
+        world.running.add(world.server.client("other"), 2, port=serving[1], settings=QUICK)
+    assert world.zk.exists(BrokerRegistration.path(2)) is None
+
+
+def test_without_zookeeper_the_wait_for_the_registration_ends(world: World) -> None:
+    """Closing needs none either."""
+    client = world.server.client("b1")
+    world.server.suspend("b1")
+    broker = world.running.add(client, 1, wait=False)
+    with pytest.raises(StoreUnavailableError, match=r"not registered within 0\.05 s"):
+        broker.wait_registered(0.05)
+    with pytest.raises(StoreUnavailableError, match="does not serve"):
+        broker.health()
+
+
+def test_an_advertised_address_is_the_one_that_is_registered(world: World) -> None:
+    """Others reach the broker under another name than it listens on."""
+    settings = replace(QUICK, advertised_host_name="outside", advertised_port=77, broker_rack="r1")
+    world.add(1, settings=settings)
+    found = BrokerRegistration.decode("/", world.zk.read(BrokerRegistration.path(1)).data)
+
+    assert (found.host, found.port, found.rack) == ("outside", 77, "r1")
