@@ -11,7 +11,7 @@ from zkgroup.controller.machine.picture import Brokers, Standing
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.requests import Batch
 from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded, without_replica
-from zkgroup.controller.machine.states import carry_out
+from zkgroup.controller.machine.states import Carried, Decide, carry_out, read_states
 from zkgroup.controller.machine.transitions import PartitionPhase
 from zkgroup.machinery.procedures import Procedure
 from zkgroup.model import TopicPartition
@@ -78,7 +78,7 @@ def elect(
                 return f"{leader} leads it already"
 
     wanted = [each for each in partitions if not reign.picture.is_going(each)]
-    carried = yield from carry_out(reign, wanted, decide)
+    carried = yield from _carry_out_afresh(reign, wanted, decide, unneeded)
     chosen = {each: choices[each] for each in carried.written}
     for topic_partition, choice in chosen.items():
         batch.leader_and_isr(choice.recipients, topic_partition, (replicas or {}).get(topic_partition))
@@ -101,8 +101,13 @@ def elect_leaderless(reign: Reign, batch: Batch, unclean: Collection[TopicPartit
     mine = [each for each in waiting if not picture.is_going(each)]
     new = [each for each in mine if reign.partitions.phase(each) is PartitionPhase.NEW]
     born = yield from initialise(reign, new, batch)
-    rest = [each for each in mine if picture.standing(each) is not None and each not in born.written]
-    allowed = yield from _unclean_allowed(reign, rest, unclean)
+    rest = [
+        each
+        for each in mine
+        if picture.standing(each) is not None and reign.partitions.phase(each) in LEADERLESS
+    ]
+    allowed = set(unclean)
+    looked_at: set[TopicPartition] = set()
 
     def select(topic_partition: TopicPartition, standing: Standing) -> Choice | NoChoice:
         return selectors.offline(
@@ -113,7 +118,16 @@ def elect_leaderless(reign: Reign, batch: Batch, unclean: Collection[TopicPartit
             held=reign.holding.of(picture, topic_partition),
         )
 
-    led = yield from elect(reign, rest, select, batch)
+    led = Led({}, dict.fromkeys(rest, ""), frozenset())
+    # Twice where a conflict has shown an ISR that nobody of lives, unlike the one known before.
+    for _ in range(2):
+        left = [each for each in led.failed if each not in looked_at]
+        doubtful = _without_isr(reign, left)
+        looked_at.update(doubtful)
+        allowed |= yield from _unclean_allowed(reign, doubtful)
+        more = yield from elect(reign, left, select, batch)
+        failed = {each: why for each, why in led.failed.items() if each in looked_at and each not in left}
+        led = Led(led.chosen | more.chosen, failed | more.failed, more.unneeded)
     failed = {each: why for each, why in born.refused.items() if each not in rest} | led.failed
     _note(reign, waiting, failed)
     return Led(led.chosen, failed, led.unneeded)
@@ -139,7 +153,7 @@ def remove_from_isr(
             return "it is not in sync"
         return standing.decided(now.leader, now.isr, reign.epoch)
 
-    carried = yield from carry_out(reign, gone, decide)
+    carried = yield from _carry_out_afresh(reign, gone, decide)
     for topic_partition, standing in carried.written.items():
         if reign.picture.is_going(topic_partition):
             reign.untold.pop(topic_partition, None)
@@ -189,25 +203,27 @@ def online(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
         reign.wait(_subject(topic_partition), None)
 
 
-def _unclean_allowed(
-    reign: Reign, partitions: Iterable[TopicPartition], asked: Collection[TopicPartition]
-) -> Procedure[set[TopicPartition]]:
-    """Those that may be led by a replica that is not in sync. Only where none in sync lives is it read."""
+def _without_isr(reign: Reign, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those of which nobody in sync lives, as far as is known."""
     picture, live = reign.picture, reign.picture.live
-    doubtful = []
-    for each in partitions:
-        standing = picture.standing(each)
-        if standing is not None and not picture.candidates(each, live) & set(standing.isr):
-            doubtful.append(each)
-    paths = {each.topic: TopicConfig.path(each.topic) for each in doubtful}
+    return [
+        each
+        for each in partitions
+        if (standing := picture.standing(each)) and not picture.candidates(each, live) & set(standing.isr)
+    ]
+
+
+def _unclean_allowed(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure[set[TopicPartition]]:
+    """Those that may be led by a replica that is not in sync. A configuration that cannot be read says no."""
+    mine = list(partitions)
+    paths = {each.topic: TopicConfig.path(each.topic) for each in mine}
     found = yield from reign.read_many(paths.values())
     words: dict[str, bool] = {}
     for topic, path in paths.items():
         config = reign.decoded(found.get(path), TopicConfig.decode)
-        unreadable = path in picture.unreadable
-        setting = reign.settings.unclean_election and not unreadable
+        setting = reign.settings.unclean_election and path not in reign.picture.unreadable
         words[topic] = selectors.unclean_allowed(config.overrides if config else {}, setting)
-    return {each for each in doubtful if words[each.topic]} | set(asked)
+    return {each for each in mine if words[each.topic]}
 
 
 def _note(reign: Reign, waiting: Iterable[TopicPartition], failed: Mapping[TopicPartition, str]) -> None:

@@ -133,10 +133,10 @@ class Batch:
         """A follower of 0.8.2.2 truncates what its first request does not name to nothing."""
         asked = dict(self._leaders[broker])
         for topic_partition in view.picture.on_broker(broker):
-            if view.picture.is_going(topic_partition) or topic_partition in asked:
+            if view.picture.is_going(topic_partition):
                 continue
-            if broker in view.replicas(topic_partition, None):
-                asked[topic_partition] = None
+            if topic_partition in asked or broker in view.replicas(topic_partition, None):
+                asked.setdefault(topic_partition, None)
                 path = PartitionState.path(topic_partition)
                 if view.picture.standing(topic_partition) is None and path in view.picture.unreadable:
                     unnamed.append((broker, topic_partition))
