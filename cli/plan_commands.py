@@ -259,7 +259,7 @@ def _keep(
     before = {one.topic_partition: one.before for one in found.plan.changes}
     rollback = saved_rollback(str(found.as_of.time_ms), before)
     told = words_back(rollback)
-    act = saved_act(ensemble, told, [config.znode for config in storing.configs])
+    act = saved_act(ensemble, told, [])
     say(told)
     return stored_plans.carried(ensemble, store(ensemble, act.undo_id, storing), longest_s), rollback
 

@@ -14,12 +14,10 @@ from zkgroup.admin.stored_plans import (
     PAUSED,
     PlanDescription,
     begin,
-    final_moves,
     find_plan,
     stop,
     who_goes_on,
 )
-from zkgroup.admin.throttling import clear_throttles, read_throttles
 from zkgroup.admin.words import PlanState
 
 from . import cluster_documents, reassign_tables
@@ -54,17 +52,19 @@ def resume(name: str, longest_s: float | None, *, execute: bool, yes: bool) -> i
 
 def end(act: str, name: str, *, execute: bool, yes: bool) -> None:
     """Pauses or cancels the plan: no further phase is asked for."""
-    out = output()
+    out, ours = output(), False
     with connected() as ensemble:
         one = find_plan(ensemble, name)
-        wanted = is_wanted(execute, yes, f"{act.capitalize()} plan {name}?", lambda aside: show(aside, [one]))
+        question = f"{act.capitalize()} plan {name}?"
+        wanted = is_wanted(execute, yes, question, lambda aside: show(aside, [one]))
         if wanted:
             one = stop(ensemble, one, _STOPS[act], "an operator asked for it")
+            ours = read_ruling(ensemble).is_ours
     if not out.document(cluster_documents.stored_plan(one, executed=wanted)):
         show(out, [one])
     if wanted:
         say(f"what moves now goes on: {command_words('reassign', 'list')}")
-    if wanted and act == "cancel" and one.stored.throttle is not None:
+    if wanted and act == "cancel" and one.stored.throttle is not None and not ours:
         words = command_words("reassign", "verify", "--reassignment-json-file", "FILE", "--clear-throttle")
         say(f"its throttle stays until it is removed: {words} --execute")
 
@@ -73,10 +73,10 @@ def carried(ensemble: Ensemble, one: PlanDescription, longest_s: float | None) -
     """Carries a running plan on, one look or to its end, and takes its throttle off there."""
     with reassign_tables.progress() as progress:
         one = carry_on(ensemble, one.plan, longest_s or 0.0, progress)
-    if one.stored.state == FINISHED and one.stored.throttle is not None:
-        topics = {move.topic_partition.topic for move in final_moves(one.stored)}
-        written = clear_throttles(ensemble, read_throttles(ensemble, topics))
-        say(f"the throttle is removed: {counted(written, 'configuration')} written")
+    if one.stored.state == FINISHED:
+        one, written = take_throttles_off(ensemble, one)
+        if written:
+            say(f"the throttle is removed: {counted(written, 'configuration')} written")
     return one
 
 

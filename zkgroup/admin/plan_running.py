@@ -111,7 +111,7 @@ def _submit(ensemble: Ensemble, one: PlanDescription, phase: Sequence[Move]) -> 
     there = existing(ensemble, phase)
     moves = [move for move in phase if move.topic_partition in there]
     further = one.stored.at(one.stored.next_phase + 1, RUNNING)
-    plan = plan_reassignment(ensemble, moves) if moves else None
+    plan = plan_reassignment(ensemble, moves, throttle=one.stored.throttle) if moves else None
     if plan is None or not plan.effective:
         _set(ensemble, one, further)
         return

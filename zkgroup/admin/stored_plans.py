@@ -1,29 +1,30 @@
 """Plans that outlive the tool: kept in `/zkgroup/plans/<id>`, one phase at a time becomes the request.
 
-Whoever submits a phase moves the plan on in the same transaction, so no phase is submitted twice: a
-controller of ours when the request is free, else `carry_on`, for a real one looks at no plan (recipes 17).
+Whoever submits a phase moves the plan on, and sets its throttles, in the same transaction, so no phase is
+submitted twice: a controller of ours when the request is free, else `carry_on`, for a real one looks at no
+plan (recipes 17). Throttles are taken off when the plan has ended.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
+from zkgroup.admin.configs import write
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.moving_plans import PhasedPlan
 from zkgroup.admin.picture import held
 from zkgroup.admin.reassignments import DONE, MoveStatus, verify_moves
 from zkgroup.admin.ruling import Ruling, check_throttle, read_ruling, refuse_kraft
-from zkgroup.admin.throttling import plan_throttle
-from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError, RefusedError
+from zkgroup.admin.throttling import clear_throttles, read_throttles
+from zkgroup.errors import ConflictError, CorruptZnodeError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Operation, SetData
+from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.limits import DATA_BYTES_MAX
 from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path
 
 RUNNING: Final = "running"
@@ -65,8 +66,6 @@ class Storing:
 
     as_of: AsOf
     stored: StoredPlan
-    configs: tuple[ConfigPlan, ...]
-    """The throttles, for one that begins at once."""
     notes: tuple[str, ...]
 
 
@@ -93,27 +92,19 @@ def plan_storing(
         throttle=throttle,
     )
     stored.encode()
-    configs: tuple[ConfigPlan, ...] = ()
     notes = [who_goes_on(ruling)] if begin or not ruling.is_ours else []
     if begin:
         _refuse_second(ensemble)
-        configs, more = _throttles(ensemble, stored, ruling)
-        notes += more
-    elif throttle is not None:
-        notes += filter(None, [check_throttle(ruling)])
-    return Storing(as_of=ensemble.as_of(), stored=stored, configs=configs, notes=tuple(filter(None, notes)))
+    if throttle is not None:
+        notes.append(check_throttle(ruling))
+    return Storing(as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)))
 
 
 def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
-    """Keeps the plan, with its throttles where it begins at once, in one transaction.
-
-    Raises ConflictError where a plan of this name exists, or a configuration has changed since.
-    """
+    """Keeps the plan. Raises ConflictError where a plan of this name exists."""
     path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
     ensemble.zk.create_missing(zkgroup_path(), plans_path())
-    prepare(ensemble, storing.configs)
-    operations: list[Operation] = [one for config in storing.configs for one in operations_of(config)]
-    write(ensemble, [*operations, Create(path, data)], path, data)
+    write(ensemble, [Create(path, data)], path, data)
     return find_plan(ensemble, plan)
 
 
@@ -164,10 +155,7 @@ def begin(ensemble: Ensemble, one: PlanDescription) -> PlanDescription:
     refuse_kraft(ruling)
     _refuse_second(ensemble, beside=one.plan)
     again = stored.next_phase - 1 if stored.state == FAILED else stored.next_phase
-    changed = stored.at(max(again, 0), RUNNING)
-    configs, _ = _throttles(ensemble, changed, ruling)
-    prepare(ensemble, configs)
-    return _write(ensemble, one, changed, [each for config in configs for each in operations_of(config)])
+    return _write(ensemble, one, stored.at(max(again, 0), RUNNING))
 
 
 def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str = "") -> PlanDescription:
@@ -193,6 +181,18 @@ def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, 
     return found
 
 
+def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDescription, int]:
+    """Removes the throttles of a plan that has ended, where no controller of ours does; and how many
+    configurations were written.
+    """
+    stored = one.stored
+    if stored.throttle is None or stored.throttles_off or read_ruling(ensemble).is_ours:
+        return one, 0
+    topics = {move.topic_partition.topic for move in final_moves(stored)}
+    written = clear_throttles(ensemble, read_throttles(ensemble, topics))
+    return _write(ensemble, one, dataclasses.replace(stored, throttles_off=True)), written
+
+
 def who_goes_on(ruling: Ruling) -> str | None:
     """What to know about who submits the next phase; None where a controller of ours does."""
     if ruling.is_ours:
@@ -212,35 +212,10 @@ def _described(ensemble: Ensemble, plan: str, stored: StoredPlan, version: int) 
     return PlanDescription(as_of=ensemble.as_of(), plan=plan, stored=stored, version=version, rows=rows)
 
 
-def _write(
-    ensemble: Ensemble, one: PlanDescription, changed: StoredPlan, beside: Sequence[Operation] = ()
-) -> PlanDescription:
+def _write(ensemble: Ensemble, one: PlanDescription, changed: StoredPlan) -> PlanDescription:
     path, data = StoredPlan.path(one.plan), changed.encode()
-    write(ensemble, [*beside, SetData(path, data, one.version)], path, data)
+    write(ensemble, [SetData(path, data, one.version)], path, data)
     return find_plan(ensemble, one.plan)
-
-
-def _throttles(
-    ensemble: Ensemble, stored: StoredPlan, ruling: Ruling
-) -> tuple[tuple[ConfigPlan, ...], list[str]]:
-    """The configurations that throttle every phase, and what to know about them."""
-    if stored.throttle is None:
-        return (), []
-    notes = list(filter(None, [check_throttle(ruling)]))
-    targets: dict[TopicPartition, dict[int, None]] = {}
-    for phase in stored.phases:
-        for move in phase:
-            targets.setdefault(move.topic_partition, {}).update(dict.fromkeys(move.replicas))
-    now = existing(ensemble, final_moves(stored))
-    lists = {tp: (now[tp], tuple(brokers)) for tp, brokers in targets.items() if tp in now}
-    configs = plan_throttle(ensemble, lists, stored.throttle, ruling)
-    size = len(stored.encode()) + sum(len(config.after.encode()) for config in configs)
-    if size > DATA_BYTES_MAX:
-        raise ConfigError(
-            f"plan of {len(targets)} partitions with its throttles: expected at most {DATA_BYTES_MAX} bytes, "
-            f"found {size}; plan some topics at a time"
-        )
-    return configs, notes
 
 
 def _refuse_second(ensemble: Ensemble, beside: str | None = None) -> None:

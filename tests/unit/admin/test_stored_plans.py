@@ -20,6 +20,7 @@ from zkgroup.admin.stored_plans import (
     plan_storing,
     stop,
     store,
+    take_throttles_off,
 )
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
@@ -189,17 +190,26 @@ def test_a_paused_plan_asks_for_nothing(world: World, cluster: KafkaCluster) -> 
     assert paused.stored.reason == "later"
 
 
-def test_a_throttle_stands_before_the_first_phase(world: World, cluster: KafkaCluster) -> None:
-    """controller item 48: in the transaction that begins the plan, for the brokers of every phase."""
-    _kept(world, start=False, throttle=1000)
+def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
+    world: World, cluster: KafkaCluster
+) -> None:
+    """controller item 48: in the transaction of the request; a controller of ours takes its own off."""
+    _kept(world, throttle=1000)
     before = cluster.overrides("/config/brokers/3")
-    begin(world.ensemble, find_plan(world.ensemble, "p"))
-
-    assert before == {}
-    for number in (1, 2, 3):
-        assert set(cluster.overrides(f"/config/brokers/{number}").values()) == {"1000"}
+    carry_on(world.ensemble, "p", 0, QUIET)
+    rates = [set(cluster.overrides(f"/config/brokers/{number}").values()) for number in (1, 2, 3)]
     lists = cluster.overrides("/config/topics/orders")
-    assert lists["follower.replication.throttled.replicas"] == "0:3,1:3,2:3"
+    ended = carry_on(_finishing(world, cluster), "p", 60, QUIET)
+    off, written = take_throttles_off(world.ensemble, ended)
+    again = take_throttles_off(world.ensemble, off)
+    cluster.ours()
+    theirs = take_throttles_off(world.ensemble, ended)
+
+    assert (before, rates) == ({}, [{"1000"}] * 3)
+    assert lists["follower.replication.throttled.replicas"].endswith(":3")
+    assert (written, off.stored.throttles_off, again, theirs) == (4, True, (off, 0), (ended, 0))
+    assert cluster.overrides("/config/brokers/3") == {}
+    assert cluster.overrides("/config/topics/orders") == {}
 
 
 def test_brokers_that_ignore_a_throttle_are_told_of_before(world: World) -> None:
