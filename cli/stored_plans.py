@@ -16,6 +16,7 @@ from zkgroup.admin.stored_plans import (
     begin,
     find_plan,
     stop,
+    take_throttles_off,
     who_goes_on,
 )
 from zkgroup.admin.words import PlanState
