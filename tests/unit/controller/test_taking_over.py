@@ -7,7 +7,7 @@ import pytest
 from tests.unit.controller.candidates import EPOCH
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Realm, Ruler
-from zkgroup.controller.machine.effects import Note
+from zkgroup.controller.machine.effects import Elected, Note
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
@@ -201,7 +201,7 @@ def test_what_happened_while_the_connection_was_away_is_seen() -> None:
     realm.run()
 
     assert ruler.rules
-    assert len(ruler.story) == 1
+    assert len(ruler.told(Elected)) == 1
     assert realm.state(tp(2)).leader == 1
     assert realm.state(tp(0, "new")).leader == 1
     told = [each for each in realm.hosts[2].requests if isinstance(each, UpdateMetadataRequest)]

@@ -213,6 +213,27 @@ def _without_isr(reign: Reign, partitions: Iterable[TopicPartition]) -> list[Top
     ]
 
 
+def _carry_out_afresh(
+    reign: Reign,
+    partitions: Iterable[TopicPartition],
+    decide: Decide,
+    settled: Collection[TopicPartition] = (),
+) -> Procedure[Carried]:
+    """`carry_out`, where no decision to leave a state alone rests on an old picture either (K30).
+
+    Leaders of 0.8.2.2 change an ISR without telling anybody. A write on an old state is refused; what was
+    not written, but for what is `settled`, is read again, and decided again where it has changed.
+    """
+    picture = reign.picture
+    carried = yield from carry_out(reign, partitions, decide)
+    before = {each: picture.standing(each) for each in carried.refused if each not in settled}
+    yield from read_states(reign, before)
+    changed = [each for each, standing in before.items() if picture.standing(each) != standing]
+    again = yield from carry_out(reign, changed, decide)
+    refused = {each: why for each, why in carried.refused.items() if each not in again.written}
+    return Carried({**carried.written, **again.written}, {**refused, **again.refused})
+
+
 def _unclean_allowed(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure[set[TopicPartition]]:
     """Those that may be led by a replica that is not in sync. A configuration that cannot be read says no."""
     mine = list(partitions)
