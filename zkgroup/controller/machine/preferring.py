@@ -16,7 +16,7 @@ from zkgroup.controller.machine.leading import Led, elect
 from zkgroup.controller.machine.picture import Standing
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded
-from zkgroup.controller.machine.states import commit
+from zkgroup.controller.machine.states import commit, read_states
 from zkgroup.machinery.procedures import Procedure, ask, read_done
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Read
@@ -56,11 +56,24 @@ def look_at_balance(reign: Reign, subject: str = "") -> Procedure[None]:
     settings = reign.settings
     if not settings.auto_rebalance:
         return
+    yield from read_states(reign, _led_elsewhere(reign))
     due = preferred_elections_due(reign.picture, reign.holding, settings.rebalance_percentage)
     if due:
         led = yield from prefer(reign, due)
         reign.core.note("rebalance", elected=len(led.chosen), failed=len(led.failed))
     reign.later(Look.BALANCE, settings.rebalance_interval_ms)
+
+
+def _led_elsewhere(reign: Reign) -> list[TopicPartition]:
+    """Partitions with another leader than the preferred one: leaders of 0.8.2.2 tell nobody of an ISR."""
+    picture = reign.picture
+    return [
+        each
+        for each in picture.partitions()
+        if (standing := picture.standing(each)) is not None
+        and standing.leader not in picture.replicas(each)[:1]
+        and not picture.is_going(each)
+    ]
 
 
 def prefer(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
