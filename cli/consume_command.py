@@ -53,7 +53,7 @@ LOOK_S = 0.5
     default="none",
     show_default=True,
     metavar="SPEC",
-    help="files:DIR, kafka:HOST:PORT[,...] or none: own partitions, deliver nothing.",
+    help="files:DIR, brokers, kafka:HOST:PORT[,...] or none: own partitions, deliver nothing.",
 )
 @click.option("--assignor", type=click.Choice(["range", "roundrobin", "sticky"]), help="Assignment strategy.")
 @click.option("--consumer-id", metavar="ID", help="Name of this member.  [default: generated]")

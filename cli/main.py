@@ -23,6 +23,7 @@ _COMMANDS = {
     "doctor": (".status_commands:doctor", "Explain what is wrong and what to type next."),
     "zookeeper": (".zookeeper_commands:zookeeper", "Run the embedded ZooKeeper; create a chroot."),
     "consume": (".consume_command:consume", "Join a group as a member."),
+    "produce": (".produce_command:produce", "Append lines to a topic of our brokers."),
     "group": (".group_commands:group", "Look at groups, check and delete them."),
     "offsets": (".offsets_commands:offsets", "Show, save and change committed offsets."),
     "topic": (".topic_commands:topic", "Create, look at, alter and delete topics."),

@@ -245,6 +245,21 @@ SCHEMAS: Mapping[str, Schema] = {
             )
         ),
     ),
+    "zkgroup.produce/1": document(
+        "produce",
+        topic=STRING,
+        acks=word("0", "1", "all"),
+        lines=COUNT,
+        acknowledged=COUNT,
+        may_be_repeated=COUNT,
+        sent=COUNT,
+        failed=COUNT,
+        unknown=COUNT,
+        error=nullable(STRING),
+        partitions=list_of(
+            object_of(partition=COUNT, lines=COUNT, first_offset=nullable(COUNT), last_offset=nullable(COUNT))
+        ),
+    ),
     "zkgroup.topic_creation/1": document(
         "topic_creation",
         topic=STRING,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.ensemble import Ensemble
     from zkgroup.consumer.sources.port import RecordSource
 
-KINDS = "files:DIR, kafka:HOST:PORT[,HOST:PORT...] or none"
+KINDS = "files:DIR, brokers, kafka:HOST:PORT[,HOST:PORT...] or none"
 
 
 def open_source(spec: str) -> RecordSource | None:
@@ -31,10 +31,12 @@ def open_source(spec: str) -> RecordSource | None:
         from zkgroup.consumer.sources.kafka import KafkaSource
 
         return KafkaSource(rest)
+    if spec == "brokers":
+        from zkgroup.consumer.sources.brokers import BrokerSource
+
+        return BrokerSource()
     if spec == "none":
         return None
-    if kind == "brokers":
-        raise click.UsageError("--source brokers: brokers of ours do not host records in this version yet")
     raise click.UsageError(f"--source {spec!r}: expected {KINDS}")
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zkgroup.consumer.listener import RebalanceListener as RebalanceListener
     from zkgroup.consumer.member import GroupMember as GroupMember
     from zkgroup.consumer.records import Record as Record
+    from zkgroup.consumer.sources.brokers import BrokerSource as BrokerSource
     from zkgroup.consumer.sources.files import FileSource as FileSource
     from zkgroup.consumer.sources.kafka import KafkaSource as KafkaSource
     from zkgroup.consumer.sources.memory import MemorySource as MemorySource
@@ -39,6 +40,7 @@ _HOMES = {
     "AsyncGroupMember": "zkgroup.consumer.aio",
     "AsyncRebalanceListener": "zkgroup.consumer.listener",
     "Blacklist": "zkgroup.model",
+    "BrokerSource": "zkgroup.consumer.sources.brokers",
     "Consumer": "zkgroup.consumer.consumer",
     "FileSource": "zkgroup.consumer.sources.files",
     "GroupMember": "zkgroup.consumer.member",
@@ -61,6 +63,7 @@ __all__ = [
     "AsyncGroupMember",
     "AsyncRebalanceListener",
     "Blacklist",
+    "BrokerSource",
     "Consumer",
     "FileSource",
     "GroupMember",

@@ -272,7 +272,7 @@ class ReplicaStorageError(ZkGroupError):
 
 
 class LinesNotAppendedError(ZkGroupError):
-    """Lines were not acknowledged, and the producer takes no more; `may_be_there` says what is unknown."""
+    """Lines were not acknowledged, and the producer takes no more."""
 
     def __init__(self, topic_partition: TopicPartition, count: int, reason: str, may_be_there: bool) -> None:
         unknown = "; they may be in the log all the same" if may_be_there else "; they are not in the log"
@@ -281,6 +281,12 @@ class LinesNotAppendedError(ZkGroupError):
         self.count = count
         self.reason = reason
         self.may_be_there = may_be_there
+
+
+class LinesUnknownError(LinesNotAppendedError):
+    """Lines were not acknowledged and may be in the log all the same: nobody knows."""
+
+    exit_code = 124
 
 
 # --- a member's life ------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "zookeeper start",
         "zookeeper create-chroot",
         "consume",
+        "produce",
         "group list",
         "group describe",
         "group verify",

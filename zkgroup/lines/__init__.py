@@ -9,5 +9,6 @@ version 0); the leader itself tells its epoch, and takes and gives lines.
 * `partitioning`: which partition a line goes to; pure
 * `links`: connections to many brokers, waited for by one thread
 * `cluster_link`: leaders and links together, which is what both clients stand on
-* `producer`: `LineProducer`
+* `producer`: `LineProducer`; `input_lines`: what it is given from a file or a pipe
+* `reader`: `LineReader`
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from zkgroup.errors import ConfigError, LinesNotAppendedError
+from zkgroup.errors import ConfigError, LinesNotAppendedError, LinesUnknownError
 from zkgroup.lines.cluster_link import ClusterLink, Registered
 from zkgroup.lines.links import Reply
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings, Producing
@@ -158,7 +158,8 @@ class LineProducer:
     def _tell(self) -> None:
         for delivery in self._producing.take_deliveries():
             if delivery.outcome is Outcome.FAILED and self._failed is None:
-                self._failed = LinesNotAppendedError(
+                kind = LinesUnknownError if delivery.may_be_repeated else LinesNotAppendedError
+                self._failed = kind(
                     delivery.topic_partition, len(delivery.numbers), delivery.reason, delivery.may_be_repeated
                 )
             if self._on_delivery is not None:

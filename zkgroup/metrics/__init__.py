@@ -14,6 +14,7 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_callback_overdue_total` | counter | `group`, `member`, `callback` |
 | `zkgroup_ack_ignored_total` | counter | `group`, `member` |
 | `zkgroup_history_lost_total` | counter | `group`, `member` |
+| `zkgroup_lines_fetch_total` | counter, of `BrokerSource` | `outcome` |
 """
 
 from zkgroup.metrics.sinks import GuardedMetrics, NoMetrics

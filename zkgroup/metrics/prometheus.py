@@ -28,6 +28,7 @@ _HELP = {
     "zkgroup_callback_overdue_total": "Callbacks of the application left behind after their deadline.",
     "zkgroup_ack_ignored_total": "Acknowledgements that came after the partition was gone.",
     "zkgroup_history_lost_total": "Records that are missing in a history that raised.",
+    "zkgroup_lines_fetch_total": "Answers of brokers to questions for lines, by outcome.",
 }
 
 

@@ -1,8 +1,9 @@
 """Where records come from: the port `RecordSource` and the sources that are shipped."""
 
+from zkgroup.consumer.sources.brokers import BrokerSource
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.consumer.sources.kafka import KafkaSource
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 
-__all__ = ["Bounds", "Cluster", "FileSource", "KafkaSource", "MemorySource", "RecordSource"]
+__all__ = ["Bounds", "BrokerSource", "Cluster", "FileSource", "KafkaSource", "MemorySource", "RecordSource"]
