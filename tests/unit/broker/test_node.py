@@ -158,6 +158,7 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Worl
     world.server.write(
         Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
     )
+    world.running.lead(world.zk, T0, 2, (2,))
     asked = world.running.idle[1]
     asked.answers += [ControlledShutdownResponse(11), ControlledShutdownResponse(0, (T0,))]
     world.running.brokers[2].close()
@@ -165,6 +166,14 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Worl
     assert asked.asked == [2, 2, 2]
     assert world.running.idle[2].closed
     assert world.zk.exists(BrokerRegistration.path(2)) is None
+
+
+def test_a_broker_without_replicas_stops_without_asking(world: World) -> None:
+    """There is nothing to hand over, and perhaps no controller yet."""
+    world.add(1, settings=BrokerSettings())
+    world.running.brokers[1].close()
+
+    assert world.running.idle[1].asked == []
 
 
 def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: World) -> None:

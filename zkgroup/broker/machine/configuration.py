@@ -18,7 +18,6 @@ from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode
 from zkgroup.model.requests import Delete, ListChildren, Sync
 from zkgroup.znodes.config_changes import (
-    CHANGE_AGE_MAX_MS,
     ConfigChange,
     config_changes_path,
 )
@@ -151,7 +150,7 @@ class Configuration:
         now_ms = self._core.server_time_ms
         if now_ms is None:
             return []
-        since_ms = now_ms - CHANGE_AGE_MAX_MS
+        since_ms = now_ms - self._core.config.change_age_max_ms
         return [number for number, znode in self._known.items() if znode.stat.ctime < since_ms]
 
     def _delete_old(self) -> Procedure[None]:

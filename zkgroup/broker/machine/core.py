@@ -11,6 +11,7 @@ from zkgroup.machinery.books import Books
 from zkgroup.machinery.procedures import Procedure
 from zkgroup.znodes.broker_registration import VERSION_DEFAULT
 from zkgroup.znodes.cluster import RESERVED_BROKER_MAX_ID
+from zkgroup.znodes.config_changes import CHANGE_AGE_MAX_MS
 
 Work = tuple[str, Callable[[], Procedure[None]]]
 
@@ -29,6 +30,8 @@ class BrokerConfig:
     reserved_max_id: int = RESERVED_BROKER_MAX_ID
     lag_max_ms: int = 10_000
     notices: NoticeTiming = field(default_factory=NoticeTiming)
+    change_age_max_ms: int = CHANGE_AGE_MAX_MS
+    """Notifications of configurations that are older are deleted."""
     jitter: Callable[[], float] = lambda: 0.5
     """Draws a number in [0, 1). The only source of randomness of the machine."""
 

@@ -176,7 +176,7 @@ class BrokerMachine:
             return self.configuration.next()
         return (
             self.registration.next()
-            or self.leading.next()
+            or (self.leading.next() if self.registration.is_registered else None)
             or self.configuration.next()
             or self.configuration.next_later()
         )

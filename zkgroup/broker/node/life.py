@@ -39,7 +39,7 @@ from zkgroup.broker.node.gate import RegisteredStore
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.network import Network
 from zkgroup.broker.node.stopping import shut_down
-from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.broker.replica_host import ReplicaHost, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.machinery.loop import MachineLoop
@@ -166,7 +166,7 @@ class BrokerLife:
     def _shut_down(self) -> None:
         broker = self.machine.core.broker
         assert broker is not None
-        self._stopping = self.thread.run(shut_down(broker, self._find_controller, self._settings))
+        self._stopping = self.thread.run(self._hand_over(broker))
         self._wait(self._stopping, None)
 
     @staticmethod
@@ -218,6 +218,14 @@ class BrokerLife:
         """A broker that stops asks the controller in this process."""
         assert self._controller is not None, "nobody reaches the port before it is registered"
         return await asyncio.wrap_future(self._controller.shut_down(broker))
+
+    async def _hand_over(self, broker: int) -> bool:
+        """A broker without a replica that does anything has nothing that the controller could take."""
+        assert self.network is not None
+        replicas = await self.network.replicas()
+        if all(view.role is Role.NONE for view in replicas.values()):
+            return True
+        return await shut_down(broker, self._find_controller, self._settings)
 
     async def _find_controller(self) -> Address | None:
         """As ZooKeeper says; where it does not, as the last UpdateMetadata said."""
