@@ -16,7 +16,11 @@ from .output import Output, say
 from .tables import Cell, Column
 from .units import counted, iso_time
 
-broker = make_group("broker", help="Look at registered brokers.")
+broker = make_group(
+    "broker",
+    lazy={"run": (".broker_run:run", "Serve as a broker, or as a controller that hosts nothing.")},
+    help="Run a broker, and look at those that are registered.",
+)
 
 _BROKER_KEYS = ("broker", "host", "port", "registered_at", "version", "epoch", "kind", "role", "controller")
 _NAMED = 8

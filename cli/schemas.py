@@ -288,8 +288,19 @@ SCHEMAS: Mapping[str, Schema] = {
         brokers=object_of(data=BROKERS, controller_only=BROKERS, unreadable=list_of(STRING)),
         controller=nullable(INTEGER),
         controller_epoch=nullable(INTEGER),
+        controller_kind=nullable(word("zkgroup", "kafka")),
+        controller_hung=nullable(BOOLEAN),
+        last_processed_zxid=nullable(COUNT),
+        unreadable=list_of(object_of(path=STRING, detail=STRING)),
+        refetching=list_of(object_of(broker=COUNT, partitions=list_of(STRING))),
+        waiting=list_of(object_of(what=STRING, why=STRING)),
+        left_off=COUNT,
         topics=COUNT,
         partitions=COUNT,
+        offline_partitions=COUNT,
+        under_replicated_partitions=COUNT,
+        reassigning=COUNT,
+        plans=list_of(STRING),
         groups=list_of(_SUMMARY),
     ),
     "zkgroup.doctor/1": document(
@@ -330,6 +341,8 @@ def _record() -> Schema:
     return record
 
 
+_REPLICA = {"topic": STRING, "partition": COUNT, "leader_epoch": nullable(COUNT)}
+
 EVENTS: Mapping[str, Schema] = {
     "state": _event("state", member=STRING, before=_MEMBER_STATE, after=_MEMBER_STATE, reason=STRING),
     "assigned": _event(
@@ -346,5 +359,15 @@ EVENTS: Mapping[str, Schema] = {
         outcome=word("ok", "refused", "unknown"),
         offsets=list_of(object_of(topic=STRING, partition=COUNT, offset=COUNT)),
     ),
+    "waiting": _event("waiting", broker=COUNT, host=STRING, port=COUNT),
+    "registered": _event("registered", broker=COUNT, host=STRING, port=COUNT, epoch=COUNT),
+    "disconnected": _event("disconnected", metadata_age_ms=nullable(COUNT), controller_epoch=nullable(COUNT)),
+    "controller": _event("controller", epoch=COUNT, partitions=COUNT, load_ms=COUNT),
+    "resigned": _event("resigned", reason=STRING),
+    "leader": _event("leader", **_REPLICA),
+    "follower": _event("follower", **_REPLICA),
+    "stopped": _event("stopped", **_REPLICA),
+    "isr": _event("isr", **_REPLICA, isr=list_of(COUNT)),
+    "config": _event("config", entity=STRING, overrides=map_of(STRING)),
     "ready": object_of(event={"const": "ready"}, zookeeper=STRING, pids=list_of(COUNT)),
 }

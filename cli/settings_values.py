@@ -1,10 +1,10 @@
-"""`--setting NAME=VALUE` as values of `GroupSettings`. Pure."""
+"""`--setting NAME=VALUE` and `--set NAME=VALUE` as values of a class of settings. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from zkgroup.errors import ConfigError
 from zkgroup.settings import GroupSettings
@@ -12,19 +12,26 @@ from zkgroup.settings import GroupSettings
 from .frame import nearest
 from .units import is_whole, parse_duration_ms
 
+if TYPE_CHECKING:
+    from zkgroup.broker.settings import BrokerSettings
+
+_SECONDS = ".seconds"
+"""End of Kafka's names for settings that are milliseconds here."""
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def parse_settings(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def parse_settings(
+    pairs: Iterable[tuple[str, str]], kind: type[GroupSettings | BrokerSettings] = GroupSettings
+) -> dict[str, Any]:
     """Names and values as given; Kafka's dotted names are understood, times may carry units.
+
+    A bare number under a name of Kafka's that ends with `.seconds` is one of seconds.
 
     Raises ConfigError for an unknown name (naming the nearest known one), a name given twice, and a
     value of the wrong type.
     """
-    kinds = get_type_hints(GroupSettings)
-    kafka_names = {
-        item.metadata["kafka"]: item.name for item in fields(GroupSettings) if item.metadata["kafka"]
-    }
+    kinds = get_type_hints(kind)
+    kafka_names = {item.metadata["kafka"]: item.name for item in fields(kind) if item.metadata["kafka"]}
     values: dict[str, Any] = {}
     for given, text in pairs:
         name = kafka_names.get(given, given.replace("-", "_"))
@@ -33,7 +40,8 @@ def parse_settings(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
             raise ConfigError(f"unknown setting {given!r}" + (f"; did you mean {guess!r}?" if guess else ""))
         if name in values:
             raise ConfigError(f"setting {name} is given twice")
-        values[name] = _value(name, kinds[name], text)
+        in_seconds = given in kafka_names and given.endswith(_SECONDS) and _is_whole(text)
+        values[name] = _value(name, kinds[name], f"{text}s" if in_seconds else text)
     return values
 
 

@@ -82,6 +82,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "topic describe",
         "topic alter",
         "topic delete",
+        "broker run",
         "broker list",
         "broker describe",
         "controller describe",
@@ -331,7 +332,11 @@ def test_names_of_groups_are_completed(shell: Shell, groups: Groups) -> None:
 def test_every_published_schema_is_used_by_a_command() -> None:
     """Schemas are named after their documents; every event has one."""
     assert all(schema["properties"]["schema"]["const"] == name for name, schema in SCHEMAS.items())
-    assert set(EVENTS) == {"state", "assigned", "revoked", "lost", "record", "commit", "ready"}
+    assert set(EVENTS) == {
+        *("state", "assigned", "revoked", "lost", "record", "commit", "ready"),
+        *("waiting", "registered", "disconnected", "controller", "resigned"),
+        *("leader", "follower", "stopped", "isr", "config"),
+    }
 
 
 # --- the terminal -------------------------------------------------------------------------------------

@@ -1,0 +1,195 @@
+"""`zkgroup broker run`: a broker, or a controller that hosts nothing, in the foreground."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from zkgroup.errors import StoreUnavailableError
+
+from .connection import client_settings, target
+from .frame import command, output, quiet_connecting, shared
+from .output import say
+from .parameters import Assignment
+from .signals import StopSignals
+
+if TYPE_CHECKING:
+    from zkgroup.broker.controller_only import ControllerOnly
+    from zkgroup.broker.settings import BrokerSettings
+
+    from .broker_events import BrokerPrinter
+
+LOOK_S = 0.5
+"""Period of the look whether it has failed."""
+AUTO = "auto"
+
+
+class _Served(Protocol):
+    """A broker or a controller, as the command needs it."""
+
+    def start(self) -> None: ...
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Id(click.ParamType[int | None]):
+    """A broker id, or `auto`: None."""
+
+    name = "id"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        if value is None or value == AUTO:
+            return None
+        text = str(value)
+        if not (text.isascii() and text.isdigit()) or int(text) >= 2**31:
+            self.fail(f"expected a number from 0 to {2**31 - 1}, or {AUTO}, found {text!r}", param, ctx)
+        return int(text)
+
+
+@command("run")
+@click.option(
+    "--id",
+    "broker",
+    type=_Id(),
+    required=True,
+    metavar="N|auto",
+    help="The broker's id; auto: the next free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="H",
+    help="Where to listen. Whoever reaches the port may give orders.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="P",
+    help="Where to listen.  [default: a free port]",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder of the lines.  [default: they are kept in memory]",
+)
+@click.option("--controller-only", is_flag=True, help="Host nothing; only stand for election as controller.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    type=Assignment(),
+    metavar="NAME=VALUE",
+    help="Any setting of a broker; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
+def run(
+    broker: int | None,
+    host: str,
+    port: int,
+    data: Path | None,
+    controller_only: bool,
+    settings: Sequence[tuple[str, str]],
+    dry_run: bool,
+) -> None:
+    """Serve as a broker until Ctrl-C or SIGTERM; then leave cleanly (exit code 0).
+
+    The broker registers, stands for election as controller, and hosts what the controller places on it.
+    With --controller-only it hosts nothing, and can lead brokers of real Kafka 0.8.2.2 too.
+    """
+    out = output()
+    if out.format not in ("table", "ndjson"):
+        raise click.UsageError(f"broker run prints events: --format table or ndjson, not {out.format}")
+    if controller_only and broker is None:
+        raise click.UsageError("--controller-only needs a number as --id, one that no broker has")
+    if controller_only and data is not None:
+        raise click.UsageError("--controller-only hosts nothing: leave out --data")
+    made = _settings(settings)
+    where = target(shared())
+    if dry_run:
+        what = "a controller only" if controller_only else f"a broker ({data or 'lines in memory'})"
+        say(f"would run {AUTO if broker is None else broker} on {where.zookeeper} as {what}")
+        return
+
+    from .broker_events import BrokerPrinter
+
+    printer = BrokerPrinter(out)
+    if controller_only:
+        from zkgroup.broker.controller_only import ControllerOnly
+
+        assert broker is not None
+        alone = ControllerOnly(
+            where.zookeeper,
+            broker=broker,
+            host=host,
+            port=port,
+            settings=made,
+            listener=printer,
+            connection=client_settings(where),
+        )
+
+        def connect(stop: StopSignals) -> None:
+            assert alone.serving is not None
+            printer.waiting(alone.broker, *alone.serving)
+            _wait_connected(alone, made, stop)
+
+        _serve(alone, printer, connect)
+    else:
+        from zkgroup.broker.node.broker import Broker
+
+        one = Broker(
+            where.zookeeper,
+            broker=broker,
+            host=host,
+            port=port,
+            data=data,
+            settings=made,
+            listener=printer,
+            connection=client_settings(where),
+        )
+        _serve(one, printer)
+
+
+def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
+    from zkgroup.broker.settings import BrokerSettings
+
+    from .settings_values import parse_settings
+
+    return BrokerSettings(**parse_settings(pairs, BrokerSettings))
+
+
+def _serve(
+    served: _Served, printer: BrokerPrinter, wait: Callable[[StopSignals], None] = lambda stop: None
+) -> None:
+    """`wait`: what has to have happened for the start to be one; raises where it does not."""
+    with StopSignals() as stop:
+        try:
+            served.start()
+            wait(stop)
+            while not stop.wait(LOOK_S):
+                printer.check()
+                served.check()
+        finally:
+            served.close()
+
+
+def _wait_connected(alone: ControllerOnly, settings: BrokerSettings, stop: StopSignals) -> None:
+    """Who never gets a first connection says so, and ends (exit code 7)."""
+    left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
+    with quiet_connecting():
+        while not stop.received:
+            left_s -= LOOK_S
+            try:
+                alone.wait_connected(LOOK_S)
+            except StoreUnavailableError:
+                if left_s <= 0:
+                    raise
+            else:
+                break
