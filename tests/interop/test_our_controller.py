@@ -1,0 +1,307 @@
+"""Real brokers of Kafka 0.8.2.2 that a controller of ours leads (recipes 14 and 15)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.interop.processes import Events, Process, wait_until
+from tests.interop.servers import RealBroker, RealZooKeeper, tool
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+
+OURS = 100
+"""Id of our controller."""
+CHROOT = "/led"
+
+
+class OurController:
+    """`zkgroup broker run --controller-only` as a process."""
+
+    def __init__(self, address: str, folder: Path, number: int = OURS) -> None:
+        program = "from zkgroup_cli.main import main; main()"
+        words = ("-z", address, "-v", "broker", "run", "--id", str(number), "--controller-only")
+        command = [sys.executable, "-c", program, *words, "--format", "ndjson"]
+        self.process = Process(command, folder / f"controller-{number}.log", pipe=True)
+        self.events = Events(self.process)
+
+    def wait_elected(self, timeout_s: float = 60.0) -> dict[str, Any]:
+        event = self.events.wait("controller", timeout_s)
+        assert event is not None, self.process.tail()
+        return event
+
+    def end(self) -> None:
+        self.process.end()
+        self.events.join()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.end()
+        self.events.join()
+
+
+@dataclass
+class Led:
+    """Three real brokers, our controller, and everybody's tools."""
+
+    zookeeper: RealZooKeeper
+    folder: Path
+    tree: KazooClient
+    brokers: dict[int, RealBroker] = field(default_factory=dict)
+    ours: list[OurController] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return self.zookeeper.address + CHROOT
+
+    # --- who is there -------------------------------------------------------------------------------
+
+    def start_controller(self) -> OurController:
+        self.ours.append(OurController(self.address, self.folder))
+        return self.ours[-1]
+
+    def start_broker(self, number: int) -> RealBroker:
+        """Again with the folder that it had, if any."""
+        broker = RealBroker(
+            self.zookeeper,
+            self.folder / f"b{number}",
+            number,
+            CHROOT,
+            controlled_shutdown_retry_backoff_ms=500,
+            auto_leader_rebalance_enable="false",
+        )
+        self.brokers[number] = broker
+        return broker
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.stop()
+        for one in self.ours:
+            one.end()
+
+    # --- what stands --------------------------------------------------------------------------------
+
+    def json(self, path: str) -> Any:
+        """What a znode holds; None where there is none."""
+        try:
+            return json.loads(self.tree.get(CHROOT + path)[0])
+        except NoNodeError:
+            return None
+
+    @property
+    def controller(self) -> int | None:
+        found = self.json("/controller")
+        return None if found is None else int(found["brokerid"])
+
+    @property
+    def epoch(self) -> int:
+        return int(self.tree.get(f"{CHROOT}/controller_epoch")[0])
+
+    def state(self, topic: str, partition: int) -> Any:
+        return self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+
+    def leaders(self, topic: str, count: int) -> list[int | None]:
+        found = [self.state(topic, number) for number in range(count)]
+        return [None if state is None else state["leader"] for state in found]
+
+    def in_sync(self, topic: str, count: int, size: int) -> bool:
+        """Whether every partition has a leader, and so many replicas in sync."""
+        found = [self.state(topic, number) for number in range(count)]
+        return all(state and state["leader"] >= 0 and len(state["isr"]) == size for state in found)
+
+    # --- what is done -------------------------------------------------------------------------------
+
+    def create(self, topic: str, partitions: int, replication: int) -> str:
+        """With the real tool."""
+        return self.tool("TopicCommand", "--create", "--topic", topic, "--partitions", str(partitions),
+                         "--replication-factor", str(replication))  # fmt: skip
+
+    def tool(self, main: str, *words: str) -> str:
+        return tool(f"kafka.admin.{main}", "--zookeeper", self.address, *words)
+
+    def described(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
+        """Partition, leader, replicas and ISR as the real TopicCommand tells them."""
+        row = re.compile(r"Partition: (\d+)\s+Leader: (-?\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]*)")
+        text = self.tool("TopicCommand", "--describe", "--topic", topic)
+        return [
+            (int(number), int(leader), _numbers(replicas), sorted(_numbers(isr)))
+            for number, leader, replicas, isr in row.findall(text)
+        ]
+
+    def produce(self, topic: str, partitions: int, each: int, mark: str) -> None:
+        """Acknowledged by every replica in sync, through whichever broker is up."""
+        producer = KafkaProducer(
+            bootstrap_servers=[one.address for one in self.brokers.values() if one.process.running],
+            api_version=(0, 8, 2),
+            acks="all",
+            retries=20,
+            enable_idempotence=False,
+            request_timeout_ms=10_000,
+            metadata_max_age_ms=1_000,
+        )
+        try:
+            waiting = [
+                producer.send(topic, f"{mark}-{number}-{count}".encode(), partition=number)
+                for count in range(each)
+                for number in range(partitions)
+            ]
+            for one in waiting:
+                one.get(60)
+        finally:
+            producer.close(timeout=10)
+
+    def consume(self, topic: str, partitions: int, count: int) -> set[str]:
+        """Everything, from the beginning; so many records."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=[one.address for one in self.brokers.values() if one.process.running],
+            api_version=(0, 8, 2),
+            group_id=None,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            metadata_max_age_ms=1_000,
+        )
+        found: set[str] = set()
+
+        def all_there() -> bool:
+            for records in consumer.poll(timeout_ms=500).values():
+                found.update(record.value.decode() for record in records)
+            return len(found) >= count
+
+        try:
+            consumer.assign([KafkaPartition(topic, number) for number in range(partitions)])
+            wait_until(all_there, 60, f"{count} records of {topic}")
+        finally:
+            consumer.close()
+        return found
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+@pytest.fixture
+def led(real_zookeeper: RealZooKeeper, tmp_path: Path) -> Iterator[Led]:
+    """Our controller rules before the first broker comes."""
+    tree = KazooClient(real_zookeeper.address, timeout=20)
+    tree.start(20)
+    if tree.exists(CHROOT):
+        tree.delete(CHROOT, recursive=True)
+    tree.create(CHROOT)
+    world = Led(real_zookeeper, tmp_path, tree)
+    try:
+        world.start_controller().wait_elected()
+        started = [world.start_broker(number) for number in (1, 2, 3)]
+        for broker in started:
+            broker.wait_ready(120)
+        yield world
+    finally:
+        world.close()
+        tree.stop()
+        tree.close()
+        if os.environ.get("ZKGROUP_KEEP_LOGS"):
+            for one in world.ours:
+                sys.stderr.write(one.process.log.read_text(errors="replace"))
+
+
+def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
+    """Controller items 50 and 62; issue 4, 2 (a): created by the real tool, written and read."""
+    led.create("orders", 4, 2)
+    wait_until(lambda: led.in_sync("orders", 4, 2), 30, "all partitions are led")
+    rows = led.described("orders")
+    assert [leader for _, leader, _, _ in rows] == [replicas[0] for _, _, replicas, _ in rows]
+    assert all(isr == sorted(replicas) for _, _, replicas, isr in rows)
+    led.produce("orders", 4, 25, "first")
+    assert len(led.consume("orders", 4, 100)) == 100
+
+    gone = led.brokers[1]
+    gone.stop()
+    wait_until(lambda: 1 not in led.leaders("orders", 4), 60, "broker 1 leads nothing")
+    assert None not in led.leaders("orders", 4)
+    led.produce("orders", 4, 25, "second")
+
+    led.start_broker(1).wait_ready(120)
+    wait_until(lambda: led.in_sync("orders", 4, 2), 60, "broker 1 is in sync again")
+    led.produce("orders", 4, 25, "third")
+    assert len(led.consume("orders", 4, 300)) == 300
+    assert (led.controller, led.epoch) == (OURS, 1)
+
+
+def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
+    """Controller item 60: its leaderships move before it goes; it says itself that it succeeded."""
+    led.create("clicks", 6, 2)
+    wait_until(lambda: led.in_sync("clicks", 6, 2), 30, "all partitions are led")
+    led.produce("clicks", 6, 10, "first")
+    stopping = led.brokers[2]
+    stopping.process.signal(signal.SIGTERM)
+    stopping.process.wait(60)
+    log = stopping.process.log.read_text(errors="replace")
+    assert "Controlled shutdown succeeded" in log, stopping.process.tail(60)
+    assert 2 not in led.leaders("clicks", 6)
+    led.produce("clicks", 6, 10, "second")
+    assert len(led.consume("clicks", 6, 120)) == 120
+
+    led.start_broker(2).wait_ready(120)
+    wait_until(lambda: led.in_sync("clicks", 6, 2), 60, "broker 2 is in sync again")
+
+
+def test_rule_goes_to_a_real_broker_and_comes_back(led: Led) -> None:
+    """Controller items 14 and 17: ours is killed, a real one carries on, ours takes over from it."""
+    led.create("events", 3, 3)
+    wait_until(lambda: led.in_sync("events", 3, 3), 30, "all partitions are led")
+    led.ours[0].kill()
+    wait_until(lambda: led.controller in (1, 2, 3), 60, "a real broker rules")
+    assert led.epoch == 2
+    led.create("theirs", 2, 2)
+    wait_until(lambda: led.in_sync("theirs", 2, 2), 30, "a real controller leads a new topic")
+    assert {led.state("theirs", number)["controller_epoch"] for number in (0, 1)} == {2}
+    led.produce("events", 3, 10, "under-theirs")
+
+    ours = led.start_controller()
+    wait_until(lambda: led.tree.exists(f"{CHROOT}/zkgroup/controllers/{OURS}"), 60, "ours waits")
+    assert not led.tree.exists(f"{CHROOT}/brokers/ids/{OURS}")
+    ruler = led.controller
+    assert ruler is not None
+    others = [broker for number, broker in led.brokers.items() if number != ruler]
+    for broker in others:
+        broker.process.signal(signal.SIGSTOP)
+    try:
+        led.brokers[ruler].process.signal(signal.SIGTERM)
+        event = ours.wait_elected()
+    finally:
+        for broker in others:
+            broker.process.signal(signal.SIGCONT)
+    assert (led.controller, event["epoch"], event["partitions"]) == (OURS, 3, 5)
+    wait_until(lambda: ruler not in led.leaders("events", 3), 60, "who went leads nothing")
+    led.brokers[ruler].process.wait(60)
+    led.start_broker(ruler).wait_ready(120)
+    for topic, count, size in (("events", 3, 3), ("theirs", 2, 2)):
+        wait_until(lambda: led.in_sync(topic, count, size), 60, f"{topic} is in sync")  # noqa: B023
+    epochs = {led.state(topic, 0)["controller_epoch"] for topic in ("events", "theirs")}
+    assert epochs == {3}
+    led.produce("events", 3, 10, "under-ours-again")
+    assert len(led.consume("events", 3, 60)) == 60
+    assert (led.controller, led.epoch) == (OURS, 3)
+
+
+def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
+    """Recipes 13: it made real brokers elect each other hundreds of times; ours skips it."""
+    text = b'{"jmx_port":-1,"timestamp":1396019241689,"host":"h","version":1,"port":9092}'
+    led.tree.create(f"{CHROOT}/brokers/ids/9", text, ephemeral=True)
+    led.create("quiet", 2, 2)
+    wait_until(lambda: led.in_sync("quiet", 2, 2), 30, "all partitions are led")
+    assert (led.controller, led.epoch) == (OURS, 1)
+    assert [event["event"] for event in led.ours[0].events.all()] == ["controller"]
+    led.tree.delete(f"{CHROOT}/brokers/ids/9")
