@@ -15,6 +15,7 @@ PUBLIC = [
     "AsyncGroupMember",
     "AsyncRebalanceListener",
     "Blacklist",
+    "BrokerSource",
     "Consumer",
     "FileSource",
     "GroupMember",
