@@ -67,8 +67,9 @@ def _relieve(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
     yield from elect(reign, led, select, batch)
     yield from remove_from_isr(reign, followed, batch)
     stopped = reign.replicas.move(followed, ReplicaPhase.OFFLINE).done
-    for topic_partition, broker in stopped:
-        batch.stop_replica([broker], topic_partition, delete=False)
+    for (topic_partition, broker), before in stopped.items():
+        if before is not ReplicaPhase.OFFLINE:
+            batch.stop_replica([broker], topic_partition, delete=False)
     reign.tell(batch)
 
 
