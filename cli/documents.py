@@ -177,8 +177,21 @@ def status(found: Status, zookeeper: str) -> Json:
         brokers=brokers,
         controller=found.controller,
         controller_epoch=found.controller_epoch,
+        controller_kind=found.ruling.kind,
+        controller_hung=found.ruling.hung,
+        last_processed_zxid=found.ruling.last_processed_zxid,
+        unreadable=[{"path": path, "detail": text} for path, text in found.ruling.unreadable.items()],
+        refetching=[
+            {"broker": broker, "partitions": list(names)} for broker, names in found.ruling.refetching.items()
+        ],
+        waiting=[{"what": what, "why": why} for what, why in found.ruling.waiting.items()],
+        left_off=found.ruling.left_off,
         topics=len(found.topics),
         partitions=sum(topic.partitions or 0 for topic in found.topics),
+        offline_partitions=found.offline,
+        under_replicated_partitions=found.under_replicated,
+        reassigning=found.moving,
+        plans=list(found.plans),
         groups=[_summary(row) for row in found.groups],
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from zkgroup.admin.ruling_status import RulingStatus
 from zkgroup.admin.status import Status, read_findings, read_status
 
 from . import documents, group_tables
 from .connection import SESSION_TIMEOUT_MS, connected, target
 from .frame import command, output, shared
 from .output import Output
+from .tables import printable
 from .units import counted
 
 EXIT_CHECK_FAILED = 3
@@ -51,20 +53,56 @@ def doctor(ctx: click.Context) -> None:
 
 
 def _show(out: Output, found: Status) -> None:
-    controller = (
-        "none" if found.controller is None else f"broker {found.controller}, epoch {found.controller_epoch}"
-    )
     brokers = ", ".join(map(str, found.brokers.data)) or "none"
+    if found.brokers.controllers_only:
+        brokers += f"; {', '.join(map(str, found.brokers.controllers_only))} hosting nothing"
     partitions = sum(topic.partitions or 0 for topic in found.topics)
     rows = [
         ("zookeeper", target(shared()).zookeeper),
         ("brokers", brokers),
-        ("controller", controller),
+        ("controller", _controller(out, found.ruling)),
         ("topics", f"{len(found.topics)} with {counted(partitions, 'partition')}"),
         ("groups", str(len(found.groups))),
     ]
+    if found.brokers.data:
+        rows.insert(-1, ("partitions", _partitions(out, found)))
+    if found.moving or found.plans:
+        plans = f"; plan {', '.join(found.plans)} runs" if found.plans else ""
+        rows.insert(-1, ("moving", f"{counted(found.moving, 'partition')}{plans}"))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
+    _show_ruling(out, found.ruling)
     if found.groups:
         out.line()
         group_tables.groups(out, found.groups)
+
+
+def _controller(out: Output, ruling: RulingStatus) -> str:
+    if ruling.kind is None:
+        return "none"
+    who = "unreadable" if ruling.controller is None else f"broker {ruling.controller}, epoch {ruling.epoch}"
+    hung = out.paint(f", hangs since zxid {ruling.last_processed_zxid}", "bad") if ruling.hung else ""
+    return f"{who}, {'ours' if ruling.kind == 'zkgroup' else 'real Kafka'}{hung}"
+
+
+def _partitions(out: Output, found: Status) -> str:
+    told = []
+    if found.offline:
+        told.append(out.paint(f"{found.offline} without a live leader", "bad"))
+    if found.under_replicated:
+        told.append(out.paint(f"{found.under_replicated} not fully in sync", "warn"))
+    return ", ".join(told) or "all led, all in sync"
+
+
+def _show_ruling(out: Output, ruling: RulingStatus) -> None:
+    """What the controller says that it cannot do, or waits for."""
+    rows = [("unreadable", f"{path}: {detail}") for path, detail in ruling.unreadable.items()]
+    rows += [
+        (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: mend their states")
+        for broker, names in ruling.refetching.items()
+    ]
+    rows += [("waits", f"{what}: {why}") for what, why in ruling.waiting.items()]
+    if ruling.left_off:
+        rows.append(("and", f"{ruling.left_off} more"))
+    for name, value in rows:
+        out.line(f"{out.paint(f'{name:<11}', 'warn')} {printable(value)}")

@@ -1,4 +1,4 @@
-"""`zkgroup controller resign` and `elect unclean` against a real server: what only ours obeys."""
+"""`controller resign`, `elect unclean` and `status` on a real server: what only ours obeys and says."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.controller_records import ControllerStatus
 from zkgroup.znodes.unclean_elections import (
     PartitionVerdict,
     UncleanElection,
@@ -130,3 +131,46 @@ def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, group
     assert (refused.code, "unclean.leader.election.enable=true" in refused.err) == (2, True)
     assert (idle.code, idle.lines[-1]) == (0, "nothing to elect")
     assert shell.run("znode", "get", UncleanElection.path()).code == 5
+
+
+# --- status -------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Groups) -> None:
+    """recipes 15 and 18: kind, no leader, unreadable paths, who may fetch again, what waits."""
+    cluster = _leaderless(groups)
+    real = shell.run("status")
+    cluster.ours()
+    says = ControllerStatus(
+        1,
+        7,
+        2**40,
+        5,
+        {"/odd": "expected an object"},
+        {3: ("orders-1",)},
+        {"leader of orders-0": "nobody"},
+        2,
+    )
+    cluster.zk.create_missing("/zkgroup", "/zkgroup/controller")
+    cluster.zk.multi(Create(ControllerStatus.path(), says.encode()))
+
+    told = shell.json("status")
+    table = shell.run("status")
+    doctor = shell.run("doctor")
+
+    assert "controller  broker 1, epoch 7, real Kafka" in real.lines
+    assert "partitions  1 without a live leader" in real.lines
+    assert (told["controller_kind"], told["controller_hung"], told["offline_partitions"]) == (
+        "zkgroup",
+        False,
+        1,
+    )
+    assert told["unreadable"] == [{"path": "/odd", "detail": "expected an object"}]
+    assert told["refetching"] == [{"broker": 3, "partitions": ["orders-1"]}]
+    assert table.lines[-4:] == [
+        "unreadable  /odd: expected an object",
+        "broker 3    may fetch orders-1 again from the start: mend their states",
+        "waits       leader of orders-0: nobody",
+        "and         2 more",
+    ]
+    assert (doctor.code, "zkgroup znode get /odd" in doctor.out) == (3, True)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from zkgroup.admin.brokers import Brokers, live_brokers
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.groups import list_groups
-from zkgroup.admin.picture import held
+from zkgroup.admin.reassignments import list_moves
+from zkgroup.admin.ruling_status import RulingStatus, read_ruling_status
+from zkgroup.admin.stored_plans import running_plans
 from zkgroup.admin.topics import (
     TopicDescription,
     TopicSummary,
@@ -18,7 +20,6 @@ from zkgroup.admin.topics import (
     list_topics,
 )
 from zkgroup.admin.values import GroupState, GroupSummary
-from zkgroup.znodes.controller import Controller, ControllerEpoch
 
 NUMBERS_SHOWN = 8
 """Partitions that a finding names."""
@@ -30,10 +31,36 @@ class Status:
     session_timeout_ms: int
     """As granted to us just now."""
     brokers: Brokers
-    controller: int | None
-    controller_epoch: int | None
+    ruling: RulingStatus
     topics: tuple[TopicSummary, ...]
+    partitions: tuple[TopicDescription, ...]
+    """The same topics with their leaders and ISRs, but for those that cannot be read or are being deleted."""
+    moving: int
+    """Partitions under way to other replicas."""
+    plans: tuple[str, ...]
+    """Stored plans that run."""
     groups: tuple[GroupSummary, ...]
+
+    @property
+    def controller(self) -> int | None:
+        return self.ruling.controller
+
+    @property
+    def controller_epoch(self) -> int | None:
+        return self.ruling.epoch
+
+    @property
+    def offline(self) -> int:
+        """Partitions without a live leader."""
+        return sum(len(rows) for _, rows, _ in self._ill())
+
+    @property
+    def under_replicated(self) -> int:
+        """Partitions that are led, with replicas missing from the ISR."""
+        return sum(len(rows) for _, _, rows in self._ill())
+
+    def _ill(self) -> Iterator[tuple[str, list[int], list[int]]]:
+        return (ill(topic, self.brokers.data) for topic in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +78,22 @@ class Finding:
 def read_status(ensemble: Ensemble) -> Status:
     """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and looks still."""
     session = ensemble.zk.wait_connected()
-    found = ensemble.zk.read_many([Controller.path(), ControllerEpoch.path()])
-    controller, epoch = found[Controller.path()], found[ControllerEpoch.path()]
-    ruler = held(controller, Controller.decode).value if controller else None
-    count = held(epoch, ControllerEpoch.decode).value if epoch else None
+    ruling = read_ruling_status(ensemble)
     brokers = live_brokers(ensemble)
     _, topics = list_topics(ensemble)
+    leaving = {topic.topic for topic in topics if topic.marked_for_deletion}
+    _, described, _ = describe_topics(ensemble)
+    _, moves, _ = list_moves(ensemble)
     as_of, groups = list_groups(ensemble)
     return Status(
         as_of=as_of,
         session_timeout_ms=session.timeout_ms,
         brokers=brokers,
-        controller=ruler.broker if ruler else None,
-        controller_epoch=count.epoch if count else None,
+        ruling=ruling,
         topics=topics,
+        partitions=tuple(topic for topic in described if topic.topic not in leaving),
+        moving=len(moves),
+        plans=running_plans(ensemble),
         groups=groups,
     )
 
@@ -72,10 +101,7 @@ def read_status(ensemble: Ensemble) -> Status:
 def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, tuple[Finding, ...]]:
     """Reads everything that `doctor` judges."""
     status = read_status(ensemble)
-    _, topics, _ = describe_topics(ensemble)
-    leaving = {topic.topic for topic in status.topics if topic.marked_for_deletion}
-    staying = [topic for topic in topics if topic.topic not in leaving]
-    partitions = diagnose_partitions(staying, status.brokers.data)
+    partitions = diagnose_partitions(status.partitions, status.brokers.data)
     return status.as_of, diagnose(status, partitions, wanted_timeout_ms=wanted_timeout_ms)
 
 
@@ -89,6 +115,7 @@ def diagnose(
         *_topics(status),
         *partitions,
         *_brokers(status),
+        *_ruling(status.ruling),
         *_session(status, wanted_timeout_ms),
     ]
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
@@ -102,9 +129,7 @@ def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int])
     offline: list[Finding] = []
     short: list[Finding] = []
     for topic in topics:
-        known = [row for row in topic.partitions if live or row.leader is not None]
-        gone = [row.partition for row in known if is_unavailable(row, live)]
-        behind = [row.partition for row in known if row.partition not in gone and is_under_replicated(row)]
+        _, gone, behind = ill(topic, live)
         describe = f"zkgroup topic describe {topic.topic}"
         if gone:
             detail = f"no live leader for partition {_listed(gone)}"
@@ -113,6 +138,14 @@ def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int])
             detail = f"replicas are not in sync for partition {_listed(behind)}"
             short.append(Finding("warning", f"topic {topic.topic}", detail, describe))
     return (*offline, *short)
+
+
+def ill(topic: TopicDescription, live: Sequence[int]) -> tuple[str, list[int], list[int]]:
+    """The topic, its partitions without a live leader, and those that are led but not fully in sync."""
+    known = [row for row in topic.partitions if live or row.leader is not None]
+    gone = [row.partition for row in known if is_unavailable(row, live)]
+    behind = [row.partition for row in known if row.partition not in gone and is_under_replicated(row)]
+    return topic.topic, gone, behind
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -159,6 +192,22 @@ def _brokers(status: Status) -> Iterator[Finding]:
         yield Finding("error", "controller", "brokers are registered, but none is controller")
     if not status.brokers.data:
         yield Finding("info", "brokers", "none is registered: JVM members wait for one, ours need none")
+
+
+def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
+    """What the controller says of itself."""
+    if ruling.hung:
+        detail = f"broker {ruling.controller} hangs since zxid {ruling.last_processed_zxid}: restart it"
+        yield Finding("error", "controller", detail, "zkgroup controller describe")
+    for path, detail in ruling.unreadable.items():
+        yield Finding("error", path, f"{detail}; the controller passes it over", f"zkgroup znode get {path}")
+    for broker, partitions in ruling.refetching.items():
+        detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
+        yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")
+    for what, why in ruling.waiting.items():
+        yield Finding("info", what, f"waits: {why}")
+    if ruling.left_off:
+        yield Finding("info", "controller", f"{ruling.left_off} further entries are not shown")
 
 
 def _session(status: Status, wanted_ms: int) -> Iterator[Finding]:

@@ -135,6 +135,18 @@ def list_plans(ensemble: Ensemble) -> tuple[tuple[PlanDescription, ...], tuple[C
     return tuple(plans), tuple(entry.error for entry in entries.values() if entry.error)
 
 
+def running_plans(ensemble: Ensemble) -> tuple[str, ...]:
+    """The ids of the plans that run, by name."""
+    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
+    found = {
+        name: held(znode, StoredPlan.decode).value
+        for name in names
+        if (znode := znodes[StoredPlan.path(name)])
+    }
+    return tuple(name for name, stored in found.items() if stored and stored.state == RUNNING)
+
+
 def final_moves(stored: StoredPlan) -> tuple[Move, ...]:
     """Where each partition is at the end: a partition that moves in steps is in several phases."""
     last = {move.topic_partition: move for phase in stored.phases for move in phase}
@@ -220,8 +232,7 @@ def _write(ensemble: Ensemble, one: PlanDescription, changed: StoredPlan) -> Pla
 
 def _refuse_second(ensemble: Ensemble, beside: str | None = None) -> None:
     """Two plans would take turns at the one request, each on lists that the other changes."""
-    running = [one.plan for one in list_plans(ensemble)[0] if one.stored.state == RUNNING]
-    if others := [name for name in running if name != beside]:
+    if others := [name for name in running_plans(ensemble) if name != beside]:
         raise ConflictError(
             f"{StoredPlan.path(others[0])}: plan {others[0]} is running; wait for its end, or stop it with "
             f"`zkgroup reassign plan --pause {others[0]} --execute`"

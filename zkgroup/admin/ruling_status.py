@@ -1,0 +1,97 @@
+"""What the ruling controller shows of itself, and whether it still keeps up (recipes 13, 15, 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from zkgroup.admin.brokers import registrations
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.picture import held
+from zkgroup.admin.ruling import OURS_VERSION
+from zkgroup.model import Znode
+from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller_records import ControllerStatus
+
+HUNG_AFTER_MS = 60_000
+"""A change of topics or brokers that is older than this, and that the controller has not processed, hangs."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulingStatus:
+    """The controller, as `status` tells it."""
+
+    controller: int | None
+    """None where nobody rules, or its znode cannot be read."""
+    epoch: int | None
+    kind: str | None
+    """`zkgroup` or `kafka`; None where nobody rules."""
+    last_processed_zxid: int | None = None
+    """None for a real controller, which does not tell."""
+    hung: bool | None = None
+    """It has left a change of a topic or broker alone for a minute; None where nothing tells."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path to what is wrong with it."""
+    refetching: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Broker to partitions that it may fetch again from their beginning (recipes 15)."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """What waits, and for what."""
+    left_off: int = 0
+    """Entries of these three that are not shown."""
+
+
+def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
+    """Reads who rules and what it says. What cannot be read is None, and its path is in `unreadable`."""
+    paths = [Controller.path(), ControllerEpoch.path(), ControllerStatus.path()]
+    found = ensemble.zk.read_many(paths)
+    znode, epoch_znode, status_znode = (found[path] for path in paths)
+    broken: dict[str, str] = {}
+    ruler = _value(znode, Controller.decode, broken)
+    epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
+    status = _value(status_znode, ControllerStatus.decode, broken)
+    number = epoch.epoch if epoch else None
+    is_ours = znode is not None and znode.stat.version == OURS_VERSION
+    if status is None or not is_ours or status.epoch != number:
+        kind = None if znode is None else "zkgroup" if is_ours else "kafka"
+        return RulingStatus(
+            controller=ruler.broker if ruler else None, epoch=number, kind=kind, unreadable=broken
+        )
+    return RulingStatus(
+        controller=ruler.broker if ruler else None,
+        epoch=number,
+        kind="zkgroup",
+        last_processed_zxid=status.zxid,
+        hung=is_hung(status.zxid, _changes(ensemble), ensemble.clock.wall_ms()),
+        unreadable={**status.unreadable, **broken},
+        refetching=status.unnamed,
+        waiting=status.waiting,
+        left_off=status.left_off,
+    )
+
+
+def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int) -> bool:
+    """Whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
+    return any(zxid > processed_zxid and now_ms - time_ms > HUNG_AFTER_MS for zxid, time_ms in changes)
+
+
+def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:
+    """What every controller looks at at once: topics that were written, brokers that have started."""
+    names = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
+    topics = ensemble.zk.read_many([Topic.path(name) for name in names])
+    return [
+        *((znode.stat.mzxid, znode.stat.mtime) for znode in topics.values() if znode),
+        *((entry.stat.czxid, entry.stat.ctime) for entry in registrations(ensemble).values()),
+    ]
+
+
+def _value(znode: Znode | None, decode: Callable[[str, bytes | None], T], broken: dict[str, str]) -> T | None:
+    if znode is None:
+        return None
+    entry = held(znode, decode)
+    if entry.error:
+        broken[znode.path] = f"expected {entry.error.expected}, found {entry.error.found}"
+    return entry.value
