@@ -16,7 +16,7 @@ from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp
 from zkgroup.controller.machine.reign import ControllerSettings, Reign
 from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Multi, SetData
+from zkgroup.model.requests import Create, Multi, Operation, SetData
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
@@ -33,6 +33,9 @@ class Cluster:
         self.replicas = Replicas(self.world, ids, version)
         self.world.server.put("/admin")
         self.wires: deque[tuple[Node, ToBroker]] = deque()
+        self.keeps: Callable[[ToBroker], bool] = lambda message: False
+        """Which requests do not arrive for now."""
+        self.kept: list[tuple[Node, ToBroker]] = []
         self.points = 0
         self.kill_at: set[int] = set()
         self.on_point: Callable[[str], None] = lambda what: None
@@ -78,7 +81,7 @@ class Cluster:
         found = self.world.find(Reassignment.path())
         now = dict(Reassignment.decode("", found.data).targets) | dict(targets)
         for each, target in targets.items():
-            self.replicas.floors[each] = min(self.replicas.floors[each], len(target))
+            self.replicas.floors[each] = min(self.replicas.floors.get(each, 1), len(target))
         moves = tuple(Move(each, target) for each, target in now.items())
         self.world.write(SetData(Reassignment.path(), Reassignment(moves).encode(), found.stat.version))
 
@@ -105,6 +108,20 @@ class Cluster:
                 return
             self.world.clock.advance(250)
             self._pump()
+
+    def until_asked(self, node: Node, is_it: Callable[[Operation], bool]) -> None:
+        """Everything up to the moment before the node's transaction with such an operation is executed."""
+
+        def flight() -> bool:
+            request = node.client.requests[0].request if node.client.requests else None
+            return isinstance(request, Multi) and any(map(is_it, request.operations))
+
+        while not flight():
+            if steps := self.world.server.pending():
+                self._deliver(steps[0])
+                self._pump()
+            else:
+                assert self._turn(), "it is never asked"
 
     def rest(self) -> None:
         """Everything that happens without time passing."""
@@ -162,6 +179,7 @@ class Cluster:
                     node.loop.post(ChannelUp(effect.broker, effect.incarnation))
                     did = True
                 elif isinstance(effect, SendToBroker):
-                    self.wires.append((node, effect.message))
+                    wire = self.kept if self.keeps(effect.message) else self.wires
+                    wire.append((node, effect.message))
                     did = True
         return did

@@ -26,7 +26,15 @@ from zkgroup.wire.control import (
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.broker_registration import Endpoint
-from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
+from zkgroup.znodes.brokers import (
+    NO_LEADER,
+    BrokerRegistration,
+    PartitionState,
+    Topic,
+    broker_ids_path,
+    topics_path,
+)
+from zkgroup.znodes.topics import TopicDeletion
 
 Brokers = tuple[int, ...]
 WHOLE, BEHIND = 2, 1
@@ -84,7 +92,7 @@ class Replicas:
 
     def start(self, id_: int) -> None:
         """Registers the broker in a session of its own; it knows nothing, and has its logs."""
-        client = self.world.server.client(f"broker-{id_}-{self.world.clock.now_ms()}")
+        client = self.world.server.client()
         self.world.server.deliver(Step("connect", client.name))
         assert client.session is not None
         host = self.hosts[id_]
@@ -153,10 +161,9 @@ class Replicas:
         for each in request.partitions:
             host.copies.pop(each, None)
             if request.delete:
-                state = self.state(each)
-                assert state is None or host.id not in state.isr, (
-                    f"broker {host.id} of the ISR deletes {each}"
-                )
+                state = None if self._is_going(each.topic) else self.state(each)
+                in_sync = state.isr if state else ()
+                assert host.id not in in_sync, f"broker {host.id} of the ISR deletes {each}"
                 host.logs.pop(each, None)
             yield PartitionError(*each, ErrorCode.NONE)
 
@@ -223,6 +230,9 @@ class Replicas:
         found = self.world.find(Topic.path(name))
         return Topic.decode("", found.data)
 
+    def _is_going(self, name: str) -> bool:
+        return self.world.server.find(TopicDeletion.path(name)) is not None
+
     def request(self) -> Reassignment | None:
         found = self.world.server.find(Reassignment.path())
         return None if found is None else Reassignment.decode("", found.data)
@@ -230,7 +240,7 @@ class Replicas:
     def judge(self) -> None:
         """S12, S13, S15 of reliability.md, and that nothing acknowledged is lost."""
         for name in self.topics:
-            if self.world.server.find(Topic.path(name)) is None:
+            if self.world.server.find(Topic.path(name)) is None or self._is_going(name):
                 continue
             for number, replicas in self.lists(name).partitions.items():
                 each = TopicPartition(name, number)
@@ -239,7 +249,7 @@ class Replicas:
 
     def _judge_one(self, each: TopicPartition, replicas: Brokers, state: PartitionState) -> None:
         assert state.isr, f"{each}: nobody is in sync"
-        assert state.leader in state.isr, f"{each}: the leader is not in sync"
+        assert state.leader in (*state.isr, NO_LEADER), f"{each}: the leader is not in sync"
         assert set(state.isr) <= set(replicas), f"{each}: in sync, and no replica"
         assert len(replicas) >= self.floors.get(each, 1), f"{each}: fewer replicas than before and after"
         assert state.leader_epoch >= self._epochs.get(each, 0), f"{each}: the leader epoch falls"

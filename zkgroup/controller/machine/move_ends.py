@@ -12,11 +12,13 @@ from zkgroup.controller.machine.move_writes import Ending
 from zkgroup.controller.machine.open_moves import Request
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.states import commit
+from zkgroup.errors import ConfigError
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, write
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import CreateMissing, Delete, ListChildren, Operation, SetData
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.reassignment_records import (
     FINISHED_KEPT,
     FinishedReassignment,
@@ -30,6 +32,10 @@ PRUNED_AT: Final = FINISHED_KEPT + 100
 def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
     """Writes these ends, or removes a request that names nothing (K17). Whether to look again at once."""
     moves = reign.moves
+    unwritable = _unwritable(reign, endings)
+    endings = [ending for ending in endings if ending.topic_partition.topic not in unwritable]
+    if not endings and unwritable:
+        return False
     yield from _parents(reign)
     request = moves.request
     targets, version = (request.targets, request.version) if request else ({}, None)
@@ -60,6 +66,22 @@ def forgotten(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
         reign.look(Look.DELETIONS)
     if reign.moves.request is None:
         reign.look(Look.PLANS)
+
+
+def _unwritable(reign: Reign, endings: Sequence[Ending]) -> frozenset[str]:
+    """Topics into which others have put what cannot be written again; their moves wait at the end."""
+    found: dict[str, str] = {}
+    for name in {ending.topic_partition.topic for ending in endings if ending.outcome != "dropped"}:
+        if (seen := reign.picture.topic(name)) is not None:
+            try:
+                seen.topic.encode()
+            except ConfigError as error:
+                found[name] = str(error)
+                reign.report(Topic.path(name), str(error))
+    for ending in endings:
+        if (why := found.get(ending.topic_partition.topic)) is not None:
+            reign.wait(f"move of {ending.topic_partition}", why)
+    return frozenset(found)
 
 
 def _parents(reign: Reign) -> Procedure[None]:

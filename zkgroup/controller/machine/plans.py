@@ -110,9 +110,19 @@ def _read(reign: Reign) -> Procedure[list[_Plan]]:
     for name, read in zip(active, outcomes, strict=True):
         znode = read_done(read)
         stored = reign.decoded(znode, StoredPlan.decode)
-        if znode is not None and stored is not None:
+        if znode is not None and stored is not None and _can_be_kept(reign, znode.path, stored):
             plans.append(_Plan(name, stored, znode.stat.version))
     return sorted(plans, key=lambda plan: (plan.stored.time_ms, plan.id))
+
+
+def _can_be_kept(reign: Reign, path: str, stored: StoredPlan) -> bool:
+    """Whether it can be written again, further on; what can be read need not be a plan that can be done."""
+    try:
+        stored.encode()
+    except ConfigError as error:
+        reign.report(path, str(error))
+        return False
+    return True
 
 
 def _is_active(reign: Reign, znode: Znode | None) -> bool:

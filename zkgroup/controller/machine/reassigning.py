@@ -69,8 +69,8 @@ class _Round:
     states: dict[TopicPartition, tuple[StateStep, Standing, Stage]] = field(default_factory=dict)
     deletions: dict[TopicPartition, Brokers] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
-    stuck: set[str] = field(default_factory=set)
-    """Topics whose lists cannot be written."""
+    unwritable: dict[str | TopicPartition, str] = field(default_factory=dict)
+    """Topics whose lists, and partitions whose states, cannot be written, and why."""
     syncing: list[TopicPartition] = field(default_factory=list)
     """Moves that wait for replicas to be in sync."""
 
@@ -207,7 +207,7 @@ def _carried_out(reign: Reign, todo: _Round) -> Procedure[bool]:
         refused = yield from write_all(reign, items, writes.make, writes.read_again)
         _written(reign, todo, refused)
     _delete(reign, todo)
-    goes_on = len(items) > len(todo.stuck) or bool(todo.deletions)
+    goes_on = len(items) > len(todo.unwritable) or bool(todo.deletions)
     if todo.endings or (moves.request is not None and not moves.request.targets):
         goes_on |= yield from move_ends.finish(reign, todo.endings)
     return goes_on
@@ -256,7 +256,8 @@ class _Writes:
         try:
             return move_writes.write_unions(reign.picture, name, steps, self._request.version, keys=keys)
         except ConfigError as error:
-            self._todo.stuck.add(name)
+            self._reign.report(Topic.path(name), str(error))
+            self._todo.unwritable[name] = str(error)
             return str(error)
 
     def _state(self, each: TopicPartition) -> Write | str:
@@ -267,18 +268,29 @@ class _Writes:
             return "the state has changed"
         if overruled(now, epoch):
             return f"a later controller has decided it, in epoch {now.controller_epoch}"
-        if isinstance(step, Shrink):
-            return move_writes.shrink(each, now, step, None if request is None else request.version, epoch)
         leader, isr = (step.leader, step.isr) if isinstance(step, Lead) else (now.leader, now.isr)
-        return set_state(each, now, now.decided(leader, isr, epoch))
+        try:
+            if isinstance(step, Shrink):
+                version = None if request is None else request.version
+                return move_writes.shrink(each, now, step, version, epoch)
+            return set_state(each, now, now.decided(leader, isr, epoch))
+        except ConfigError as error:  # what others have put into it cannot be written again
+            self._reign.report(PartitionState.path(each), str(error))
+            self._todo.unwritable[each] = str(error)
+            return str(error)
 
 
 def _written(reign: Reign, todo: _Round, refused: dict[str | TopicPartition, str]) -> None:
     """The stages follow what was written, and the brokers are told in one batch."""
     batch, moves = reign.batch(), reign.moves
-    for name in todo.stuck:
-        for number in todo.unions[name]:
-            reign.wait(f"move of {TopicPartition(name, number)}", refused[name])
+    for item, why in todo.unwritable.items():
+        stuck = (
+            [TopicPartition(item, number) for number in todo.unions[item]]
+            if isinstance(item, str)
+            else [item]
+        )
+        for each in stuck:
+            reign.wait(f"move of {each}", why)
     for each, (step, _, then) in todo.states.items():
         if each in refused:
             moves.plan_again([each])
