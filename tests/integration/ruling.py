@@ -60,13 +60,18 @@ class Ruling:
     """A candidate in its own thread, whose channels lead to the hosts of a cluster."""
 
     def __init__(
-        self, cluster: Country, address: str, broker: int, before: Callable[[Request], None] | None
+        self,
+        cluster: Country,
+        address: str,
+        broker: int,
+        before: Callable[[Request], None] | None,
+        settings: ControllerSettings,
     ) -> None:
         self._cluster = cluster
         self.broker = broker
         self.effects: list[ControllerEffect] = []
         self.crashed: list[BaseException] = []
-        self.machine = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300), ControllerSettings())
+        self.machine = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300), settings)
         self.client = Looking(address, ClientSettings(session_timeout_ms=6000))
         if before is not None:
             self.client.before = before
@@ -104,8 +109,9 @@ class Ruling:
         done = threading.Event()
 
         def look() -> None:
-            reign = self.machine.reign
-            answer.append(reign is not None and not len(reign.agenda) and not reign.channels.waiting)
+            reign, idle = self.machine.reign, self.machine.is_idle
+            at_rest = reign is not None and not len(reign.agenda) and not reign.channels.waiting
+            answer.append(idle and at_rest)
             done.set()
 
         self.loop.post(look)
@@ -127,8 +133,10 @@ class Ruling:
 class Country:
     """Brokers, topics and controllers on one server, and somebody who looks and writes past them."""
 
-    def __init__(self, address: str, witness: Caller) -> None:
-        self.address, self.witness = address, witness
+    def __init__(
+        self, address: str, witness: Caller, settings: ControllerSettings = ControllerSettings()
+    ) -> None:
+        self.address, self.witness, self.settings = address, witness, settings
         self.hosts: dict[int, Host] = {}
         self.controllers: list[Ruling] = []
         witness.ask(CreateMissing(PARENTS), CreateMissingDone)
@@ -141,7 +149,7 @@ class Country:
 
     def stand(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> Ruling:
         """A new candidate."""
-        controller = Ruling(self, self.address, broker, before)
+        controller = Ruling(self, self.address, broker, before, self.settings)
         self.controllers.append(controller)
         return controller
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from tests.integration.clients import opener
 from tests.integration.ruling import Country
 from tests.unit.controller.clusters import tp
+from zkgroup.admin import topics
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.errors import ConflictError, OperationRefusedError
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, Multi, ReadMany, Request, SetData
 from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
@@ -17,6 +21,10 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.controller_records import ControllerStatus
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
+from zkgroup.znodes.topics import TopicConfig
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
 
 pytestmark = pytest.mark.integration
 
@@ -50,6 +58,36 @@ def test_a_new_topic_has_a_state_for_each_partition(country: Country) -> None:
     assert country.await_state(tp(1), leader=3) == PartitionState(3, 0, (3, 1), 1)
     assert country.find(Topic.partitions_path("t")) is not None
     wait_until(lambda: all(h.metadata == {tp(0): 1, tp(1): 3} for h in country.hosts.values()))
+
+
+def test_a_topic_that_exists_is_not_made_again(zk_chaos_server: ChaosZooKeeper, country: Country) -> None:
+    """Controller item 51: neither its configuration nor its replica lists change, also in a race."""
+    client = ZooKeeperClient(zk_chaos_server.direct_address, ClientSettings())
+    with closing(client), Blocking(client) as zk:
+        zk.wait_connected()
+        ensemble = Ensemble(zk, SystemClock())
+        country.rule()
+        new = topics.plan_topic(
+            ensemble, "t", partitions=None, replica_assignment=[[1, 2]], configs={"retention.ms": "1"}
+        )
+        again = topics.plan_topic(
+            ensemble, "t", partitions=None, replica_assignment=[[3], [3]], configs={"retention.ms": "2"}
+        )
+        topics.create_topic(ensemble, new)
+        with pytest.raises(ConflictError):
+            topics.create_topic(ensemble, again)
+        with pytest.raises(OperationRefusedError):
+            zk.multi(
+                Create(TopicConfig.path("t"), TopicConfig(again.configs).encode()),
+                Create(Topic.path("t"), Topic(again.assignment).encode()),
+            )
+    country.await_state(tp(0), leader=1)
+
+    topic, config = country.find(Topic.path("t")), country.find(TopicConfig.path("t"))
+    assert topic is not None
+    assert config is not None
+    assert Topic.decode(topic.path, topic.data).partitions == {0: (1, 2)}
+    assert TopicConfig.decode(config.path, config.data).overrides == {"retention.ms": "1"}
 
 
 @pytest.mark.parametrize("moment", ["brokers", "topics", "states"])

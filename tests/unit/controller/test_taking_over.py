@@ -8,7 +8,7 @@ from tests.unit.controller.candidates import EPOCH
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Realm, Ruler
 from zkgroup.controller.machine.effects import Elected, Note
-from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.model.requests import Create, Delete, Request, SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
@@ -142,6 +142,28 @@ def test_partitions_whose_leader_is_gone_are_elected_while_taking_over() -> None
         each for each in realm.server.log[writes:] if any("/state" in str(change) for change in each.changes)
     ]
     assert len(states) == 1
+
+
+def test_loading_asks_by_the_topic_and_not_by_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """controller.md section 10: one watched read for each topic, a few bulk reads for all the rest."""
+    realm = Realm()
+    for number in range(30):
+        realm.make_topic(f"t{number}", dict.fromkeys(range(40), (1, 2)))
+    realm.crash(realm.rule())
+    realm.stop_broker(1)
+    asked: list[Request] = []
+    node = realm.stand()
+    submit = node.client.submit
+
+    def counting(request: Request, **kwargs: object) -> None:
+        asked.append(request)
+        submit(request, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(node.client, "submit", counting)
+    realm.run()
+
+    assert {realm.state(tp(39, f"t{number}")).leader for number in range(30)} == {2}
+    assert len(asked) <= 30 + 40
 
 
 def test_how_long_loading_took_is_recorded() -> None:

@@ -96,6 +96,11 @@ class Candidate:
         return reign.picture if reign is not None and reign.was_loaded else None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no procedure is under way."""
+        return self._runner.is_idle
+
+    @property
     def has_left(self) -> bool:
         """After `Retire`: whether nothing of it stands in ZooKeeper, or nothing can be done about it."""
         return self.election.has_left or not self.core.connected
