@@ -133,10 +133,8 @@ class Ruling:
 class Country:
     """Brokers, topics and controllers on one server, and somebody who looks and writes past them."""
 
-    def __init__(
-        self, address: str, witness: Caller, settings: ControllerSettings = ControllerSettings()
-    ) -> None:
-        self.address, self.witness, self.settings = address, witness, settings
+    def __init__(self, address: str, witness: Caller, settings: ControllerSettings | None = None) -> None:
+        self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
         self.hosts: dict[int, Host] = {}
         self.controllers: list[Ruling] = []
         witness.ask(CreateMissing(PARENTS), CreateMissingDone)
