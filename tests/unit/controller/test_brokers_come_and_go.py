@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import CONTROLLER_ID, Realm, Ruler
 from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
@@ -133,6 +135,31 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
     realm.delete(path)
     realm.run()
     assert not reign_of(ruler).picture.unreadable
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        rb'"host":"\ud800","port":9',
+        b'"host":"' + b"h" * 40_000 + b'","port":9',
+        b'"host":"","port":9',
+        b'"host":"h","port":-5',
+        b'"host":"h","port":2147483647',
+    ],
+    ids=["half a character", "too long", "empty", "negative", "too high"],
+)
+def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> None:
+    """It can be decoded, and no broker could be told of it: the others are served, its path is named."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 4)})
+    ruler = realm.rule()
+    path = BrokerRegistration.path(4)
+    realm.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
+    realm.run()
+
+    assert ruler.rules
+    assert set(reign_of(ruler).picture.unreadable) == {path}
+    assert heard(realm, 2)[-1] == {1, 2, 3}
 
 
 def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.leading import elect_leaderless, remove_from_isr
@@ -13,7 +14,11 @@ from zkgroup.machinery.procedures import Procedure, ask, list_done
 from zkgroup.model.requests import ListChildren
 from zkgroup.znodes.broker_paths import broker_ids_path
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.json_object import INT32, decimal
+from zkgroup.znodes.json_object import INT32, decimal, show
+
+HOST_BYTES_MAX: Final = 255
+"""Longest name of a host (RFC 1035)."""
+PORTS: Final = range(1, 65536)
 
 
 def look(reign: Reign, subject: str = "") -> Procedure[None]:
@@ -42,9 +47,30 @@ def registered(reign: Reign) -> Procedure[dict[int, LiveBroker]]:
     found = {}
     for path, znode in znodes.items():
         registration = reign.decoded(znode, BrokerRegistration.decode)
-        if registration is not None:
+        if registration is None:
+            continue
+        if (why := _unusable(registration)) is not None:
+            reign.report(path, why)
+        else:
             found[ids[path]] = LiveBroker(registration, znode.stat.czxid)
     return found
+
+
+def _unusable(registration: BrokerRegistration) -> str | None:
+    """Why a registration with an address names no place that others can be told of, or None."""
+    host, port = registration.host, registration.port
+    if host is None:
+        return None
+    if not 0 < len(host.encode("utf-8", "surrogatepass")) <= HOST_BYTES_MAX or _is_torn(host):
+        return f"expected a host of 1 to {HOST_BYTES_MAX} bytes of UTF-8, found {show(host)}"
+    if port not in PORTS:
+        return f"expected a port from {PORTS[0]} to {PORTS[-1]}, found {port}"
+    return None
+
+
+def _is_torn(text: str) -> bool:
+    """Whether it holds half of a pair of surrogates, which JSON can say and UTF-8 cannot."""
+    return any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def follow(reign: Reign, found: Mapping[int, LiveBroker]) -> Procedure[None]:

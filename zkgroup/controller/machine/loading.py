@@ -54,7 +54,8 @@ def load(reign: Reign, subject: str = "") -> Procedure[None]:
 def _load_first(reign: Reign) -> Procedure[None]:
     picture = reign.picture
     found = yield from brokers.registered(reign)
-    picture.set_brokers(found)
+    for gone in picture.set_brokers(found).gone:  # since a first attempt
+        reign.channels.close(gone)
     brokers.open_channels(reign, picture.reachable)
     # At once, whatever there is to lead: from its first request on a broker obeys no older controller.
     first = reign.batch()

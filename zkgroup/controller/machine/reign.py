@@ -233,11 +233,13 @@ class Reign:
         try:
             yield from procedure
         except NoAnswerError:
+            self._armed.clear()
             self.is_loaded = False
             self.look(Look.LOAD)
             self.agenda.add(work, self.core.now.ms)
             raise
         except (DeniedError, OddAnswerError) as error:
+            self._armed.clear()
             self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=str(error))
             self.later(work.look, REPEAT_MS, work.subject)
         self._tell_untold()
