@@ -111,6 +111,11 @@ class Isr:
         return self._doubtful.union(self.isr, proposed)
 
     @property
+    def joining(self) -> frozenset[int]:
+        """Whom the write that is under way takes in."""
+        return frozenset() if self._in_flight is None else frozenset(self._in_flight.state.isr) - {*self.isr}
+
+    @property
     def acts(self) -> bool:
         """False once another decision was found in the znode."""
         return not self._deposed

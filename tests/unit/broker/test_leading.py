@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from tests.unit.broker.machines import T0, Node, World
 from zkgroup.broker.isr_notices import NoticeTiming
-from zkgroup.broker.machine.effects import CountIsrs, IsrChanged, LookAtFollowers
+from zkgroup.broker.machine.counting import count
+from zkgroup.broker.machine.effects import Counted, CountIsrs, IsrChanged, LookAtFollowers
 from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Left
+from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.replica_host import Follower
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
+from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.znodes.partitions import PartitionState
 
@@ -60,6 +64,65 @@ def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
 
     assert world.state().isr == (1, 2, 3)
     assert node.told(CountIsrs)[-1].isrs[0].isr == {1, 2, 3}
+
+
+def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> None:
+    """Between the look at the followers and the count the leader alone acknowledged a line: with it in sync,
+    the follower could lead without that line."""
+    world, node = _leader(isr=(1, 2))
+    node.answers = False
+    _fetch(world, node, 3)
+    node.answer(node.told(LookAtFollowers)[-1])
+    world.run()
+    (order,) = node.told(CountIsrs)
+    assert order.isrs[0].joining == {3}
+    assert order.batch is not None
+    node.loop.post(IsrsCounted(order.batch, frozenset({T0})))
+    world.run()
+    assert world.state().isr == (1, 2)
+    assert node.told(CountIsrs)[-1].isrs[0].isr == {1, 2}
+
+    node.answers = True
+    _fetch(world, node, 3)
+    assert world.state().isr == (1, 2, 3)
+
+
+def test_the_count_says_who_lacks_a_line() -> None:
+    """By the high watermark as it stands once it waits for the new member."""
+    host = MemoryReplicaHost(1)
+    host.become_leader(T0, 0, (1, 2, 3), (1,))
+    behind, level = MemoryReplicaHost(2), MemoryReplicaHost(3)
+    for follower in (behind, level):
+        follower.become_follower(T0, 0)
+        follower.catch_up(host, T0)
+    host.append(AppendLinesRequest("t", 0, 0, ACKS_ALL, (b"acknowledged",)))
+    level.catch_up(host, T0)
+
+    def joins(broker: int) -> frozenset[TopicPartition]:
+        isr = frozenset({1, broker})
+        return count(host, CountIsrs(1, (Counted(T0, 0, isr, frozenset({broker})),)))
+
+    assert joins(2) == {T0}
+    assert joins(3) == frozenset()
+
+
+def test_no_isr_is_written_before_the_broker_is_registered() -> None:
+    """S11: the leader writes it in the session of its registration. A new process can be told to lead on the
+    connection to the former one, whose registration still stands."""
+    world = World()
+    world.node(name="former")
+    world.run()
+    node = world.node(name="again")
+    world.run()
+    assert node.notes("registration.waits")
+    node.followers[T0] = (0, {2: LEVEL, 3: EMPTIED})
+    world.lead(node, isr=(1, 2, 3))
+    _fetch(world, node, 3, offset=0)
+    assert world.state().isr == (1, 2, 3)
+
+    world.server.expire("former")
+    world.advance(1000)
+    assert world.state().isr == (1, 2)
 
 
 def test_a_member_that_lost_lines_leaves_at_once() -> None:

@@ -40,11 +40,16 @@ class Counted:
     topic_partition: TopicPartition
     leader_epoch: int
     isr: frozenset[int]
+    joining: frozenset[int] = frozenset()
+    """Of these, whom the write will take in: lines may have been acknowledged since they had caught up."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountIsrs:
-    """Tell the host (`ReplicaHost.set_isr`), in order; then say `IsrsCounted`, unless `batch` is None."""
+    """Tell the host (`ReplicaHost.set_isr`), in order; then say `IsrsCounted`, unless `batch` is None.
+
+    From then on the high watermark waits for those that join; who is below it by then is `behind`.
+    """
 
     batch: int | None
     isrs: tuple[Counted, ...]

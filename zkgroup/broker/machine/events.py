@@ -62,6 +62,8 @@ class IsrsCounted:
     """The host has taken in what `CountIsrs` named."""
 
     batch: int
+    behind: frozenset[TopicPartition] = frozenset()
+    """Partitions of which somebody who is to join lacks lines below the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)

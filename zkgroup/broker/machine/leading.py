@@ -9,7 +9,7 @@ Source: controller.md 8.3, 8.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from zkgroup.broker.isr import Isr, IsrWrite, Meaning
@@ -134,16 +134,28 @@ class Leading:
             return False
         return True
 
-    def counted(self, batch: int) -> None:
-        """The host waits for the new members too: the writes may go out."""
+    def counted(self, batch: int, behind: Collection[TopicPartition]) -> None:
+        """The host waits for the new members too: the writes may go out.
+
+        Not those of partitions `behind`: between the look at the followers and the count a line was
+        acknowledged that a new member lacks. It joins at one of its next fetches.
+        """
+        given_up = []
         for write in self._counting.pop(batch, ()):
             isr = self._isrs.get(write.topic_partition)
-            if isr is not None and isr.leader_epoch == write.state.leader_epoch:
+            if isr is None or isr.leader_epoch != write.state.leader_epoch:
+                continue
+            if write.topic_partition in behind:
+                isr.written(NotSent("lines were acknowledged meanwhile"))
+                given_up.append(self._counted(write.topic_partition))
+            else:
                 self._ready[write.topic_partition] = write
+        if given_up:
+            self._core.emit(CountIsrs(None, tuple(given_up)))
 
     def _counted(self, topic_partition: TopicPartition) -> Counted:
         isr = self._isrs[topic_partition]
-        return Counted(topic_partition, isr.leader_epoch, isr.counted)
+        return Counted(topic_partition, isr.leader_epoch, isr.counted, isr.joining)
 
     # --- what is next -----------------------------------------------------------------------------
 

@@ -89,8 +89,8 @@ class BrokerMachine:
                 self.leading.fetched(event)
             case FollowersSeen():
                 self.leading.seen(event)
-            case IsrsCounted(batch):
-                self.leading.counted(batch)
+            case IsrsCounted(batch, behind):
+                self.leading.counted(batch, behind)
             case ControllerWanted():
                 self._seeks_controller = True
             case _:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from zkgroup.broker.connection import Limits
 from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import CountIsrs, LookAtFollowers
 from zkgroup.broker.machine.events import BrokerEvent, FollowerFetched, FollowersSeen, IsrsCounted, Led, Left
 from zkgroup.broker.metadata_cache import MetadataCache
@@ -121,14 +122,9 @@ class Network:
 
     async def count(self, order: CountIsrs) -> None:
         """Has the host wait for these members."""
-
-        def set_all(host: ReplicaHost) -> None:
-            for one in order.isrs:
-                host.set_isr(one.topic_partition, one.leader_epoch, one.isr)
-
-        await self._host.call(set_all)
+        behind = await self._host.call(lambda host: count(host, order))
         if order.batch is not None:
-            self._post(IsrsCounted(order.batch))
+            self._post(IsrsCounted(order.batch, behind))
 
     async def look(self, order: LookAtFollowers) -> None:
         """Asks the host how far the followers are."""
