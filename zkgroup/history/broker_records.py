@@ -4,8 +4,8 @@ Records are those of `zkgroup.history.records`; `member` names the broker, `pid`
 
     control.accepted   broker, incarnation, controller, epoch        a request of a controller was obeyed
     role.taken         broker, topic, partition, leader, leader_epoch, life
-    append.ok          topic, partition, offset, lines               acknowledged with acks=all
-    lines.kept         broker, topic, partition, lines               what a leader holds when all is over
+    append.ok          topic, partition, offset, lines, life         acknowledged with acks=all
+    lines.kept         broker, topic, partition, lines, life         what a leader holds when all is over
 
 `incarnation` is anything that differs between two starts of a broker, `life` anything that differs between
 two topics of one name, one after the other.
@@ -57,14 +57,18 @@ def check_lines(records: Sequence[Record], figures: ClusterFigures) -> Iterator[
 
     Partitions of which no leader said in the end what it holds are passed over.
     """
-    kept = {r.topic_partition: r.fields["lines"] for r in records if r.kind == "lines.kept"}
+    kept = {_place(record): record.fields["lines"] for record in records if record.kind == "lines.kept"}
     for record in records:
         if record.kind != "append.ok":
             continue
         tp, offset, lines = record.topic_partition, record.fields["offset"], list(record.fields["lines"])
         figures.acknowledged_lines += len(lines)
-        if tp not in kept:
+        if _place(record) not in kept:
             continue
-        found = list(kept[tp][offset : offset + len(lines)])
+        found = list(kept[_place(record)][offset : offset + len(lines)])
         if found != lines:
             yield Violation(LINES, f"{lines} were acknowledged at {offset}, found {found}", tp)
+
+
+def _place(record: Record) -> tuple[TopicPartition, Any]:
+    return record.topic_partition, record.fields.get("life")

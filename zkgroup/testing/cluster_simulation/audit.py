@@ -1,0 +1,57 @@
+"""What must not happen at any moment, beside what the checker decides at the end from the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkgroup.controller.machine.requests import ControlRequest
+from zkgroup.history.cluster_picture import ClusterPicture
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.server_history import server_transactions
+
+if TYPE_CHECKING:
+    from zkgroup.testing.cluster_simulation.broker import BrokerProcess
+
+
+class AuditError(AssertionError):
+    """Something that breaks a promise has just happened."""
+
+
+class Audit:
+    """Follows the server's log, so that what a broker does can be judged at the moment that it does it."""
+
+    def __init__(self, server: MemoryZooKeeper, clock: FakeClock) -> None:
+        self.picture = ClusterPicture()
+        self.lives: dict[str, int] = {}
+        """zxid of the last creation of each topic."""
+        self._server = server
+        self._clock = clock
+        self._seen = 0
+
+    def look(self) -> ClusterPicture:
+        """The picture as it is now."""
+        log = self._server.log
+        if self._seen < len(log):
+            for transaction in server_transactions(log[self._seen :], self._clock):
+                if transaction.refusal is None:
+                    for change in transaction.changes:
+                        place = self.picture.place(change.path)
+                        if place is not None and place.kind == "topic" and change.action == "create":
+                            self.lives[place.topic] = transaction.zxid
+                        self.picture.apply(transaction, change)
+            self._seen = len(log)
+        return self.picture
+
+    def deletes(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
+        """A broker removes its lines: never while it is in sync, unless the topic goes (recipes 17)."""
+        picture = self.look()
+        state = picture.state(tp)
+        if state is None or tp.topic in picture.deletions:
+            return
+        if process.broker in state.isr:
+            raise AuditError(
+                f"S13 {tp}: broker {process.broker} deletes its lines in epoch {request.controller_epoch}, "
+                f"while {list(state.isr)} are in sync"
+            )

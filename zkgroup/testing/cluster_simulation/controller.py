@@ -1,0 +1,108 @@
+"""A candidate of ours in the simulation: the real machine, its connections and its lease."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkgroup.controller.machine import effects as ef
+from zkgroup.controller.machine.candidate import Candidate
+from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    ChannelDown,
+    ChannelUp,
+    Retire,
+    ShutdownAsked,
+)
+from zkgroup.model.ports import Store
+from zkgroup.testing.cluster_simulation.shell import Shell
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.wire.messages import Response
+
+if TYPE_CHECKING:
+    from zkgroup.testing.cluster_simulation.world import World
+
+
+class ControllerProcess:
+    """One candidate, beside a broker (on the broker's gate) or by itself."""
+
+    def __init__(
+        self, world: World, broker: int, name: str, store: Store, client: MemoryClient, *, alone: bool
+    ) -> None:
+        self.broker, self.name, self.client = broker, name, client
+        self.is_alone = alone
+        self.epochs: list[int] = []
+        """Those that it has won."""
+        self._world = world
+        self._lease_until_ms: int | None = None
+        self._last_shutdown = 0
+        config = CandidateConfig(
+            broker=broker,
+            controller_only=ControllerOnly(f"h{broker}", 9092) if alone else None,
+            jitter=world.rng.random,
+        )
+        self.machine = Candidate(config, world.setup.controller_settings())
+        self.shell = Shell(self.machine, store, world.clock, self._perform)
+
+    @property
+    def rules(self) -> bool:
+        return self.machine.election.is_ruling
+
+    def stop(self) -> None:
+        """The process is gone."""
+        self.shell.stop()
+        self._world.network.close_all(self)
+
+    def retire(self) -> None:
+        self.shell.tell(Retire("the simulation asks for it"))
+
+    def shut_down(self, broker: int) -> None:
+        """A broker asks to be relieved."""
+        self._last_shutdown += 1
+        self.shell.tell(ShutdownAsked(self._last_shutdown, broker))
+
+    # --- connections ----------------------------------------------------------------------------------
+
+    def connected(self, broker: int, incarnation: int) -> None:
+        self.shell.tell(ChannelUp(broker, incarnation))
+
+    def disconnected(self, broker: int, incarnation: int) -> None:
+        self.shell.tell(ChannelDown(broker, incarnation))
+
+    def answered(self, broker: int, incarnation: int, response: Response) -> None:
+        self.shell.tell(BrokerAnswered(broker, incarnation, response))
+
+    # --- effects --------------------------------------------------------------------------------------
+
+    def _perform(self, effect: ef.ControllerEffect) -> None:
+        network = self._world.network
+        match effect:
+            case ef.OpenChannel(broker, incarnation):
+                network.open(self, broker, incarnation)
+            case ef.CloseChannel(broker, incarnation):
+                network.close(self, broker, incarnation)
+            case ef.SendToBroker(message):
+                self._send(message.broker, message.incarnation, effect)
+            case ef.ExtendLease(until_ms):
+                self._lease_until_ms = until_ms
+            case ef.Elected():
+                self.epochs.append(effect.epoch)
+            case ef.Resigned():
+                self._lease_until_ms = None
+                network.close_all(self)
+            case ef.ShutdownAnswered():
+                self._world.shutdown_answered(self, effect)
+            case ef.Note(kind, fields):
+                assert kind != "duty.failed", f"{self.name}: {fields.get('detail')}"
+                self._world.figures[f"note {kind}"] += 1
+            case _:
+                pass
+
+    def _send(self, broker: int, incarnation: int, effect: ef.SendToBroker) -> None:
+        """As the real channel: without a lease nothing goes out, and the connection is given up."""
+        lease = self._lease_until_ms
+        if lease is None or self._world.clock.now_ms() >= lease:
+            self._world.figures["requests held back by the lease"] += 1
+            self._world.network.cut_of(self, broker)
+            return
+        self._world.network.send(self, broker, incarnation, effect.message.request)

@@ -1,0 +1,179 @@
+"""The end of a schedule: no more faults. The cluster must arrive at the goal and stay there."""
+
+from __future__ import annotations
+
+from zkgroup.broker.replica_host import Role
+from zkgroup.history.cluster_report import ClusterOptions
+from zkgroup.history.cluster_settled import left_undone
+from zkgroup.model import TopicPartition
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.world import World
+from zkgroup.znodes.brokers import PartitionState
+
+CONVERGE_MS = 60_000
+STAY_MS = 8_000
+ROUNDS_MAX = 20_000
+FETCH_ROUNDS = 3
+
+
+class Quiet:
+    """Lets everything happen in turns, without faults."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def start(self) -> None:
+        """Everybody is started, and a cluster comes to be, before anything goes wrong."""
+        for broker in (*self._world.setup.brokers, *self._world.setup.alone):
+            self._world.restart(broker)
+        self.drain()
+
+    def converge(self) -> int:
+        """Milliseconds until the goal was reached. Raises AssertionError where it is not, or not kept."""
+        world = self._world
+        world.heal()
+        world.stop_kafka()
+        started_ms = world.clock.now_ms()
+        self.drain()
+        while (reason := self.missing()) is not None:
+            assert world.clock.now_ms() - started_ms <= CONVERGE_MS, f"L7 not converged: {reason}"
+            self.pass_time(500)
+        return world.clock.now_ms() - started_ms
+
+    def stay(self) -> None:
+        """Everything remains as it is, and lines can be acknowledged everywhere."""
+        world = self._world
+        (ruler,) = world.rulers
+        states = self._states()
+        self._acknowledge()
+        self.pass_time(STAY_MS)
+        assert world.rulers == [ruler], "L6 another controller at rest"
+        assert (reason := self.missing()) is None, f"L7 did not stay: {reason}"
+        moved = {tp: (states.get(tp), now) for tp, now in self._states().items() if states.get(tp) != now}
+        assert not moved or world.setup.rebalances, f"S12 states changed at rest: {moved}"
+
+    def _states(self) -> dict[TopicPartition, PartitionState | None]:
+        return {tp: seen.state for tp, seen in self._world.audit.look().states.items()}
+
+    # --- the goal -------------------------------------------------------------------------------------
+
+    def missing(self) -> str | None:
+        """What is not as it should be, or None."""
+        world = self._world
+        rulers = world.rulers
+        if len(rulers) != 1:
+            return f"{len(rulers)} rule"
+        ruler = rulers[0]
+        picture = world.audit.look()
+        session = ruler.client.session
+        if picture.controller is None or session is None or picture.controller.session != session.session_id:
+            return f"{ruler.name} rules, and does not hold /controller"
+        if isinstance(ruler, ControllerProcess) and not ruler.machine.election.may_send:
+            return f"{ruler.name} may not send"
+        for violation in left_undone(picture, ClusterOptions()):
+            return f"{violation}; {_waiting(ruler)}"
+        for broker in world.brokers.values():
+            if broker.failure is not None:
+                return f"broker {broker.broker} failed: {broker.failure}"
+        registered = {id_: held.session for id_, held in picture.brokers.items() if held.hosts}
+        if registered != world.registrations():
+            return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
+        return self._unlike(self._states())
+
+    def _unlike(self, states: dict[TopicPartition, PartitionState | None]) -> str | None:
+        """A broker that does not know, or do, what stands in ZooKeeper."""
+        world = self._world
+        picture = world.audit.look()
+        for tp, state in sorted(states.items()):
+            replicas = picture.replicas(tp)
+            if state is None or replicas is None or tp.topic in picture.deletions:
+                continue
+            if state.leader not in world.brokers:
+                continue
+            if set(state.isr) != {one for one in replicas if one in world.brokers}:
+                return f"{tp}: of {list(replicas)} only {list(state.isr)} are in sync"
+            for broker in replicas:
+                if (why := self._role(tp, broker, state)) is not None:
+                    return why
+            for broker, process in world.brokers.items():
+                told = process.cache.partition(tp)
+                if told is None or (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+                    return f"{tp}: broker {broker} tells clients {told and (told.leader, told.leader_epoch)}"
+        for broker, process in world.brokers.items():
+            if set(process.cache.brokers) != set(world.brokers):
+                return f"broker {broker} tells clients of brokers {sorted(process.cache.brokers)}"
+        return None
+
+    def _role(self, tp: TopicPartition, broker: int, state: PartitionState) -> str | None:
+        process = self._world.brokers.get(broker)
+        if process is None:
+            return None
+        view = process.host.view(tp)
+        wanted = Role.LEADER if state.leader == broker else Role.FOLLOWER
+        if view is None or (view.role, view.leader_epoch) != (wanted, state.leader_epoch):
+            found = None if view is None else (view.role.value, view.leader_epoch, view.failure)
+            return f"{tp}: broker {broker} is {found}, should be {wanted.value} in {state.leader_epoch}"
+        return None
+
+    # --- time and steps -------------------------------------------------------------------------------
+
+    def pass_time(self, ms: int) -> None:
+        """Everything that happens meanwhile."""
+        clock = self._world.clock
+        end_ms = clock.now_ms() + ms
+        while clock.now_ms() < end_ms:
+            due_ms = self._world.next_due_ms()
+            next_ms = min(end_ms, clock.now_ms() + 500, due_ms if due_ms is not None else end_ms)
+            self._world.advance(max(1, next_ms - clock.now_ms()), expires=1.0)
+            self.drain()
+
+    def drain(self) -> None:
+        """Everything that can happen without time passing. Raises AssertionError where it never ends."""
+        for _ in range(FETCH_ROUNDS):
+            self._drain()
+            for fetch in list(self._world.fetches()):
+                fetch()
+        self._drain()
+
+    def _drain(self) -> None:
+        world = self._world
+        for _ in range(ROUNDS_MAX):
+            steps = world.server.pending()
+            for step in steps:
+                world.server.deliver(step)
+            acts = list(world.acts())
+            for act in acts:
+                act()
+            for broker in world.brokers.values():
+                broker.look_at_waiting()
+            if not steps and not acts:
+                return
+        raise AssertionError("something goes on for ever without time passing")
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def _acknowledge(self) -> None:
+        """At rest every leader acknowledges, and has all that was acknowledged before."""
+        world = self._world
+        led = {
+            tp: state.leader
+            for tp, state in self._states().items()
+            if state is not None and state.leader in world.brokers
+        }
+        for tp, leader in led.items():
+            assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} takes no line"
+        self.pass_time(1_000)
+        for tp, leader in sorted(led.items()):
+            assert not [one for one in world.brokers[leader].waiting if one.topic_partition == tp], (
+                f"L7 {tp}: the last line is not acknowledged, {_view(world, leader, tp)}"
+            )
+            world.brokers[leader].keep(tp)
+
+
+def _waiting(ruler: object) -> str:
+    reign = getattr(getattr(ruler, "machine", None), "reign", None)
+    return f"waiting: {getattr(reign, 'waiting', None)}"
+
+
+def _view(world: World, leader: int, tp: TopicPartition) -> object:
+    return world.brokers[leader].host.view(tp)

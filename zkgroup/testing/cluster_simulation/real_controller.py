@@ -1,0 +1,428 @@
+"""The controller inside a broker of Kafka 0.8.2.2, as far as it meets ours. Source: controller.md 2, 3, 5.
+
+Written as Kafka is: one thread that reads and writes step by step, each call repeated until it is answered,
+also in a new session. It creates `/controller` first and raises the epoch two steps later; it has no fence of
+its own; its queue of events is drained one event at a time, and a change of `/controller` to another's does
+not make it resign (K1). It deletes `/controller`, whoever owns it, when its failover throws (K2).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from zkgroup.controller.machine.requests import ControlRequest
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import (
+    Code,
+    Connected,
+    Create,
+    Delete,
+    ListChildren,
+    ListChildrenDone,
+    Lost,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    Operation,
+    Outcome,
+    Read,
+    ReadDone,
+    Request,
+    SessionEvent,
+    SetData,
+    Suspended,
+    Unanswered,
+)
+from zkgroup.testing.cluster_simulation.real_decisions import (
+    Cluster,
+    first_state,
+    led_anew,
+    metadata_of,
+    orders_of,
+    without,
+)
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.wire.messages import Response
+from zkgroup.znodes.brokers import (
+    PartitionState,
+    Topic,
+    broker_ids_path,
+    topics_path,
+)
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+
+if TYPE_CHECKING:
+    from zkgroup.testing.cluster_simulation.world import World
+
+ANY: Final = -1
+Calls = Generator[Request, Any, Any]
+"""Yields requests to ZooKeeper, is sent their outcomes."""
+
+
+class _MovedError(Exception):
+    """What `ControllerMovedException` and every other error of a failover come to."""
+
+
+class RealController:
+    """One candidate of Kafka, on the session of its broker."""
+
+    is_alone = False
+
+    def __init__(self, world: World, broker: int, name: str, store: Store, client: MemoryClient) -> None:
+        self.broker, self.name, self.client = broker, name, client
+        self.is_active = False
+        self.epoch = 0
+        self.epochs: list[int] = []
+        self.stands = True
+        self.events: deque[str] = deque(["elect"])
+        self.cluster = Cluster()
+        self._world = world
+        self._store = store
+        self._calls: Calls | None = None
+        self._waiting: Request | None = None
+        """A call that is to be made, or made again."""
+        self._asked = False
+        self._incarnation = 0
+        self._queues: dict[int, deque[ControlRequest]] = {}
+        self._opened: dict[int, int] = {}
+        self._up: set[int] = set()
+        self._flying: dict[int, ControlRequest] = {}
+        self._stop_listening = store.listen(self._heard)
+
+    @property
+    def rules(self) -> bool:
+        return self.is_active
+
+    def stop(self) -> None:
+        """The process is gone."""
+        self._stop_listening()
+        self.stands = False
+        self._calls = self._waiting = None
+        self.events.clear()
+        self._world.network.close_all(self)
+
+    def retire(self) -> None:
+        """Stands for election no more. A real broker cannot be asked to: its process is stopped."""
+        self.stands = False
+
+    # --- events ---------------------------------------------------------------------------------------
+
+    def _heard(self, event: SessionEvent) -> None:
+        match event:
+            case Connected(session):
+                is_new = self._incarnation not in (0, session.incarnation)
+                self._incarnation = session.incarnation
+                self._asked = False
+                self.events.append("expired" if is_new else "reconnected")
+            case Suspended() | Lost():
+                self._asked = False
+
+    def _watch(self, event: str) -> Callable[[str], None]:
+        return lambda path: self.events.append(event)
+
+    def choices(self) -> list[Callable[[], object]]:
+        """What it can do now: make its call (again), or take the next event."""
+        if not self.stands and not self.is_active:
+            return []
+        if self._waiting is not None and not self._asked:
+            return [self._call]
+        if self._calls is None and self.events:
+            return [self._take]
+        return []
+
+    def act(self) -> bool:
+        """Does one thing, if there is one."""
+        found = self.choices()
+        if found:
+            found[0]()
+        return bool(found)
+
+    def _take(self) -> None:
+        event = self.events.popleft()
+        match event:
+            case "elect" | "reconnected":
+                self._start(self._look() if event == "elect" or not self.is_active else self._rearm())
+            case "expired":
+                self._resign()
+                self._start(self._look())
+            case "controller":
+                self._start(self._controller_changed())
+            case _ if self.is_active:
+                self._start(self._changed(event))
+
+    def _start(self, calls: Calls) -> None:
+        self._calls = calls
+        self._go_on(None)
+
+    def _go_on(self, outcome: Outcome | None) -> None:
+        calls = self._calls
+        if calls is None:
+            return
+        try:
+            self._waiting = next(calls) if outcome is None else calls.send(outcome)
+            self._asked = False
+        except StopIteration:
+            self._calls = self._waiting = None
+
+    def _call(self) -> None:
+        """Made in whatever session there is now: a client of that time repeats a call in a new one."""
+        request = self._waiting
+        assert request is not None
+        self._asked = True
+        path = getattr(request, "path", "")
+
+        def on_outcome(outcome: Outcome) -> None:
+            if self._waiting is not request or not self._asked:
+                return
+            if isinstance(outcome, Unanswered | NotSent):
+                self._asked = False
+                return
+            self._go_on(outcome)
+
+        self._store.submit(
+            request,
+            incarnation=self._incarnation,
+            on_outcome=on_outcome,
+            on_watch=self._watch(_event_of(path)) if getattr(request, "watch", False) else None,
+        )
+
+    # --- election -------------------------------------------------------------------------------------
+
+    def _look(self) -> Calls:
+        """Elects where nobody holds `/controller`; else waits for its watch."""
+        found = yield from self._read(Controller.path(), watch=True)
+        if found is None and self.stands:
+            yield from self._elect()
+
+    def _controller_changed(self) -> Calls:
+        found = yield from self._read(Controller.path(), watch=True)
+        if found is None:
+            self._resign()
+            if self.stands:
+                yield from self._elect()
+        # else: another's, or still its own. It remembers the id and rules on (K1).
+
+    def _elect(self) -> Calls:
+        data = Controller(self.broker, self._world.clock.wall_ms()).encode()
+        made = yield from self._write(Create(Controller.path(), data, ephemeral=True))
+        if isinstance(made, MultiRefused):
+            found = yield from self._read(Controller.path(), watch=True)
+            if found is None or found.data != data:
+                return  # somebody else's; the lost reply of an own create is known by its text
+        try:
+            yield from self._fail_over()
+        except _MovedError:
+            self._resign()
+            yield from self._write(Delete(Controller.path(), ANY))  # whoever owns it (K2)
+
+    def _fail_over(self) -> Calls:
+        found = yield from self._read(ControllerEpoch.path())
+        if found is None:
+            self.epoch = 1
+            answer = yield from self._write(Create(ControllerEpoch.path(), ControllerEpoch(1).encode()))
+        else:
+            self.epoch = ControllerEpoch.decode(found.path, found.data).epoch + 1
+            data = ControllerEpoch(self.epoch).encode()
+            answer = yield from self._write(SetData(ControllerEpoch.path(), data, found.stat.version))
+        if isinstance(answer, MultiRefused):
+            raise _MovedError
+        self.is_active = True
+        self.epochs.append(self.epoch)
+        self.cluster = Cluster()
+        yield from self._load()
+
+    def _rearm(self) -> Calls:
+        """The client arms its watches anew and fires what has changed meanwhile."""
+        yield from self._read(Controller.path(), watch=True)
+        self.events.extend(("brokers", "topics"))
+
+    def _resign(self) -> None:
+        self.is_active = False
+        self._calls = self._waiting = None
+        self._queues.clear()
+        self._opened.clear()
+        self._up.clear()
+        self._flying.clear()
+        self._world.network.close_all(self)
+
+    # --- ruling ---------------------------------------------------------------------------------------
+
+    def _load(self) -> Calls:
+        yield from self._read_brokers()
+        yield from self._read_topics()
+        for tp in self.cluster.partitions():
+            yield from self._read_state(tp)
+        every = list(self.cluster.partitions())
+        self._tell(every, self.cluster.live)
+        yield from self._elect_leaderless()
+        self._send_all(metadata_of(self.cluster, self.broker, self.epoch, every))
+
+    def _changed(self, event: str) -> Calls:
+        if event == "brokers":
+            yield from self._brokers_changed()
+        elif event == "topics":
+            before = set(self.cluster.partitions())
+            yield from self._read_topics()
+            for tp in sorted(set(self.cluster.partitions()) - before):
+                yield from self._create_state(tp)
+
+    def _brokers_changed(self) -> Calls:
+        before = dict(self.cluster.live)
+        yield from self._read_brokers()
+        live = self.cluster.live
+        dead, new = before.keys() - live.keys(), live.keys() - before.keys()
+        yield from self._elect_leaderless()
+        for tp, state in sorted(self.cluster.states.items()):
+            for broker in sorted(dead & set(state.isr)):
+                yield from self._change(tp, partial(without, broker=broker, epoch=self.epoch))
+        every = list(self.cluster.partitions())
+        if new:
+            self._tell([tp for tp in every if new & set(self.cluster.replicas(tp))], new)
+            for tp in every:
+                if tp not in self.cluster.states:
+                    yield from self._create_state(tp)
+        self._send_all(metadata_of(self.cluster, self.broker, self.epoch, every))
+
+    def _elect_leaderless(self) -> Calls:
+        for tp in list(self.cluster.partitions()):
+            state = self.cluster.states.get(tp)
+            if state is None:
+                yield from self._create_state(tp)
+            elif state.leader not in self.cluster.live:
+                decide = partial(
+                    led_anew, replicas=self.cluster.replicas(tp), live=self.cluster.live, epoch=self.epoch
+                )
+                yield from self._change(tp, decide)
+
+    def _change(self, tp: TopicPartition, decide: Callable[[PartitionState], PartitionState | None]) -> Calls:
+        """Reads, refuses what a newer controller has decided (F3), decides, writes at that version."""
+        path = PartitionState.path(tp)
+        while True:
+            found = yield from self._read_state(tp)
+            state = self.cluster.states.get(tp)
+            if found is None or state is None or state.controller_epoch > self.epoch:
+                return
+            wanted = decide(state)
+            if wanted is None:
+                return
+            answer = yield from self._write(SetData(path, wanted.encode(), found.stat.version))
+            if isinstance(answer, MultiDone):
+                self.cluster.states[tp] = wanted
+                self.cluster.versions[tp] = found.stat.version + 1
+                self._tell([tp], self.cluster.live)
+                return
+            if answer.code is not Code.BAD_VERSION:
+                return
+
+    def _create_state(self, tp: TopicPartition) -> Calls:
+        state = first_state(self.cluster.replicas(tp), self.cluster.live, self.epoch)
+        if state is None:
+            return
+        for parent in (Topic.partitions_path(tp.topic), Topic.partition_path(tp)):
+            yield from self._write(Create(parent, None))
+        answer = yield from self._write(Create(PartitionState.path(tp), state.encode()))
+        if isinstance(answer, MultiDone):
+            self.cluster.states[tp], self.cluster.versions[tp] = state, 0
+            self._tell([tp], self.cluster.live)
+
+    # --- reading and writing --------------------------------------------------------------------------
+
+    def _read(self, path: str, *, watch: bool = False) -> Calls:
+        outcome = yield Read(path, watch=watch)
+        return outcome.znode if isinstance(outcome, ReadDone) else None
+
+    def _list(self, path: str) -> Calls:
+        outcome = yield ListChildren(path, watch=True)
+        return outcome.children if isinstance(outcome, ListChildrenDone) else ()
+
+    def _write(self, operation: Operation) -> Calls:
+        outcome = yield Multi((operation,))
+        return outcome if isinstance(outcome, MultiDone) else _refused(outcome)
+
+    def _read_brokers(self) -> Calls:
+        live = {}
+        for name in (yield from self._list(broker_ids_path())):
+            found = yield from self._read(f"{broker_ids_path()}/{name}")
+            if found is not None and name.isdigit():
+                live[int(name)] = found.stat.czxid
+        self.cluster.live = live
+        for broker in self._opened.keys() - live.keys():
+            self._world.network.close(self, broker, self._opened[broker])
+            self._up.discard(broker)
+            self._queues.pop(broker, None)
+            self._flying.pop(broker, None)
+        self._opened = {broker: at for broker, at in self._opened.items() if broker in live}
+        for broker, czxid in live.items():
+            if broker not in self._opened:  # one that came back unseen keeps its connection (K7)
+                self._opened[broker] = czxid
+                self._world.network.open(self, broker, czxid)
+
+    def _read_topics(self) -> Calls:
+        lists: dict[str, dict[int, tuple[int, ...]]] = {}
+        for name in (yield from self._list(topics_path())):
+            found = yield from self._read(Topic.path(name), watch=True)
+            if found is not None:
+                try:
+                    lists[name] = dict(Topic.decode(found.path, found.data).partitions)
+                except CorruptZnodeError:
+                    continue
+        self.cluster.topics = lists
+
+    def _read_state(self, tp: TopicPartition) -> Calls:
+        found: Znode | None = yield from self._read(PartitionState.path(tp))
+        if found is not None:
+            self.cluster.states[tp] = PartitionState.decode(found.path, found.data)
+            self.cluster.versions[tp] = found.stat.version
+        return found
+
+    # --- telling --------------------------------------------------------------------------------------
+
+    def _tell(self, partitions: list[TopicPartition], brokers: Any) -> None:
+        for broker, request in orders_of(self.cluster, self.broker, self.epoch, partitions, brokers):
+            self._queue(broker, request)
+        self._send_all(metadata_of(self.cluster, self.broker, self.epoch, partitions))
+
+    def _send_all(self, request: ControlRequest) -> None:
+        for broker in sorted(self.cluster.live):
+            self._queue(broker, request)
+
+    def _queue(self, broker: int, request: ControlRequest) -> None:
+        self._queues.setdefault(broker, deque()).append(request)
+        self._flush(broker)
+
+    def _flush(self, broker: int) -> None:
+        queue = self._queues.get(broker)
+        if broker in self._up and broker not in self._flying and queue:
+            self._flying[broker] = queue.popleft()
+            self._world.network.send(self, broker, self._opened[broker], self._flying[broker])
+
+    def connected(self, broker: int, incarnation: int) -> None:
+        self._up.add(broker)
+        if broker in self._flying:
+            self._world.network.send(self, broker, incarnation, self._flying[broker])
+        else:
+            self._flush(broker)
+
+    def disconnected(self, broker: int, incarnation: int) -> None:
+        self._up.discard(broker)
+
+    def answered(self, broker: int, incarnation: int, response: Response) -> None:
+        """Whatever it says."""
+        self._flying.pop(broker, None)
+        self._flush(broker)
+
+
+def _refused(outcome: Outcome) -> MultiRefused:
+    return outcome if isinstance(outcome, MultiRefused) else MultiRefused(0, Code.NO_NODE)
+
+
+def _event_of(path: str) -> str:
+    if path == Controller.path():
+        return "controller"
+    return "brokers" if path == broker_ids_path() else "topics"

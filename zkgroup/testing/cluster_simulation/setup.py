@@ -1,0 +1,91 @@
+"""What one simulated schedule of a cluster is made of: drawn from its seed, printed with a failure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zkgroup.controller.machine.reign import ControllerSettings
+
+FAULTS = (
+    "lost_reply",
+    "lost_request",
+    "late",
+    "cut_client",
+    "expire",
+    "isolate",
+    "pause",
+    "kill_controller",
+    "kill_broker",
+    "bounce",
+    "lose_broker",
+    "break_disk",
+    "cut_line",
+    "part",
+    "delete_controller",
+)
+OPERATIONS = (
+    "create_topic",
+    "grow",
+    "delete_topic",
+    "reassign",
+    "change_target",
+    "cancel",
+    "prefer",
+    "resign",
+    "shut_down",
+)
+Kind = Literal["ours", "kafka"]
+Replicas = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The cluster and the weights of what may happen to it."""
+
+    kind: Kind
+    """`kafka`: the brokers are Kafka's, with candidates of Kafka; ours are controllers that host nothing."""
+    brokers: tuple[int, ...]
+    candidates: tuple[int, ...]
+    """Brokers that also stand for election."""
+    alone: tuple[int, ...] = ()
+    """Ids of candidates of ours that host nothing."""
+    topics: Mapping[str, tuple[Replicas, ...]] = field(default_factory=dict)
+    """Replica lists of the topics at the start."""
+    steps: int = 250
+    stale: bool = False
+    """Servers of clients lag behind by any amount."""
+    rebalances: bool = False
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Chance of each fault and operation in a thousand steps."""
+    session_timeout_ms: int = 6000
+
+    def controller_settings(self) -> ControllerSettings:
+        return ControllerSettings(auto_rebalance=self.rebalances, rebalance_first_ms=2_000)
+
+
+def draw(seed: int, steps: int) -> Setup:
+    """The setup of a seed. Every fault is drawn on its own, so that each pair meets in some schedule."""
+    rng = random.Random(seed)  # noqa: S311 - the same seed shall draw the same
+    kind: Kind = "kafka" if rng.random() < 0.25 else "ours"
+    brokers = tuple(range(1, rng.choice((3, 3, 4)) + 1))
+    few = brokers[: rng.choice((2, 2, 3))]
+    topics = {}
+    for index in range(rng.choice((1, 1, 2))):
+        factor = rng.choice((1, 2, 2, 3, 3))
+        topics[f"t{index}"] = tuple(tuple(rng.sample(brokers, factor)) for _ in range(rng.choice((1, 2, 3))))
+    weights = {fault: rng.choice((0.0, 0.0, 3.0, 8.0)) for fault in FAULTS}
+    weights |= {operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS}
+    return Setup(
+        kind=kind,
+        brokers=brokers,
+        candidates=few,
+        alone=(101, 102) if kind == "kafka" else (101,) if rng.random() < 0.3 else (),
+        topics=topics,
+        steps=steps,
+        stale=rng.random() < 0.5,
+        rebalances=rng.random() < 0.3,
+        weights=weights,
+    )

@@ -1,0 +1,119 @@
+"""The shell in small: inbox, timers and store of one machine, stepped from outside. It decides nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.machinery.events import (
+    Answered,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    TimerFired,
+    WatchFired,
+)
+from zkgroup.model.ports import Instant, Store
+from zkgroup.model.requests import Connected, Lost, Outcome, SessionEvent, Suspended
+from zkgroup.testing.clock import FakeClock
+
+
+class Steps(Protocol):
+    """What is stepped: any machine of ours."""
+
+    def step(self, event: Any, now: Instant) -> Sequence[Any]: ...
+
+
+class Shell:
+    """One machine. `perform` carries out the effects that are not shared by all machines."""
+
+    def __init__(
+        self, machine: Steps, store: Store, clock: FakeClock, perform: Callable[[Any], None]
+    ) -> None:
+        self.machine = machine
+        self.inbox: deque[Any] = deque()
+        self.steps = 0
+        self._store = store
+        self._clock = clock
+        self._perform = perform
+        self._timers: dict[str, int] = {}
+        self._is_over = False
+        self._stop_listening = store.listen(self._heard)
+
+    def _heard(self, event: SessionEvent) -> None:
+        match event:
+            case Connected(session):
+                self.tell(SessionConnected(session))
+            case Suspended(incarnation):
+                self.tell(SessionSuspended(incarnation))
+            case Lost(incarnation, reason):
+                if not self._is_over:
+                    self.inbox.appendleft(SessionLost(incarnation, reason))
+
+    def tell(self, event: object) -> None:
+        """Puts an event into the inbox."""
+        if not self._is_over:
+            self.inbox.append(event)
+
+    def stop(self) -> None:
+        """Nothing more is done, and nobody is told."""
+        self._is_over = True
+        self._stop_listening()
+        self.inbox.clear()
+        self._timers.clear()
+
+    # --- time ---------------------------------------------------------------------------------------
+
+    def has_due_timers(self) -> bool:
+        now_ms = self._clock.now_ms()
+        return any(at_ms <= now_ms for at_ms in self._timers.values())
+
+    def next_timer_ms(self) -> int | None:
+        return min(self._timers.values(), default=None)
+
+    def fire_timers(self) -> None:
+        """Puts what is due into the inbox, oldest first."""
+        now_ms = self._clock.now_ms()
+        due = sorted((at_ms, name) for name, at_ms in self._timers.items() if at_ms <= now_ms)
+        for _, name in due:
+            del self._timers[name]
+            self.inbox.append(TimerFired(name))
+
+    # --- a step -------------------------------------------------------------------------------------
+
+    def take_event(self) -> None:
+        """One step of the machine."""
+        self.give(self.inbox.popleft())
+
+    def give(self, event: object) -> None:
+        """Steps the machine with this event now."""
+        self.steps += 1
+        now = Instant(self._clock.now_ms(), self._clock.wall_ms())
+        for effect in self.machine.step(event, now):
+            match effect:
+                case Ask():
+                    self._ask(effect)
+                case SetTimer(name, at_ms):
+                    self._timers[name] = at_ms
+                case CancelTimer(name):
+                    self._timers.pop(name, None)
+                case _:
+                    self._perform(effect)
+
+    def _ask(self, effect: Ask) -> None:
+        request_id = effect.request_id
+
+        def on_outcome(outcome: Outcome) -> None:
+            self.tell(Answered(request_id, outcome))
+
+        def on_watch(path: str) -> None:
+            self.tell(WatchFired(request_id, path))
+
+        self._store.submit(
+            effect.request,
+            incarnation=effect.incarnation,
+            on_outcome=on_outcome,
+            on_watch=on_watch if getattr(effect.request, "watch", False) else None,
+        )

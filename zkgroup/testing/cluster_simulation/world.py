@@ -1,0 +1,270 @@
+"""Where a schedule takes place: the server, the clock, brokers and candidates, and who of them sleeps."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from zkgroup.broker.memory_host import MemoryPlace
+from zkgroup.controller.machine.effects import ShutdownAnswered
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import MultiDone, Operation
+from zkgroup.testing.clock import FakeClock
+from zkgroup.testing.cluster_simulation.audit import Audit
+from zkgroup.testing.cluster_simulation.broker import BrokerProcess
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.network import Network
+from zkgroup.testing.cluster_simulation.real_controller import RealController
+from zkgroup.testing.cluster_simulation.setup import Setup
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.simulation.recording import Recording
+
+Controller = ControllerProcess | RealController
+Act = Callable[[], object]
+
+
+class World:
+    """Everything that a schedule acts on."""
+
+    def __init__(self, setup: Setup, rng: random.Random) -> None:
+        self.setup = setup
+        self.rng = rng
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock, stepped=True)
+        self.recording = Recording(self.clock)
+        self.audit = Audit(self.server, self.clock)
+        self.figures: Counter[str] = Counter()
+        self.brokers: dict[int, BrokerProcess] = {}
+        """Those that run."""
+        self.network = Network(self.brokers)
+        self.controllers: dict[int, Controller] = {}
+        """Candidates that run, by their broker's id."""
+        self.places = {broker: MemoryPlace() for broker in setup.brokers}
+        self.lost: set[int] = set()
+        """Brokers that never come back."""
+        self.broken: set[tuple[int, TopicPartition]] = set()
+        self.acked: dict[TopicPartition, dict[int, bytes]] = {}
+        """Lines that were acknowledged, of each partition's present life."""
+        self.sessions: dict[int, list[int]] = {}
+        """Sessions of each broker of ours, one after the other."""
+        self.stopping: set[int] = set()
+        """Brokers that have asked to be relieved."""
+        self.kafka_stands = True
+        """Whether candidates of Kafka stand for election."""
+        self._paused_until: dict[str, int] = {}
+        self._isolated_until: dict[str, int] = {}
+        self._pids = 0
+        self._lives: dict[TopicPartition, int] = {}
+
+    # --- processes ------------------------------------------------------------------------------------
+
+    def start_broker(self, broker: int) -> BrokerProcess:
+        self._pids += 1
+        process = BrokerProcess(
+            self, broker, self.places[broker], pid=self._pids, is_kafka=self.setup.kind == "kafka"
+        )
+        self.brokers[broker] = process
+        return process
+
+    def start_alone(self, broker: int) -> ControllerProcess:
+        self._pids += 1
+        name = f"c{broker}-{self._pids}"
+        client = self.server.client(name, self.setup.session_timeout_ms)
+        process = ControllerProcess(self, broker, name, client, client, alone=True)
+        self.controllers[broker] = process
+        return process
+
+    def registered(self, process: BrokerProcess, incarnation: int) -> None:
+        """A broker stands in `/brokers/ids`: its candidate may begin."""
+        assert process.client.session is not None
+        self.sessions.setdefault(process.broker, []).append(process.client.session.session_id)
+        if (
+            process.broker in self.setup.candidates
+            and process.broker not in self.controllers
+            and (self.kafka_stands or self.setup.kind == "ours")
+        ):
+            if self.setup.kind == "kafka":
+                self.controllers[process.broker] = RealController(
+                    self, process.broker, process.name, process.gate, process.client
+                )
+            else:
+                self.controllers[process.broker] = ControllerProcess(
+                    self, process.broker, process.name, process.gate, process.client, alone=False
+                )
+        process.gate.registered(incarnation)
+
+    def kill(self, broker: int, *, executed: int = 0, keep_requests: bool = False) -> None:
+        """SIGKILL of a broker with its candidate, or of a candidate by itself: nobody is told.
+
+        What it has sent to ZooKeeper and to brokers may still arrive, the first `executed` have.
+        """
+        process = self.brokers.pop(broker, None)
+        controller = self.controllers.pop(broker, None)
+        client = (process or controller).client  # type: ignore[union-attr]
+        if controller is not None:
+            controller.stop()
+        if process is not None:
+            process.stop()
+            self.network.process_gone(process)
+        self._paused_until.pop(client.name, None)
+        self.server.cut(client.name, executed=executed, keep_requests=keep_requests, hold=True)
+
+    def close(self, broker: int) -> None:
+        """An orderly end: the session goes at once."""
+        client = self.brokers[broker].client
+        self.kill_gently(broker)
+        client.close()
+
+    def kill_gently(self, broker: int) -> None:
+        """Stops the machines, and leaves the connection as it is."""
+        process = self.brokers.pop(broker)
+        controller = self.controllers.pop(broker, None)
+        if controller is not None:
+            controller.stop()
+        process.stop()
+        self.network.process_gone(process)
+
+    def restart(self, broker: int) -> None:
+        """Starts what is not running; who is lost stays away."""
+        if broker in self.setup.alone:
+            if broker not in self.controllers:
+                self.start_alone(broker)
+        elif broker not in self.brokers and broker not in self.lost:
+            self.start_broker(broker)
+
+    # --- who is there ---------------------------------------------------------------------------------
+
+    def is_awake(self, name: str) -> bool:
+        return self._paused_until.get(name, 0) <= self.clock.now_ms()
+
+    def awake_brokers(self) -> list[BrokerProcess]:
+        return [one for one in self.brokers.values() if self.is_awake(one.name)]
+
+    def awake_controllers(self) -> list[Controller]:
+        return [one for one in self.controllers.values() if self.is_awake(one.name)]
+
+    def clients(self) -> dict[str, int]:
+        """Clients of processes that run, with the id of the process."""
+        found = {one.client.name: one.broker for one in self.controllers.values()}
+        return found | {one.client.name: one.broker for one in self.brokers.values()}
+
+    def registrations(self) -> dict[int, int]:
+        """Brokers that run, with their sessions."""
+        return {
+            id_: one.client.session.session_id
+            for id_, one in self.brokers.items()
+            if one.client.session is not None
+        }
+
+    @property
+    def rulers(self) -> list[Controller]:
+        return [one for one in self.controllers.values() if one.rules]
+
+    def life(self, topic: str) -> int:
+        """Names the present life of a topic."""
+        self.audit.look()
+        return self.audit.lives.get(topic, 0)
+
+    # --- what happens ---------------------------------------------------------------------------------
+
+    def write(self, *operations: Operation) -> bool:
+        """An operator's transaction, at once; whether it was accepted."""
+        return isinstance(self.server.write(*operations), MultiDone)
+
+    def acknowledged(self, tp: TopicPartition, offset: int, lines: tuple[bytes, ...]) -> None:
+        life = self.life(tp.topic)
+        if self._lives.get(tp) != life:
+            self._lives[tp], self.acked[tp] = life, {}
+        self.acked[tp].update(enumerate(lines, offset))
+        self.figures["lines acknowledged"] += len(lines)
+
+    def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
+        self.figures["shutdowns answered"] += 1
+        self.figures["shutdowns granted"] += answer.error == 0 and not answer.remaining
+
+    def pause(self, name: str, ms: int) -> None:
+        self._paused_until[name] = self.clock.now_ms() + ms
+
+    def isolate(self, name: str, ms: int) -> None:
+        """Cuts a client off; `advance` brings it back."""
+        self.server.suspend(name)
+        self._isolated_until[name] = self.clock.now_ms() + ms
+
+    def heal(self) -> None:
+        """The end of everything that lasts. Who had trouble with a disk is started again."""
+        self._paused_until.clear()
+        self._isolated_until.clear()
+        self.network.cut_off.clear()
+        for name in self.clients():
+            self.server.resume(name)
+        repaired = {broker for broker, _ in self.broken}
+        for broker, tp in self.broken:
+            self.places[broker].break_log(tp, broken=False)
+        self.broken.clear()
+        for broker in sorted(repaired & self.brokers.keys()):
+            self.kill(broker)
+        for broker in (*self.setup.brokers, *self.setup.alone):
+            self.restart(broker)
+
+    def stop_kafka(self) -> None:
+        """Candidates of Kafka stand no more: what they promise is no matter of ours. Their brokers go on."""
+        self.kafka_stands = False
+        for controller in [one for one in self.controllers.values() if isinstance(one, RealController)]:
+            self.kill(controller.broker)
+            self.restart(controller.broker)
+
+    # --- steps ----------------------------------------------------------------------------------------
+
+    def acts(self) -> Iterator[Act]:
+        """Everything that processes and the network can do now; ZooKeeper's own steps are not among it."""
+        for controller in self.awake_controllers():
+            if isinstance(controller, RealController):
+                yield from controller.choices()
+            else:
+                if controller.shell.inbox:
+                    yield controller.shell.take_event
+                if controller.shell.has_due_timers():
+                    yield controller.shell.fire_timers
+        for broker in self.awake_brokers():
+            if broker.shell.inbox:
+                yield broker.shell.take_event
+            if broker.shell.has_due_timers():
+                yield broker.shell.fire_timers
+            if broker.errands:
+                yield lambda one=broker: one.errands.popleft()()  # type: ignore[misc]
+            for tp in tuple(broker.answers):
+                yield lambda one=broker, tp=tp: one.take(tp)  # type: ignore[misc]
+        yield from self.network.steps(self._may_act)
+
+    def _may_act(self, process: object) -> bool:
+        return isinstance(process, BrokerProcess) and self.is_awake(process.name)
+
+    def fetches(self) -> Iterator[Act]:
+        """Followers that may ask."""
+        for broker in self.awake_brokers():
+            for tp in broker.follows:
+                if tp not in broker.answers:
+                    yield lambda one=broker, tp=tp: one.ask(tp)  # type: ignore[misc]
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    def next_due_ms(self) -> int | None:
+        """When the next timer of a running machine fires."""
+        shells = [one.shell for one in self.awake_brokers()]
+        shells += [one.shell for one in self.awake_controllers() if isinstance(one, ControllerProcess)]
+        return min((at for shell in shells if (at := shell.next_timer_ms()) is not None), default=None)
+
+    def advance(self, ms: int, expires: float = 0.5) -> None:
+        """Time passes: running clients are heard of, overdue sessions end, sooner or later."""
+        self.clock.advance(ms)
+        for name in [n for n, until_ms in self._isolated_until.items() if until_ms <= self.clock.now_ms()]:
+            del self._isolated_until[name]
+            self.server.resume(name)
+        for name in self.clients():
+            if self.is_awake(name):
+                self.server.ping(name)
+        for session_id in self.server.overdue():
+            if self.rng.random() < expires:
+                self.server.expire_session(session_id)
+                self.figures["sessions expired"] += 1
