@@ -154,14 +154,14 @@ def _partitions(cluster: Cluster, topic: str, wanted: int | None) -> Sequence[in
     known = cluster.partitions(topic)
     if not known:
         raise NotFoundError(
-            f"/brokers/topics/{topic}: there is no such topic; "
+            f"there is no topic {topic} in /brokers/topics; "
             f"make it with `zkgroup topic create {topic} --partitions N`"
         )
     if wanted is not None and wanted not in known:
         raise ConfigError(f"--partition {wanted}: expected one of topic {topic}, which has {_span(known)}")
     if not addresses_of(cluster.brokers()):
         raise RefusedError(
-            "/brokers/ids: expected a broker of ours, which hosts lines, found none; "
+            "expected a broker of ours, which hosts lines, in /brokers/ids, found none; "
             "start one with `zkgroup broker run --id auto`"
         )
     return known if wanted is None else [wanted]

@@ -126,6 +126,11 @@ class LineBrokers:
         self._states[tp] = PartitionStateInfo(tp.topic, tp.partition, 1, leader, epoch, isr, epoch, replicas)
         self._tell_all(told, (tp,))
 
+    @property
+    def topics(self) -> set[str]:
+        """Those that have leaders."""
+        return {tp.topic for tp in self._states}
+
     def lines(self, number: int, tp: TopicPartition) -> list[bytes]:
         """What a running broker has, whatever its role."""
 

@@ -142,7 +142,7 @@ def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tm
         (
             ("clicks",),
             5,
-            "/brokers/topics/clicks: there is no such topic; make it with `zkgroup topic create",
+            "there is no topic clicks in /brokers/topics; make it with `zkgroup topic create",
         ),
         (("orders", "--partition", "3"), 2, "--partition 3: expected one of topic orders, which has 0 to 2"),
         (("orders", "--partition", "1", "--key", "k"), 2, "--partition and --key exclude each other"),
@@ -169,7 +169,9 @@ def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: Groups) ->
     ran = shell.run("produce", "orders", stdin="a\n")
 
     assert ran.code == 2
-    assert "expected a broker of ours, which hosts lines, found none; start one with" in ran.err
+    assert (
+        "expected a broker of ours, which hosts lines, in /brokers/ids, found none; start one with" in ran.err
+    )
 
 
 def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:

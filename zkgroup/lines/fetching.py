@@ -170,6 +170,8 @@ class Fetching:
 
     def _take(self, tp: TopicPartition, place: _Place, response: FetchLinesResponse) -> Verdict:
         for batch in response.batches:
+            if place.next_offset >= response.high_watermark:
+                break
             if not is_whole(batch) or not batch.base_offset <= place.next_offset < end_of(batch):
                 place.trouble = (
                     f"{tp}: the batch of {batch.count} lines at {batch.base_offset} is damaged or does not "

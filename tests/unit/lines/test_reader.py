@@ -99,7 +99,7 @@ def test_a_line_that_comes_later_ends_the_wait(brokers: LineBrokers, reader: Lin
 
     assert reader.read({ORDERS: 0}, 10, WAIT_S) == [(ORDERS, 0, b"a")]
     asked = [one for one in brokers.requests(1, FetchLinesRequest) if one.max_wait_ms]
-    assert [(one.offset, one.leader_epoch) for one in asked] == [(0, 0)]
+    assert [one.leader_epoch for one in asked if one.offset == 0] == [0]
 
 
 def test_lines_above_the_high_watermark_are_not_given(brokers: LineBrokers, reader: LineReader) -> None:
