@@ -33,7 +33,7 @@ FATES = ("acknowledged", "lost", "gone", "unsent", "moved", "moved_after", "olde
 def test_acknowledged_lines_are_at_their_offsets(
     fates: list[str], count: int, batch_lines: int, acks: Acks
 ) -> None:
-    """Each line is told of once; order is kept; twice in the log is only what says so, missing what failed."""
+    """Each line is told of once, in order; twice in the log is only what says so, missing what failed."""
     limits = ProducerSettings(acks=acks, batch_lines=batch_lines, delivery_timeout_ms=1000)
     producing, log, now_ms = Producing(limits), list[int](), 0
     for number in range(count):
