@@ -34,10 +34,12 @@ class Look(IntEnum):
     PREFERRED_ELECTION = 12
     UNCLEAN_ELECTION = 13
     DELETIONS = 14
-    BALANCE = 15
-    PLANS = 16
+    STRAYS = 15
+    """Replicas that a move has left behind and that could not be deleted."""
+    BALANCE = 16
+    PLANS = 17
     """Stored plans whose next phase is to be submitted."""
-    STATUS = 17
+    STATUS = 18
 
 
 class Work(NamedTuple):

@@ -21,6 +21,7 @@ from zkgroup.controller.machine import (
     reconfiguring,
     shutdowns,
     status,
+    strays,
     topics,
     unclean_elections,
 )
@@ -43,12 +44,13 @@ DUTIES: Final[Mapping[Look, Duty]] = {
     Look.PREFERRED_ELECTION: preferring.look,
     Look.UNCLEAN_ELECTION: unclean_elections.look,
     Look.DELETIONS: deletions.look,
+    Look.STRAYS: strays.look,
     Look.BALANCE: preferring.look_at_balance,
     Look.PLANS: plans.look,
     Look.STATUS: status.look,
 }
 
-LISTENERS: Final[tuple[Listener, ...]] = (deletions.heard,)
+LISTENERS: Final[tuple[Listener, ...]] = (deletions.heard, strays.heard)
 """Told of every answer of a broker, in this order."""
 
 

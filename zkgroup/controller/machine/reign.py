@@ -32,7 +32,7 @@ from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.controller.machine.requests import Batch, Targets, ToBroker
-from zkgroup.controller.machine.transitions import partition_table, replica_table
+from zkgroup.controller.machine.transitions import Replica, partition_table, replica_table
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.machinery.procedures import (
     DeniedError,
@@ -48,6 +48,7 @@ from zkgroup.model.requests import Exists, ListChildren, Read
 from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode, describe
 from zkgroup.wire.messages import Response
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller_records import ControllerStatus
 
 DUTY_TIMER: Final = "duties"
@@ -137,6 +138,8 @@ class Reign:
         self.moves = Moves()
         self.shutdowns: list[ShutdownAsked] = []
         """Requests for a controlled shutdown that are not answered yet."""
+        self.lists_in_doubt: dict[str, list[Topic]] = {}
+        """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
         self.untold: dict[TopicPartition, None] = {}
         self.unnamed: dict[int, tuple[TopicPartition, ...]] = {}
         """Broker to what its first LeaderAndIsr could not name: it may fetch these partitions again."""
@@ -144,6 +147,8 @@ class Reign:
         """What waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
         self.doubts: dict[int, Doubt] = {}
         self.shown = Shown()
+        self.strays: dict[Replica, None] = {}
+        """Replicas that a move has left behind, and that their brokers could not delete."""
         self.zxid = 0
         """The greatest one seen of a change that was processed."""
         self.is_loaded = False

@@ -1,0 +1,86 @@
+"""What a move leaves behind where a broker cannot delete it."""
+
+from __future__ import annotations
+
+from tests.unit.controller.clusters import tp
+from tests.unit.controller.realm import Realm, Ruler
+from zkgroup.controller.machine.strays import AGAIN_MS
+from zkgroup.wire.control import StopReplicaRequest
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import Topic
+
+
+def moved() -> tuple[Realm, Ruler]:
+    """`t-0` has moved from 1, 2 to 2, 3; broker 1 has answered that it cannot delete."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
+    move(world, (2, 3), (1, 2, 3))
+    return world, ruler
+
+
+def move(world: Realm, target: tuple[int, ...], isr: tuple[int, ...]) -> None:
+    """From the request to its end, with replicas that catch up at once."""
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), target),)).encode())
+    world.run()
+    world.set_state(tp(0), isr=isr)
+    world.run()
+    assert world.server.find(Reassignment.path()) is None
+
+
+def asked(world: Realm) -> int:
+    """How often broker 1 was told to delete."""
+    told = world.hosts[1].told(StopReplicaRequest)
+    return sum(isinstance(each, StopReplicaRequest) and each.delete for each in told)
+
+
+def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
+    """K16: the move ends, its list is right; the broker is asked again until it has done it."""
+    world, ruler = moved()
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (2, 3)}
+    assert "error 56" in reign.waiting["removal of t-0 on broker 1"]
+    assert asked(world) == 1
+    world.advance(AGAIN_MS + 1_000, 5_000)
+    assert asked(world) == 2
+    assert tp(0) in world.hosts[1].logs
+    world.hosts[1].refusals.clear()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+    assert asked(world) == 3
+    assert tp(0) not in world.hosts[1].logs
+    assert reign.waiting == {}
+    world.advance(3 * AGAIN_MS, 5_000)
+
+    assert asked(world) == 3
+
+
+def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
+    """K16: it has moved back to broker 1 meanwhile, whose replica is no stray any more."""
+    world, ruler = moved()
+    world.hosts[1].refusals.clear()
+    move(world, (1, 2), (2, 3, 1))
+    before = asked(world)
+    world.advance(2 * AGAIN_MS, 5_000)
+
+    assert asked(world) == before
+    assert tp(0) in world.hosts[1].logs
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert reign.waiting == {}
+
+
+def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
+    """K16: its incarnation does not matter, the log outlives it."""
+    world, _ = moved()
+    world.stop_broker(1)
+    world.run()
+    world.hosts[1].refusals.clear()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+    world.start_broker(1)
+    world.run()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+
+    assert tp(0) not in world.hosts[1].logs
