@@ -1,0 +1,100 @@
+"""Brokers that do as they are told and note it, for a controller with real connections to real ports."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self, TypeVar
+
+from zkgroup.broker.server import BrokerServer
+from zkgroup.machinery.loop_thread import LoopThread
+from zkgroup.model.requests import Create
+from zkgroup.wire.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.messages import Request, Response, decode_response, encode_request
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+RequestT = TypeVar("RequestT", bound=Request)
+WAIT_S = 20.0
+
+
+class LedBroker(AbstractContextManager["LedBroker"]):
+    """Listens, is registered, and answers everything with success."""
+
+    def __init__(self, address: str, broker: int) -> None:
+        self.broker = broker
+        self.requests: list[Request] = []
+        """Those that were answered."""
+        self.unanswered: list[Request] = []
+        self.answers = threading.Event()
+        """While it is not set, nobody is answered: the connection is closed instead."""
+        self.answers.set()
+        self._thread = LoopThread(f"led-broker-{broker}")
+        self._thread.start()
+        self._server = BrokerServer(self._respond)
+        self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(WAIT_S)
+        self._client = ZooKeeperClient(address)
+        zk = Blocking(self._client)
+        zk.wait_connected()
+        zk.create_missing("/brokers", "/brokers/ids", "/brokers/topics", "/admin", "/admin/delete_topics")
+        registration = BrokerRegistration(self.host, self.port, 1, 0)
+        zk.multi(Create(BrokerRegistration.path(broker), registration.encode(), ephemeral=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+        self._thread.run(self._server.close()).result(WAIT_S)
+        assert self._thread.stop(WAIT_S)
+
+    def leave(self) -> None:
+        """Its registration goes; it still listens."""
+        self._client.close()
+
+    def told(self, kind: type[RequestT]) -> list[RequestT]:
+        """What it was told of a kind and has answered, in order."""
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    async def _respond(self, request: Request) -> Response | None:
+        if not self.answers.is_set():
+            self.unanswered.append(request)
+            return None
+        self.requests.append(request)
+        match request:
+            case LeaderAndIsrRequest():
+                done = [PartitionError(*info.topic_partition, 0) for info in request.partitions]
+                return LeaderAndIsrResponse(0, tuple(done))
+            case StopReplicaRequest():
+                return StopReplicaResponse(0, tuple(PartitionError(*tp, 0) for tp in request.partitions))
+            case UpdateMetadataRequest():
+                return UpdateMetadataResponse(0)
+            case _:
+                return None
+
+
+def ask(address: tuple[str, int], request: Request, kind: type[ResponseT]) -> ResponseT | None:
+    """The answer of a port; None where it closes the connection instead."""
+    with socket.create_connection(address, timeout=WAIT_S) as connection:
+        connection.sendall(encode_request(request, 7, "test"))
+        with connection.makefile("rb") as stream:
+            size = stream.read(4)
+            if not size:
+                return None
+            number, response = decode_response(kind, stream.read(int.from_bytes(size, "big")))
+    assert number == 7
+    return response

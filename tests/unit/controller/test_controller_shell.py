@@ -1,0 +1,194 @@
+"""How a controller's threads end, and who is answered then; its machine is one that the test makes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from zkgroup.controller.controller import Controller, Loaded, News
+from zkgroup.controller.machine.effects import Elected, IdInUse, Note, Resigned, ShutdownAnswered
+from zkgroup.controller.machine.events import Retire, ShutdownAsked
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.picture import Picture
+from zkgroup.errors import AuthenticationError, ConflictError
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Instant
+from zkgroup.model.requests import Lost, SessionEvent
+from zkgroup.testing import FakeClock, MemoryZooKeeper, wait_until
+from zkgroup.wire.control import ControlledShutdownResponse
+
+STALE = ControlledShutdownResponse(11)
+WAIT_S = 20.0
+
+
+class Machine:
+    """Answers each kind of event with what the test said."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+        self.picture: Picture | None = None
+        self.has_left = False
+        self.leaves = True
+        self.replies: dict[type, Callable[[Any], Sequence[Any]]] = {}
+
+    def step(self, event: object, now: Instant) -> Sequence[Any]:
+        self.events.append(event)
+        if isinstance(event, Retire):
+            self.has_left = self.leaves
+        return self.replies.get(type(event), lambda one: ())(event)
+
+
+class Scene:
+    """A controller with that machine, on a ZooKeeper in memory."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.news: list[News] = []
+        self.failures: list[BaseException] = []
+        self.server = MemoryZooKeeper(FakeClock())
+        self.store = self.server.client()
+        self.listeners: list[Callable[[SessionEvent], None]] = []
+        self.controller = Controller(
+            self.machine,
+            self.store,
+            self.server.clock,
+            broker=7,
+            client_id="c",
+            on_news=self.news.append,
+            on_failure=self.failures.append,
+        )
+
+    def ask(self) -> Future[ControlledShutdownResponse]:
+        """Asks for a controlled shutdown, and waits until the machine has heard of it."""
+        answer = self.controller.shut_down(3)
+        wait_until(lambda: any(isinstance(event, ShutdownAsked) for event in self.machine.events), WAIT_S)
+        return answer
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    one = Scene()
+    one.controller.start()
+    try:
+        yield one
+    finally:
+        one.machine.leaves = one.machine.has_left = True
+        one.controller.close()
+        one.store.close()
+
+
+def test_a_controlled_shutdown_is_answered_by_its_number(scene: Scene) -> None:
+    """Each with its own answer; one that nobody waits for any more is dropped."""
+    remaining = (TopicPartition("orders", 3),)
+    scene.machine.replies[ShutdownAsked] = lambda event: (
+        ShutdownAnswered(event.request_id, event.broker, remaining),
+        ShutdownAnswered(event.request_id, 0),
+        ShutdownAnswered(event.request_id + 1000, 0),
+    )
+    answers = [scene.controller.shut_down(broker) for broker in (3, 4)]
+    assert [answer.result(WAIT_S) for answer in answers] == [
+        ControlledShutdownResponse(3, remaining),
+        ControlledShutdownResponse(4, remaining),
+    ]
+
+
+def test_who_waits_for_an_answer_gets_one_at_the_end(scene: Scene) -> None:
+    """And whoever comes later, at once."""
+    answer = scene.ask()
+    given_up = scene.controller.shut_down(4)
+    assert given_up.cancel()
+    assert scene.controller.close()
+    assert answer.result(0) == STALE
+    assert scene.controller.shut_down(3).result(0) == STALE
+    assert scene.machine.events[-1] == Retire("stopped")
+    assert scene.controller.close()
+
+
+def test_a_machine_that_does_not_leave_is_not_waited_for(scene: Scene) -> None:
+    """ZooKeeper is away: the rest ends with the session."""
+    scene.machine.leaves = False
+    answer = scene.ask()
+    assert not scene.controller.close(timeout_s=0.05)
+    assert answer.result(0) == STALE
+
+
+def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is sent any more; its session is its owner's to end, who is told."""
+    answer = scene.ask()
+    scene.machine.replies[Retire] = lambda event: 1 // 0  # type: ignore[return-value]
+    scene.controller.stop()
+    assert answer.result(WAIT_S) == STALE
+    wait_until(lambda: scene.failures, WAIT_S)
+    assert [type(error) for error in scene.failures] == [ZeroDivisionError]
+    with pytest.raises(ZeroDivisionError):
+        scene.controller.check()
+    assert scene.controller.close()
+    assert "stopped by an error of its own" in caplog.text
+
+
+def test_an_id_in_use_is_a_failure_that_names_who_has_it(scene: Scene) -> None:
+    scene.machine.replies[ShutdownAsked] = lambda event: (IdInUse(7, "/brokers/ids/7", 0x1F),)
+    scene.ask()
+    wait_until(lambda: scene.failures, WAIT_S)
+    with pytest.raises(ConflictError, match=r"broker id 7 is in use: /brokers/ids/7 is held by session 0x1f"):
+        scene.controller.check()
+
+
+def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
+    class GivesUp:
+        """Tells every listener so."""
+
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
+            listener(Lost(1, "refused", AuthenticationError("refused")))
+            return lambda: None
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+    scene = Scene()
+    failures: list[BaseException] = []
+    store: Any = GivesUp(scene.store)
+    one = Controller(
+        scene.machine, store, scene.server.clock, broker=7, client_id="c", on_failure=failures.append
+    )
+    one.start()
+    try:
+        assert [type(error) for error in failures] == [AuthenticationError]
+    finally:
+        one.close()
+        scene.store.close()
+
+
+def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
+    elected, resigned = Elected(Fence(4, 3), 99, 0), Resigned(4, "why")
+    loaded = Note("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
+    scene.machine.replies[ShutdownAsked] = lambda event: (elected, loaded, Note("other", {}), resigned)
+    scene.ask()
+    wait_until(lambda: len(scene.news) == 3, WAIT_S)
+    assert scene.news == [elected, Loaded(4, 10, 5), resigned]
+
+
+def test_the_picture_is_looked_at_on_the_machines_thread(scene: Scene) -> None:
+    """What goes wrong there belongs to who asked."""
+    scene.machine.picture = Picture()
+    seen = scene.controller.of_picture(lambda picture: (picture, threading.current_thread().name))
+    assert seen.result(WAIT_S) == (scene.machine.picture, "zkgroup-controller-7-loop")
+    with pytest.raises(ZeroDivisionError):
+        scene.controller.of_picture(lambda picture: 1 // 0).result(WAIT_S)
+    scene.controller.check()
+
+
+def test_it_closes_without_having_been_started() -> None:
+    scene = Scene()
+    assert scene.controller.close()
+    assert scene.controller.shut_down(3).result(0) == STALE
+    scene.store.close()
