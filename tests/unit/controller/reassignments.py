@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from tests.unit.controller.candidates import Node, World
 from tests.unit.controller.replicas import Brokers, Replicas
@@ -38,6 +39,10 @@ class Cluster:
         self.kept: list[tuple[Node, ToBroker]] = []
         self.points = 0
         self.kill_at: set[int] = set()
+        self.written = 0
+        """Transactions of controllers that were executed."""
+        self.lose: dict[int, Literal["answer", "connection"]] = {}
+        """Number of a transaction to what is lost with it."""
         self.on_point: Callable[[str], None] = lambda what: None
         self.said: list[str] = []
         """What each point was, in order."""
@@ -142,11 +147,22 @@ class Cluster:
     def _deliver(self, step: Step) -> None:
         node = next((each for each in self.world.nodes if each.name == step.client), None)
         flight = node.client.requests[0].request if node and node.client.requests else None
+        is_write = isinstance(flight, Multi) and len(flight.operations) > HEAD and step.kind == "request"
+        lost = self.lose.get(self.written + 1) if is_write else None
         before = len(self.world.server.log)
-        self.world.deliver(step)
+        if lost == "connection" and node is not None:
+            self.world.server.cut(node.name, executed=1)
+            node.loop.run_pending()
+        else:
+            self.world.deliver(step, "lost_reply" if lost == "answer" else None)
         self.replicas.judge()
-        written = step.kind == "request" and len(self.world.server.log) > before
-        if node is not None and written and isinstance(flight, Multi) and len(flight.operations) > HEAD:
+        if (
+            node is not None
+            and isinstance(flight, Multi)
+            and is_write
+            and len(self.world.server.log) > before
+        ):
+            self.written += 1
             self._point(node, f"{node.name} wrote {flight.operations[-1].path}")
 
     def _arrive(self, node: Node, message: ToBroker) -> None:

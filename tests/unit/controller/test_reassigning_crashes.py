@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
@@ -62,17 +62,22 @@ def began(moving: Moving) -> Cluster:
     for _ in range(2):
         cluster.candidate()
     cluster.rest()
-    cluster.points = 0
+    cluster.points = cluster.written = 0
     cluster.said.clear()
     cluster.on_point = lambda what: cluster.replicas.produce()
     cluster.request(moving.after)
     return cluster
 
 
-def carried_through(moving: Moving, kill_at: set[int], change_at: int | None = None) -> Cluster:
-    """The same to its end, with the ruling controller killed at these points."""
+def carried_through(
+    moving: Moving,
+    kill_at: set[int],
+    change_at: int | None = None,
+    lose: Mapping[int, Literal["answer", "connection"]] = {},
+) -> Cluster:
+    """The same to its end, with the ruling controller killed, or answers lost, at these points."""
     cluster = began(moving)
-    cluster.kill_at = kill_at
+    cluster.kill_at, cluster.lose = kill_at, dict(lose)
     if change_at is not None and moving.later is not None:
         later = moving.later
 
@@ -101,7 +106,20 @@ def ended(cluster: Cluster, moving: Moving, targets: Lists) -> None:
     assert {record.topic_partition: record.target for record in cluster.records} == targets
 
 
-def points(moving: Moving, **more: object) -> int:
+@pytest.mark.parametrize("lost", ["answer", "connection"])
+@pytest.mark.parametrize("name", ["overlapping", "more replicas", "three of two topics"])
+def test_the_answer_to_any_transaction_is_lost(name: str, lost: Literal["answer", "connection"]) -> None:
+    """Recipes 16 [M]: it was executed; the controller reads back, tells what it wrote, and goes on itself."""
+    moving = MOVES[name]
+    written = carried_through(moving, set()).written
+    assert written >= 4
+    for number in range(1, written + 1):
+        cluster = carried_through(moving, set(), lose={number: lost})
+        ended(cluster, moving, moving.after)
+        assert cluster.world.epoch()[0] == 1
+
+
+def points(moving: Moving) -> int:
     """How many there are where nobody is killed."""
     return carried_through(moving, set()).points
 

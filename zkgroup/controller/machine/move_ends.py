@@ -8,6 +8,7 @@ from typing import Final
 from zkgroup.controller.machine import move_writes
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.election import FENCE_PATHS
+from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.move_writes import Ending
 from zkgroup.controller.machine.open_moves import Request
 from zkgroup.controller.machine.reign import Reign
@@ -18,7 +19,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import CreateMissing, Delete, ListChildren, Operation, SetData
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.audit import zkgroup_path
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.reassignment_records import (
     FINISHED_KEPT,
     FinishedReassignment,
@@ -40,7 +41,10 @@ def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
     request = moves.request
     targets, version = (request.targets, request.version) if request else ({}, None)
     finishing = move_writes.finish(reign.picture, endings, targets, version, reign.epoch)
-    if (yield from commit(reign, finishing.write)) is not None:
+    doubt = ListsSent(reign, [finishing.write])
+    why = yield from commit(reign, finishing.write)
+    doubt.answered()
+    if why is not None:
         moves.has_parents = False
         return True
     left = {ending.topic_partition for ending in finishing.left}
@@ -66,6 +70,35 @@ def forgotten(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
         reign.look(Look.DELETIONS)
     if reign.moves.request is None:
         reign.look(Look.PLANS)
+
+
+class ListsSent:
+    """Replica lists on their way. Without an answer they stay in doubt, and are known when they are found.
+
+    The picture would otherwise take them for somebody else's and write back what it has (recipes 15).
+    """
+
+    def __init__(self, reign: Reign, writes: Iterable[Write]) -> None:
+        self._reign = reign
+        self._lists: dict[str, Topic] = {}
+        prefix = f"{topics_path()}/"
+        for operation in (operation for each in writes for operation in each.operations):
+            path = operation.path
+            if isinstance(operation, SetData) and path.startswith(prefix) and "/" not in path[len(prefix) :]:
+                self._lists[path.removeprefix(prefix)] = Topic.decode(path, operation.data)
+        for name, lists in self._lists.items():
+            reign.lists_in_doubt.setdefault(name, []).append(lists)
+
+    def answered(self) -> None:
+        """Written, and then nothing sent before can be written any more; or refused."""
+        for name, lists in self._lists.items():
+            seen, doubts = self._reign.picture.topic(name), self._reign.lists_in_doubt.get(name, [])
+            if seen is not None and seen.topic == lists:
+                doubts.clear()
+            elif lists in doubts:
+                doubts.remove(lists)
+            if not doubts:
+                self._reign.lists_in_doubt.pop(name, None)
 
 
 def _unwritable(reign: Reign, endings: Sequence[Ending]) -> frozenset[str]:

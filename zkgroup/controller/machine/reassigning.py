@@ -204,7 +204,9 @@ def _carried_out(reign: Reign, todo: _Round) -> Procedure[bool]:
     writes = _Writes(reign, todo)
     items: list[str | TopicPartition] = [*todo.unions, *todo.states]
     if items:
+        doubt = move_ends.ListsSent(reign, writes.lists())
         refused = yield from write_all(reign, items, writes.make, writes.read_again)
+        doubt.answered()
         _written(reign, todo, refused)
     _delete(reign, todo)
     goes_on = len(items) > len(todo.unwritable) or bool(todo.deletions)
@@ -232,6 +234,11 @@ class _Writes:
         if self._request != self._reign.moves.request:
             return "the request has changed"
         return self._list(item) if isinstance(item, str) else self._state(item)
+
+    def lists(self) -> list[Write]:
+        """The writes of replica lists, as they are sent first."""
+        made = [self._list(name) for name in self._todo.unions]
+        return [each for each in made if isinstance(each, Write)]
 
     def read_again(self, items: list[str | TopicPartition]) -> Procedure[None]:
         """What the writes of these rest on."""

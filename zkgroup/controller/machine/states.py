@@ -7,7 +7,7 @@ LeaderAndIsr has carried it (`Reign.tell`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.controller.machine.agenda import Look
@@ -227,11 +227,24 @@ def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[tuple[Pack
     found = yield from reign.read_many(paths)
     conflicts = []
     for packet in unknown:
-        if settle(packet, {path: found.get(path) for path in _paths(packet)}) is not Settled.APPLIED:
+        if settle(packet, {path: found.get(path) for path in _paths(packet)}) is Settled.APPLIED:
+            _lists_applied(reign, packet, found)
+        else:
             conflicts.append((packet, Code.BAD_VERSION))
         for path in _paths(packet):
             _take_in(reign, path, found.get(path))
     return conflicts
+
+
+def _lists_applied(reign: Reign, packet: Packet, found: Mapping[str, Znode]) -> None:
+    """Replica lists that were written after all are known ones; else older ones would be written back."""
+    for operation in packet.request.operations:
+        if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
+            continue
+        znode = found.get(operation.path)
+        if znode is not None and znode.data == operation.data:
+            lists = Topic.decode(operation.path, operation.data)
+            reign.picture.topic_seen(topic[1], lists, znode.stat.version)
 
 
 def _follow(reign: Reign, packet: Packet, outcome: Outcome) -> None:

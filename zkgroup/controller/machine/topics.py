@@ -89,7 +89,15 @@ def read_topics(reign: Reign, names: Iterable[str]) -> Procedure[list[TopicParti
 
 
 def take_in(reign: Reign, name: str, found: Topic, version: int) -> tuple[TopicPartition, ...]:
-    """A topic as read, into the picture: what is known of it stays, what is new is added."""
+    """A topic as read, into the picture: what is known of it stays, what is new is added.
+
+    Lists that this controller wrote without an answer are known ones once they are found.
+    """
+    for mine in reign.lists_in_doubt.get(name, ()):
+        if _holds(found, mine):
+            reign.picture.topic_seen(name, mine, version)
+            del reign.lists_in_doubt[name]
+            break
     return reign.picture.topic_seen(name, _merged(reign, name, found), version)
 
 
@@ -162,6 +170,16 @@ def _merged(reign: Reign, name: str, found: Topic) -> Topic:
         removing=_moves(known.removing, found.removing, grown),
         topic_id=found.topic_id or known.topic_id,
         extensions={**known.extensions, **found.extensions},
+    )
+
+
+def _holds(found: Topic, mine: Topic) -> bool:
+    """Whether a topic has these lists, beside others."""
+    return all(
+        found.partitions.get(number) == replicas
+        and found.adding.get(number) == mine.adding.get(number)
+        and found.removing.get(number) == mine.removing.get(number)
+        for number, replicas in mine.partitions.items()
     )
 
 
