@@ -1,4 +1,4 @@
-"""Writes the generated pages: `python -m docs.tools.generate`, from the project's folder.
+"""Writes the generated pages and pictures: `python -m docs.tools.generate`, from the project's folder.
 
 They are committed, so that they can be read without building anything; a test compares them.
 """
@@ -15,6 +15,7 @@ from docs.tools import (
     errors_page,
     json_page,
     known_defects_page,
+    pictures,
     settings_page,
     wire_page,
     znodes_page,
@@ -31,6 +32,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/wire.md": wire_page.page,
     "reference/checklist.md": checklist_page.page,
     "reference/controller-checklist.md": controller_checklist_page.page,
+    **pictures.FILES,
     "reference/known-defects.md": known_defects_page.page,
 }
 
