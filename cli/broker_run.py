@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -17,7 +17,6 @@ from .parameters import Assignment
 from .signals import StopSignals
 
 if TYPE_CHECKING:
-    from zkgroup.broker.controller_only import ControllerOnly
     from zkgroup.broker.settings import BrokerSettings
 
     from .broker_events import BrokerPrinter
@@ -29,6 +28,10 @@ AUTO = "auto"
 
 class _Served(Protocol):
     """A broker or a controller, as the command needs it."""
+
+    settings: BrokerSettings
+
+    def wait_connected(self, timeout_s: float) -> None: ...
 
     def start(self) -> None: ...
 
@@ -121,40 +124,32 @@ def run(
     from .broker_events import BrokerPrinter
 
     printer = BrokerPrinter(out)
+    place = {"host": host, "port": port, "settings": made, "listener": printer}
+    options = {"broker": broker, "connection": client_settings(where), **place}
     if controller_only:
-        from zkgroup.broker.controller_only import ControllerOnly
-
-        assert broker is not None
-        alone = ControllerOnly(
-            where.zookeeper,
-            broker=broker,
-            host=host,
-            port=port,
-            settings=made,
-            listener=printer,
-            connection=client_settings(where),
-        )
-
-        def connect(stop: StopSignals) -> None:
-            assert alone.serving is not None
-            printer.waiting(alone.broker, *alone.serving)
-            _wait_connected(alone, made, stop)
-
-        _serve(alone, printer, connect)
+        _serve_alone(where.zookeeper, options, printer)
     else:
-        from zkgroup.broker.node.broker import Broker
+        _serve_broker(where.zookeeper, data, options, printer)
 
-        one = Broker(
-            where.zookeeper,
-            broker=broker,
-            host=host,
-            port=port,
-            data=data,
-            settings=made,
-            listener=printer,
-            connection=client_settings(where),
-        )
-        _serve(one, printer)
+
+def _serve_alone(address: str, options: dict[str, Any], printer: BrokerPrinter) -> None:
+    from zkgroup.broker.controller_only import ControllerOnly
+
+    alone = ControllerOnly(address, **options)
+
+    def connect(stop: StopSignals) -> None:
+        assert alone.serving is not None
+        printer.waiting(alone.broker, *alone.serving)
+        _wait_connected(alone, stop)
+
+    _serve(alone, printer, connect)
+
+
+def _serve_broker(address: str, data: Path | None, options: dict[str, Any], printer: BrokerPrinter) -> None:
+    from zkgroup.broker.node.broker import Broker
+
+    one = Broker(address, data=data, **options)
+    _serve(one, printer, lambda stop: _wait_connected(one, stop))
 
 
 def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
@@ -165,14 +160,12 @@ def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
     return BrokerSettings(**parse_settings(pairs, BrokerSettings))
 
 
-def _serve(
-    served: _Served, printer: BrokerPrinter, wait: Callable[[StopSignals], None] = lambda stop: None
-) -> None:
-    """`wait`: what has to have happened for the start to be one; raises where it does not."""
+def _serve(served: _Served, printer: BrokerPrinter, connect: Callable[[StopSignals], None]) -> None:
+    """`connect` raises where the start was none."""
     with StopSignals() as stop:
         try:
             served.start()
-            wait(stop)
+            connect(stop)
             while not stop.wait(LOOK_S):
                 printer.check()
                 served.check()
@@ -180,14 +173,15 @@ def _serve(
             served.close()
 
 
-def _wait_connected(alone: ControllerOnly, settings: BrokerSettings, stop: StopSignals) -> None:
+def _wait_connected(served: _Served, stop: StopSignals) -> None:
     """Who never gets a first connection says so, and ends (exit code 7)."""
+    settings = served.settings
     left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
     with quiet_connecting():
         while not stop.received:
             left_s -= LOOK_S
             try:
-                alone.wait_connected(LOOK_S)
+                served.wait_connected(LOOK_S)
             except StoreUnavailableError:
                 if left_s <= 0:
                     raise

@@ -175,8 +175,9 @@ class Running:
         *,
         isr: tuple[int, ...] | None = None,
         leader_epoch: int = 0,
+        told: tuple[int, ...] | None = None,
     ) -> None:
-        """Writes the state as a controller does, and tells every replica, the leader first."""
+        """Writes the state as a controller does, and tells every replica (or `told`), the leader first."""
         path = PartitionState.path(tp)
         state = PartitionState(leader, leader_epoch, isr or replicas, self.controller_epoch)
         found = zk.find(path)
@@ -199,7 +200,7 @@ class Running:
             replicas,
         )
         living = list(self.brokers)
-        for broker in sorted(replicas, key=lambda one: one != leader):
+        for broker in sorted(told or replicas, key=lambda one: one != leader):
             request = LeaderAndIsrRequest(CONTROLLER, self.controller_epoch, (info,), (self.address(leader),))
             answer = ask(self.address(broker).port, request, LeaderAndIsrResponse)
             assert answer.error == 0

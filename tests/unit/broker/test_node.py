@@ -116,6 +116,22 @@ def test_the_leadership_moves_and_the_old_leader_follows(world: World) -> None:
     assert world.running.told[1].of("follower") == [("follower", T0, 1)]
 
 
+def test_a_leader_that_is_elsewhere_is_followed_there(world: World, tmp_path: Path) -> None:
+    """It was started again under another port and leads on in its term: nobody is told to follow anew."""
+    world.add(1, 2)
+    world.add(3, data=tmp_path / "data")
+    world.running.lead(world.zk, T0, 3, (2, 3))
+    assert world.running.append(3, T0, 0, b"a").error == 0
+    before = world.running.address(3)
+    world.running.brokers[3].close()
+    world.running.add(world.server.client("again"), 3, settings=QUICK, data=tmp_path / "data")
+    assert world.running.address(3) != before
+    world.running.lead(world.zk, T0, 3, (2, 3), told=(3,))
+
+    assert world.running.append(3, T0, 0, b"b").error == 0
+    assert world.running.view(2, T0).log_end_offset == 2
+
+
 def test_a_broker_serves_on_while_zookeeper_is_away(world: World) -> None:
     """Metadata, lines and fetches; it says how old its metadata is, and whose."""
     world.add(1, 2)
@@ -185,6 +201,18 @@ def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: World) -> N
 
     assert world.running.idle[1].asked == []
     assert world.zk.exists(BrokerRegistration.path(2)) is None
+
+
+def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: World) -> None:
+    """K36: it asks the controller that it knows, three times, and stops."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    world.server.suspend("b2")
+    wait_until(lambda: world.running.told[2].of("disconnected"))
+    assert world.running.brokers[2].health().controller == 9
+    world.running.brokers[2].close()
+
+    assert world.running.idle[2].closed
 
 
 def _configured(world: World, entity: ConfigEntity, **overrides: str) -> None:

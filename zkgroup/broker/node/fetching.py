@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.node.link import Link
@@ -84,6 +84,14 @@ class Fetchers:
             task = fetcher.end()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+    def located(self, brokers: Mapping[int, Broker]) -> None:
+        """Where brokers are now: a leader that was started again elsewhere may lead on in its old term."""
+        for leader in tuple(self._fetchers):
+            now = brokers.get(leader.broker, leader)
+            if now != leader:
+                for tp in [tp for tp, home in self._homes.items() if home[0] == leader]:
+                    self.follow(tp, now)
 
     def wake(self) -> None:
         """The throttle is another one: whoever waits for it looks again."""

@@ -25,7 +25,7 @@ from zkgroup.broker.service import BrokerService
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.wire.control import Broker, ControlledShutdownResponse
+from zkgroup.wire.control import Broker, ControlledShutdownResponse, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config_entity import ConfigEntity
@@ -45,6 +45,19 @@ class BrokerHealth:
     """Partitions that are fetched from leaders now."""
     connections: int
     """Of clients, brokers and controllers, to the port."""
+
+
+class _Cache(MetadataCache):
+    """Says when it has been told where brokers are."""
+
+    def __init__(self, updated: Callable[[], None]) -> None:
+        super().__init__()
+        self._updated = updated
+
+    def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
+        old = super().update(request, now_ms)
+        self._updated()
+        return old
 
 
 class Network:
@@ -68,7 +81,7 @@ class Network:
         self._epoch = -1
         self._epochs: dict[TopicPartition, int] = {}
         """Leader epoch of the last role of each replica."""
-        self.cache = MetadataCache()
+        self.cache: MetadataCache = _Cache(lambda: self._fetchers.located(self.cache.brokers))
         self._receiver = Receiver(broker, self.cache)
         self._host = HostThread(host, f"zkgroup-broker-{broker}-replicas")
         self._throttle = Throttle(broker)
