@@ -114,7 +114,7 @@ DEFECTS: Final[dict[int, Defect]] = {
         "Old replicas count as deleted without an answer: stray logs stay.",
         "all",
         "cured",
-        "They are held until the broker has answered, and told again.",
+        "They are held until the broker has answered; where it could not delete them it is asked again.",
     ),
     17: Defect(
         "A request with an empty list of partitions stays for ever.", "0.8.2.2", "cured", "It is removed."
@@ -195,13 +195,13 @@ DEFECTS: Final[dict[int, Defect]] = {
         "The controller's cache differs from ZooKeeper between an ISR change and its notification.",
         "all",
         "partly",
-        "A decision is written with the version that it rests on, and is taken again from a fresh read where that has changed.",
+        "A decision is written with the version that it rests on; what is refused on an old reading is read again first.",
     ),
     31: Defect(
         "Brokers that reach ZooKeeper and not the controller serve stale roles.",
         "all",
         "partly",
-        "A channel that is down is seen in the status; nothing can be told through it.",
+        "What waits for such a broker names it in the status; nothing can be told through a channel that is down.",
     ),
     32: Defect(
         "A failover reads everything.", "all", "left", "It does so in bulk: packets by the hundred znodes."
@@ -228,7 +228,7 @@ DEFECTS: Final[dict[int, Defect]] = {
         "A controlled shutdown hangs while ZooKeeper is down (KAFKA-9189).",
         "to 2.8",
         "cured",
-        "The broker asks whom it knows, so often and so long, and then stops.",
+        "The broker asks the controller that it knows, a bounded number of times, and then stops.",
     ),
     37: Defect(
         "A registration left over from the own expired session stops the broker (KAFKA-1387, KAFKA-7165).",

@@ -221,7 +221,7 @@ class Machine:
 def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
     behind: tuple[Cluster, ChaosZooKeeper],
 ) -> None:
-    """Controller item 73: the old session lives on by the server's clock, for 20 s; nobody waits for it."""
+    """Controller item 73, K37: the old session lives on at the server for 20 s; nobody waits for it."""
     cluster, chaos = behind
     machine = Machine(chaos.address)
     try:

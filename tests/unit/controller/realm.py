@@ -193,6 +193,8 @@ class Realm(World):
         """A new controller, and everything that follows from its coming."""
         ruler = self.stand()
         self.run()
+        if not ruler.rules:
+            self.advance(GRACE_AND_SPREAD_MS)
         return ruler
 
     def stand(self) -> Ruler:
@@ -201,9 +203,6 @@ class Realm(World):
         config = CandidateConfig(broker=CONTROLLER_ID + self._rulers)
         ruler = Ruler(self, f"ruler-{self._rulers}", Candidate(config, self.settings))
         self.nodes.append(ruler)
-        self.run()
-        if not ruler.rules:
-            self.advance(GRACE_AND_SPREAD_MS)
         return ruler
 
     def crash(self, ruler: Ruler) -> None:

@@ -219,7 +219,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
-    """Controller item 34: an ISR that its leader has changed meanwhile; the others are written once."""
+    """Controller item 34, K25: an ISR that its leader has changed meanwhile; the others are written once."""
     realm = Realm()
     realm.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
     realm.rule()

@@ -89,12 +89,13 @@ def reign_waits(ruler: Ruler) -> dict[str, str]:
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
-    """K20: else its replicas would count as being deleted for ever (controller.md 5.6)."""
-    world, _ = realm()
+    """K20: else its replicas would be deleted for ever (controller.md 5.6); the status names it (K31)."""
+    world, ruler = realm()
     world.hosts[2].silent = True
     world.mark("t")
     world.run()
     assert left_of(world, "t")
+    assert reign_waits(ruler) == {"deletion of t": "waits for the answer of broker 2"}
     world.stop_broker(2)
     world.run()
     assert left_of(world, "t")

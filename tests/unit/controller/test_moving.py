@@ -178,7 +178,7 @@ def test_a_changed_request_is_planned_anew_at_every_stage(stage: Stage) -> None:
 
 
 def test_a_cancelled_move_goes_back_and_drops_what_it_had_added() -> None:
-    """The target is the old list: the added replicas leave the ISR and are deleted; the record says so."""
+    """K14: the target is the old list; the added replicas leave the ISR and go, and the record says so."""
     back = Situation(OLD, UNION, 1, (1, 2, 3, 4), Stage.PLAN, ALL, cancelled=True)
 
     seventh = decide(back)

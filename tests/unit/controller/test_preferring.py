@@ -47,7 +47,7 @@ def is_open(world: Realm) -> bool:
 
 
 def test_a_request_moves_all_leaders_and_goes() -> None:
-    """Controller item 58: the ISR stays as it is, brokers hear of it, and the next request is seen."""
+    """Controller item 58: by the ISR as it is now, though nobody has told of its change (K30)."""
     world, _ = tilted()
     ask(world, tp(0), tp(1), tp(2))
 
