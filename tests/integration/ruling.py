@@ -118,6 +118,11 @@ class Ruling:
         assert done.wait(10)
         return answer[0]
 
+    def waiting(self) -> dict[str, str]:
+        """What waits for something, and for what; nothing while it does not rule."""
+        reign = self.machine.reign
+        return {} if reign is None else dict(reign.waiting)
+
     def _perform(self, effect: ControllerEffect) -> None:
         self.effects.append(effect)
         match effect:
