@@ -8,7 +8,6 @@ import click
 
 from zkgroup.admin import topics as admin
 from zkgroup.admin.brokers import live_brokers
-from zkgroup.admin.ruling import note_on_deletion, read_ruling
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.admin.undo import UndoRecord
@@ -220,9 +219,8 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
         plan = plan_topic_deletion(ensemble, topic)
         if plan.users:
             delete_topic(ensemble, plan)  # raises: says who is on it
-        told = note_on_deletion(read_ruling(ensemble)) if plan.controller is not None else None
-        if told:
-            say(f"note: {told}")
+        for note in plan.notes:
+            say(f"note: {note}")
         if plan.idle_groups:
             kept = f"offsets of {topic}, where a new topic of that name would resume"
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")

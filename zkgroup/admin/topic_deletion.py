@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.expectation import evaluate_members
 from zkgroup.admin.guards import Guard, idle_guard, read_back
+from zkgroup.admin.picture import held
 from zkgroup.admin.reading import group_names, read_pictures
+from zkgroup.admin.ruling import Ruling, note_on_deletion, read_ruling, refuse_kraft
+from zkgroup.admin.topics import INTERNAL_TOPICS
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
@@ -19,6 +22,7 @@ from zkgroup.errors import (
 )
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.ids import validate_topic
@@ -41,6 +45,8 @@ class TopicDeletionPlan:
     """Groups without members that keep owners or offsets of it; they must stay without."""
     znodes: tuple[Znode, ...]
     """What would be removed without a controller, parents first; also what the undo file keeps."""
+    notes: tuple[str, ...] = ()
+    """What the controller here will ignore or wait for."""
     leftover: bool = False
     """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
 
@@ -48,13 +54,18 @@ class TopicDeletionPlan:
 def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
     """Reads who uses the topic and what there is of it, or what is left of it.
 
-    Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest.
+    Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest,
+    RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
     """
     validate_topic(topic)
     ensemble.zk.sync("/")
-    controller = ensemble.zk.find(Controller.path())
-    if ensemble.zk.exists(Topic.path(topic)) is None:
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
+    controller = ruling.controller_znode
+    found = ensemble.zk.find(Topic.path(topic))
+    if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
+    _refuse_internal(topic, ruling)
     pictures = [picture for picture in read_pictures(ensemble, group_names(ensemble)).values() if picture]
     users = tuple(
         (picture.group, member.member)
@@ -74,7 +85,37 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
         users=users,
         idle_groups=idle,
         znodes=_tree(ensemble, topic),
+        notes=tuple(_notes(ensemble, found, ruling)) if controller else (),
     )
+
+
+def _refuse_internal(topic: str, ruling: Ruling) -> None:
+    """Kafka's tools refuse it as well: committed offsets and open transactions would be lost."""
+    if topic in INTERNAL_TOPICS and any(not one.is_zkgroup for one in ruling.brokers.values()):
+        raise RefusedError(f"{Topic.path(topic)}: the brokers keep {topic} for themselves: it is not deleted")
+
+
+def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling) -> Iterator[str]:
+    """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
+    yield from (f"{text}: it is passed over" for text in ruling.unreadable)
+    if told := note_on_deletion(ruling):
+        yield told
+    topic = held(znode, Topic.decode).value
+    if topic is None:
+        yield f"{znode.path} cannot be read: the controller passes it over, and the deletion waits"
+        return
+    name = znode.path.rpartition("/")[2]
+    request = ensemble.zk.find(Reassignment.path())
+    asked = held(request, Reassignment.decode).value if request else None
+    if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
+        yield f"partitions of {name} are being moved: the deletion begins when that has ended"
+    replicas = {broker for brokers in topic.partitions.values() for broker in brokers}
+    if dead := sorted(replicas - set(ruling.brokers)):
+        named = ", ".join(map(str, dead))
+        yield (
+            f"broker {named} is not registered and has replicas of {name}: clients see the topic no more, "
+            "but the deletion ends only when it is back"
+        )
 
 
 def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> TopicDeletionPlan:

@@ -17,6 +17,7 @@ from zkgroup.admin.brokers import (
 )
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import held
+from zkgroup.admin.ruling import read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -101,12 +102,17 @@ def plan_topic(
     Kafka begins at a random broker; here the name of the topic decides, so that a preview shows what will
     be done, and topics of one partition do not all begin on the same broker.
 
-    Raises ConfigError for what can never be, RefusedError where no live broker can hold the topic.
+    Raises ConfigError for what can never be, RefusedError where no live broker can hold the topic, and on a
+    cluster that has moved to KRaft.
     """
     validate_topic(topic)
+    ruling = read_ruling(ensemble)
+    refuse_kraft(ruling)
     entries = registrations(ensemble)
     brokers = by_role(entries)
     notes: list[str] = []
+    if brokers.data and ruling.controller_znode is None:
+        notes.append("no controller lives: the topic has no leaders until there is one")
     if replica_assignment is not None:
         assignment = _explicit(replica_assignment, partitions)
         strangers = sorted({b for replicas in assignment.values() for b in replicas} - set(brokers.data))
