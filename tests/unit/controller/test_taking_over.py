@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.controller.candidates import EPOCH, GRACE_AND_SPREAD_MS
 from tests.unit.controller.clusters import tp
-from tests.unit.controller.realm import Realm, Ruler
+from tests.unit.controller.realm import Host, Realm, Ruler
 from zkgroup.controller.machine.effects import Elected, Note
 from zkgroup.model.requests import Create, Delete, Request, SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
@@ -112,6 +112,40 @@ def test_states_of_a_foreign_controller_become_ours() -> None:
     assert {realm.state(tp(number)).controller_epoch for number in range(3)} == {3}
     (roles,) = [each for each in realm.hosts[1].requests if isinstance(each, LeaderAndIsrRequest)]
     assert {info.controller_epoch for info in roles.partitions} == {3}
+
+
+def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
+    """recipes 13: its session lives, its `/controller` went by hand; its restart ends the warning (K1)."""
+    realm = realm_of_two_topics()
+    session = realm.real(9)
+    realm.hosts[9] = Host(9)
+    ruler = realm.rule()
+    realm.write(Delete(Controller.path(), -1))
+    realm.advance(4000)
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert set(reign.waiting) == {"broker 9"}
+    assert reign.waiting["broker 9"].endswith("restart it")
+
+    realm.server.expire_session(session)
+    realm.run()
+    assert reign.waiting == {}
+
+
+def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
+    """Controller item 36 and recipes 15: one replica in all is elected, of several the status names how."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2), 1: (3,)})
+    realm.crash(realm.rule())
+    for number in (0, 1):
+        realm.set_state(tp(number), leader=-1, isr=())
+    ruler = realm.rule()
+
+    assert realm.state(tp(1)) == PartitionState(3, 1, (3,), 2)
+    assert realm.state(tp(0)).leader == -1
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert reign.waiting["leader of t-0"].endswith(": zkgroup elect unclean --topic t:0 --execute")
 
 
 def test_states_of_our_own_controllers_are_not_rewritten() -> None:

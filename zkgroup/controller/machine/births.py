@@ -43,7 +43,7 @@ def initialise(reign: Reign, partitions: Iterable[TopicPartition], batch: Batch)
     }
     for each, standing in written.items():
         batch.leader_and_isr(standing.isr, each)
-    reign.partitions.move(written, PartitionPhase.ONLINE)
+    reign.move_partitions(written, PartitionPhase.ONLINE)
     for each in failed:
         if (found := picture.standing(each)) is not None:
             reign.partitions.begin(each, partition_at_start(found, picture.live))

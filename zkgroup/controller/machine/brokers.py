@@ -103,7 +103,7 @@ def fail(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
     """They are gone: others lead what they led, they leave every ISR, all hear of the live brokers (K27)."""
     picture = reign.picture
     led = [each for id_ in sorted(brokers) for each in picture.led_by(id_) if not picture.is_going(each)]
-    reign.partitions.move(led, PartitionPhase.OFFLINE)
+    reign.move_partitions(led, PartitionPhase.OFFLINE)
     batch = reign.batch()
     yield from elect_leaderless(reign, batch)
     lost = [
@@ -112,7 +112,7 @@ def fail(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
         for each in picture.on_broker(id_)
         if not picture.is_going(each)
     ]
-    reign.replicas.move(lost, ReplicaPhase.OFFLINE)
+    reign.move_replicas(lost, ReplicaPhase.OFFLINE)
     yield from remove_from_isr(reign, lost, batch)
     batch.update_metadata()
     reign.tell(batch)
@@ -127,7 +127,7 @@ def begin(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
     reign.tell(first)
     theirs = [Replica(each, id_) for id_ in sorted(brokers) for each in picture.on_broker(id_)]
     back = [each for each in theirs if not picture.is_going(each.topic_partition)]
-    reign.replicas.move(back, ReplicaPhase.ONLINE)
+    reign.move_replicas(back, ReplicaPhase.ONLINE)
     batch = reign.batch()
     yield from elect_leaderless(reign, batch)
     for topic_partition, broker in back:

@@ -21,11 +21,10 @@ old, which costs a grace, and never too new, which would save one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Final
 
 from zkgroup.controller.machine import candidacy as acts
-from zkgroup.controller.machine.candidacy import NOBODY, Candidacy, Predecessor, Rule
+from zkgroup.controller.machine.candidacy import NOBODY, Candidacy, Predecessor, Rule, Stage
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned
 from zkgroup.controller.machine.fence import Fence
@@ -49,7 +48,6 @@ from zkgroup.model.requests import (
 )
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.broker_paths import broker_ids_path, brokers_path
-from zkgroup.znodes.broker_registration import ZKGROUP_KEY
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.controller_records import (
@@ -68,17 +66,6 @@ FENCE_PATHS: Final = (ControllerEpoch.path(), Controller.path())
 Work = tuple[str, Callable[[], Procedure[None]]]
 
 
-class Stage(Enum):
-    """Where a candidate is."""
-
-    LOOKING = "looking"
-    WATCHING = "watching"
-    VACANT = "vacant"
-    GRACE = "grace"
-    STANDING = "standing"
-    RULING = "ruling"
-
-
 class Election:
     """The part of a controller that knows whether it is one."""
 
@@ -89,6 +76,8 @@ class Election:
         self.stage = Stage.LOOKING
         self.rule: Rule | None = None
         self.predecessor: Predecessor = NOBODY
+        self.former: Predecessor | None = None
+        """Who ruled before the present rule, as far as was seen."""
         self.candidacy: Candidacy | None = None
         """What the next attempt rests on, from VACANT on."""
         self.may_stand = False
@@ -156,7 +145,7 @@ class Election:
     @property
     def has_left(self) -> bool:
         """Whether it stands no more, and nothing of it was found when it last looked."""
-        return self.is_out and self._ended is None and not self._must_look and self.stage in _OUTSIDE
+        return self.is_out and self._ended is None and not self._must_look and self.stage.is_outside
 
     def fenced(self) -> None:
         """A write was refused at `/controller` or `/controller_epoch`."""
@@ -189,14 +178,12 @@ class Election:
 
     def next(self) -> Work | None:
         """The procedure that is due, or None; the host starts it before any other work."""
-        if self.stage is Stage.LOOKING or (self._must_look and self.stage in _WATCHFUL):
+        if self.stage is Stage.LOOKING or (self._must_look and self.stage.is_watchful):
             return "look at the controller", self._look
         if self.stage is Stage.RULING:
             return None
-        if self.is_out:
-            return ("look at the controller", self._look) if self._must_look else None
-        if not self.may_stand or self._core.now.ms < self._not_before_ms:
-            may_look = self._must_look and self.stage is Stage.VACANT
+        if self.is_out or not self.may_stand or self._core.now.ms < self._not_before_ms:
+            may_look = self._must_look and (self.is_out or self.stage is Stage.VACANT)
             return ("look at the controller", self._look) if may_look else None
         match self.stage:
             case Stage.VACANT:
@@ -325,15 +312,11 @@ class Election:
     def _elect(self) -> Procedure[None]:
         core, tried = self._core, self.candidacy
         assert tried is not None
-        config, wall_ms = core.config, core.now.wall_ms
-        registration = None
-        if (alone := config.controller_only) is not None:
-            extensions = {ZKGROUP_KEY: {"role": "controller"}}
-            told = BrokerRegistration(alone.host, alone.port, 1, wall_ms, extensions=extensions)
-            registration = acts.register(config.broker, told.encode())
+        broker, alone, wall_ms = core.config.broker, core.config.controller_only, core.now.wall_ms
+        registration = alone and acts.register(broker, alone.host, alone.port, wall_ms)
         self._tried = tried
         record = self._record(wall_ms)
-        operations = acts.elect(tried, Controller(config.broker, wall_ms), record, registration)
+        operations = acts.elect(tried, Controller(broker, wall_ms), record, registration)
         answer = yield from self._written(operations)
         if isinstance(answer, MultiDone):
             made = answer.stats[1]
@@ -375,6 +358,7 @@ class Election:
         self.rule = Rule(tried.fence, czxid, record, 0, tried.foreign_epoch)
         self.stage, self._must_look, self._tried = Stage.RULING, True, None
         self._greatest_epoch = max(self._greatest_epoch, tried.fence.epoch)
+        self.former = self.predecessor
         self.predecessor = Predecessor(
             czxid, core.session.session_id, core.config.broker, False, tried.fence.version
         )
@@ -417,7 +401,3 @@ class Election:
         self._must_look = True
         if self.rule is None:
             self.stage = Stage.LOOKING
-
-
-_WATCHFUL: Final = frozenset({Stage.WATCHING, Stage.RULING})
-_OUTSIDE: Final = frozenset({Stage.WATCHING, Stage.VACANT})

@@ -41,7 +41,7 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
         for each, brokers in reign.picture.unfit.items()
         if (standing := reign.picture.standing(each)) is not None and standing.leader in brokers
     ]
-    reign.partitions.move(unfit, PartitionPhase.OFFLINE)
+    reign.move_partitions(unfit, PartitionPhase.OFFLINE)
     batch = reign.batch()
     yield from elect_leaderless(reign, batch)
     yield from recover(reign, batch)
@@ -159,7 +159,7 @@ def remove_from_isr(
             reign.untold.pop(topic_partition, None)
             continue
         if standing.leader == NO_LEADER:
-            reign.partitions.move([topic_partition], PartitionPhase.OFFLINE)
+            reign.move_partitions([topic_partition], PartitionPhase.OFFLINE)
         others = [
             each for each in reign.picture.replicas(topic_partition) if each not in gone[topic_partition]
         ]
@@ -196,10 +196,7 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
 
 def online(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
     """These have a living leader now."""
-    moved = reign.partitions.move(partitions, PartitionPhase.ONLINE)
-    for illegal in moved.illegal:
-        reign.core.note("transition.refused", detail=str(illegal))
-    for topic_partition in moved.done:
+    for topic_partition in reign.move_partitions(partitions, PartitionPhase.ONLINE):
         reign.wait(_subject(topic_partition), None)
 
 
@@ -249,7 +246,11 @@ def _unclean_allowed(reign: Reign, partitions: Iterable[TopicPartition]) -> Proc
 
 def _note(reign: Reign, waiting: Iterable[TopicPartition], failed: Mapping[TopicPartition, str]) -> None:
     for topic_partition in waiting:
-        reign.wait(_subject(topic_partition), failed.get(topic_partition))
+        why, standing = failed.get(topic_partition), reign.picture.standing(topic_partition)
+        if why and standing and not standing.isr:
+            topic, partition = topic_partition
+            why = f"{why}: zkgroup elect unclean --topic {topic}:{partition} --execute"
+        reign.wait(_subject(topic_partition), why)
     if failed:
         reign.core.note("election.failed", partitions=len(failed))
 

@@ -20,7 +20,7 @@ from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import ListChildren, Read, Sync
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.brokers import topics_path
+from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.topics import delete_topics_path
 
 AFTER: tuple[Look, ...] = (
@@ -61,6 +61,7 @@ def _load_first(reign: Reign) -> Procedure[None]:
     first = reign.batch()
     first.update_metadata()
     reign.tell(first)
+    yield from _name_predecessor(reign)
     yield from _read_topics(reign)
     yield from _read_requests(reign)
     every = list(picture.partitions())
@@ -75,6 +76,21 @@ def _load_first(reign: Reign) -> Procedure[None]:
     if reign.settings.auto_rebalance:
         reign.later(Look.BALANCE, reign.settings.rebalance_first_ms)
     yield from Records(reign.election).loaded(load_ms)
+
+
+def _name_predecessor(reign: Reign) -> Procedure[None]:
+    """A real controller that saw `/controller` change, and not go, rules on for all it knows (K1).
+
+    What it still makes is made ours as it is found; only its restart ends it (recipes 13).
+    """
+    former = reign.election.former
+    if former is None or not former.is_real or former.broker is None:
+        return
+    path = BrokerRegistration.path(former.broker)
+    found = yield from reign.read_many([path])
+    if path in found and found[path].stat.ephemeral_owner == former.session:
+        why = "was the controller, and may not have noticed that it is no more: restart it"
+        reign.wait(f"broker {former.broker}", why)
 
 
 def _load_again(reign: Reign) -> Procedure[None]:

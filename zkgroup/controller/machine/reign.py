@@ -32,7 +32,13 @@ from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.controller.machine.requests import Batch, Targets, ToBroker
-from zkgroup.controller.machine.transitions import Replica, partition_table, replica_table
+from zkgroup.controller.machine.transitions import (
+    PartitionPhase,
+    Replica,
+    ReplicaPhase,
+    partition_table,
+    replica_table,
+)
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.machinery.procedures import (
     DeniedError,
@@ -95,6 +101,14 @@ class Answer(NamedTuple):
     response: Response
 
 
+class Stopping(NamedTuple):
+    """A broker that asks to be relieved of its leaderships, and which start of it that was."""
+
+    request_id: int
+    broker: int
+    incarnation: int
+
+
 @dataclass(slots=True)
 class Doubt:
     """Deletions of one broker that were sent more than once and answered: a copy may still be on its way."""
@@ -136,7 +150,7 @@ class Reign:
         self.agenda = Agenda()
         self.channels = Channels(core)
         self.moves = Moves()
-        self.shutdowns: list[ShutdownAsked] = []
+        self.shutdowns: list[Stopping] = []
         """Requests for a controlled shutdown that are not answered yet."""
         self.lists_in_doubt: dict[str, list[Topic]] = {}
         """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
@@ -189,6 +203,24 @@ class Reign:
     def late(self) -> Targets:
         """Partition to the target of its move, for moves past step 7."""
         return {each: move.target for each, move in self.moves.items() if move.stage in LATE}
+
+    def move_partitions(
+        self, partitions: Iterable[TopicPartition], after: PartitionPhase
+    ) -> Mapping[TopicPartition, PartitionPhase]:
+        """Moves those that may be moved, with the phase each came from; the others are noted (3.1)."""
+        moved = self.partitions.move(partitions, after)
+        for illegal in moved.illegal:
+            self.core.note("transition.refused", detail=str(illegal))
+        return moved.done
+
+    def move_replicas(
+        self, replicas: Iterable[Replica], after: ReplicaPhase
+    ) -> Mapping[Replica, ReplicaPhase]:
+        """The same for replicas (3.2)."""
+        moved = self.replicas.move(replicas, after)
+        for illegal in moved.illegal:
+            self.core.note("transition.refused", detail=str(illegal))
+        return moved.done
 
     def is_mine(self, election: Election) -> bool:
         """Whether this is the reign of the election's present rule."""
@@ -417,6 +449,7 @@ class Reign:
     def restarted(self, broker: int) -> None:
         """A new incarnation of a broker, or none any more: nothing that was sent to it can arrive."""
         self.doubts.pop(broker, None)
+        self.wait(f"broker {broker}", None)
         self.unnamed.pop(broker, None)
         self._freed(self.holding.restarted(broker))
 
@@ -457,5 +490,10 @@ class Reign:
 
     def shutdown_asked(self, event: ShutdownAsked) -> None:
         """Is answered by the duty of `Look.SHUTDOWNS`, or when the rule ends."""
-        self.shutdowns.append(event)
+        known = self.picture.brokers.get(event.broker)
+        if known is None:
+            error = ErrorCode.BROKER_NOT_AVAILABLE if self.is_loaded else ErrorCode.STALE_CONTROLLER_EPOCH
+            self.core.emit(ShutdownAnswered(event.request_id, error))
+            return
+        self.shutdowns.append(Stopping(event.request_id, event.broker, known.epoch))
         self.look(Look.SHUTDOWNS)
