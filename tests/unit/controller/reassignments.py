@@ -199,3 +199,25 @@ class Cluster:
                     wire.append((node, effect.message))
                     did = True
         return did
+
+
+def ruled(ids: Brokers, lists: dict[int, Brokers], version: int = 4) -> Cluster:
+    """A cluster with one topic, `t`, and a controller that has loaded it."""
+    cluster = Cluster(ids, version)
+    cluster.replicas.topic("t", lists)
+    node = cluster.candidate()
+    cluster.run(lambda: node.machine.picture is not None)
+    cluster.rest()
+    return cluster
+
+
+def finished(cluster: Cluster) -> None:
+    """Runs to the end of the request."""
+    cluster.run(lambda: cluster.replicas.request() is None)
+    cluster.rest()
+    assert cluster.replicas.request() is None
+
+
+def ends(cluster: Cluster) -> dict[int, tuple[str, str]]:
+    """Partition of `t` to how its move ended, and why."""
+    return {each.topic_partition.partition: (each.outcome, each.reason) for each in cluster.records}

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.unit.controller.candidates import Node, resigned
 from tests.unit.controller.clusters import tp
-from tests.unit.controller.reassignments import Cluster
+from tests.unit.controller.reassignments import Cluster, ends, finished, ruled
 from tests.unit.controller.replicas import Brokers
 from zkgroup.controller.machine import reassigning
 from zkgroup.controller.machine.effects import Note
-from zkgroup.controller.machine.events import ChannelDown, ChannelUp
-from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
+from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import FINISHED_KEPT, FinishedReassignment
@@ -24,28 +20,6 @@ from zkgroup.znodes.topics import TopicDeletion
 
 REQUEST = Reassignment.path()
 Stood = tuple[Brokers, int, Brokers, int]
-
-
-def ruled(ids: Brokers, lists: dict[int, Brokers], version: int = 4) -> Cluster:
-    """A cluster with one topic, `t`, and a controller that has loaded it."""
-    cluster = Cluster(ids, version)
-    cluster.replicas.topic("t", lists)
-    node = cluster.candidate()
-    cluster.run(lambda: node.machine.picture is not None)
-    cluster.rest()
-    return cluster
-
-
-def finished(cluster: Cluster) -> None:
-    """Runs to the end of the request."""
-    cluster.run(lambda: cluster.replicas.request() is None)
-    cluster.rest()
-    assert cluster.replicas.request() is None
-
-
-def ends(cluster: Cluster) -> dict[int, tuple[str, str]]:
-    """Partition of `t` to how its move ended, and why."""
-    return {each.topic_partition.partition: (each.outcome, each.reason) for each in cluster.records}
 
 
 def packets(node: Node, cluster: Cluster) -> int:
@@ -243,105 +217,6 @@ def test_a_topic_is_deleted_after_its_move() -> None:
     assert ends(cluster) == {0: ("done", "moved")}
     assert cluster.world.server.find(Topic.path("t")) is None
     assert all(not host.logs for host in cluster.replicas.hosts.values())
-
-
-# --- others who write -----------------------------------------------------------------------------
-
-
-def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
-    """Controller item 44: the version of the request is a condition; both ends are written once."""
-    cluster = ruled((1, 2, 3), {0: (1,), 1: (1,)})
-    cluster.replicas.holds_back.add(3)
-    node = cluster.ruler
-    cluster.request({tp(0): (2,), tp(1): (3,)})
-
-    cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == REQUEST)
-    cluster.change({tp(1): (1,)})
-    finished(cluster)
-
-    assert cluster.replicas.lists("t").partitions == {0: (2,), 1: (1,)}
-    assert ends(cluster) == {0: ("done", "moved"), 1: ("cancelled", "asked for")}
-    assert len(cluster.records) == 2
-
-
-def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None:
-    """Recipes 17: what the record says is true when it is written."""
-    cluster = ruled((1, 2, 3), {0: (1,)})
-    cluster.request({tp(0): (2, 3)})
-    stopped = False
-
-    def slow(what: str) -> None:
-        nonlocal stopped
-        state = cluster.replicas.state(tp(0))
-        if not stopped and state is not None and state.isr == (2, 3) and 2 in cluster.replicas.hosts:
-            copy = cluster.replicas.hosts[2].copies.get(tp(0))
-            if copy is not None and copy.leader_epoch == state.leader_epoch and copy.leader == 2:
-                stopped = True
-                cluster.replicas.holds_back.add(3)
-                assert cluster.replicas.drop(tp(0), 3)
-
-    cluster.on_point = slow
-    cluster.run(limit_ms=5_000)
-    assert stopped
-    assert cluster.records == []
-    assert cluster.reign.waiting["move of t-0"] == "waits for replicas to be in sync again: broker 3"
-
-    cluster.replicas.holds_back.clear()
-    finished(cluster)
-    state = cluster.replicas.state(tp(0))
-    assert state is not None
-    assert set(state.isr) == {2, 3}
-
-
-# --- deletions on their way -----------------------------------------------------------------------
-
-
-def first_deletion(cluster: Cluster) -> Callable[[ToBroker], bool]:
-    """Keeps the first StopReplica with deletion; what it is kept with the cluster."""
-
-    def keeps(message: ToBroker) -> bool:
-        request = message.request
-        return not cluster.kept and isinstance(request, StopReplicaRequest) and request.delete
-
-    return keeps
-
-
-def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> None:
-    """Recipes 17 [M]: an answer to the second copy says nothing of the first, which may still arrive."""
-    cluster = ruled((1, 2), {0: (1,)})
-    node = cluster.ruler
-    cluster.request({tp(0): (2,)})
-    cluster.keeps = first_deletion(cluster)
-    epoch = cluster.world.epoch()[0]
-    finished(cluster)
-    ((_, late),) = cluster.kept
-    node.loop.post(ChannelDown(1, late.incarnation))
-    node.loop.post(ChannelUp(1, late.incarnation))
-    cluster.run(limit_ms=2_000)
-    assert cluster.world.epoch()[0] == epoch + 1
-    assert cluster.ruler is node
-
-    cluster.request({tp(0): (1,)})
-    finished(cluster)
-    answer = cluster.replicas.obey(1, late.request)
-    assert answer.error == 11
-    cluster.replicas.judge()
-    assert cluster.replicas.lists("t").partitions == {0: (1,)}
-
-
-def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
-    """Recipes 17 [M]: the way back waits, and no LeaderAndIsr goes to the held replica meanwhile."""
-    cluster = ruled((1, 2), {0: (1,)})
-    cluster.request({tp(0): (2,)})
-    cluster.keeps = first_deletion(cluster)
-    finished(cluster)
-    cluster.request({tp(0): (1,)})
-    cluster.run(limit_ms=3_000)
-    assert cluster.reign.waiting["move of t-0"] == "waits for a deletion that is under way: broker 1"
-
-    cluster.wires.extend(cluster.kept)
-    finished(cluster)
-    assert cluster.replicas.lists("t").partitions == {0: (1,)}
 
 
 # --- many at once ---------------------------------------------------------------------------------
