@@ -103,6 +103,7 @@ def test_an_id_in_use_is_told_with_the_session_that_has_it(shell: Shell, tree: B
 
 
 def test_a_port_in_use_is_a_conflict(shell: Shell) -> None:
+    """Exit code 6, before anything is asked of ZooKeeper."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with Process(*ALONE, "--id", "7", "--port", port, env=environment(shell)) as controller:
@@ -136,6 +137,7 @@ def test_no_zookeeper_is_said_in_time(lone_shell: Shell) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_it_starts(shell: Shell, words: tuple[str, ...], told: str) -> None:
+    """Exit code 2, and what would be right."""
     ran = shell.run("broker", "run", "--controller-only", *words)
     assert (ran.code, told in ran.err) == (2, True), ran
 
@@ -152,6 +154,7 @@ def test_kafkas_seconds_are_read_as_such() -> None:
 
 
 def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """The time, the event, and one line of words."""
     printer = BrokerPrinter(Output("table", color=False, width=None))
     tp = TopicPartition("orders", 3)
     printer.on_registered(4, "127.0.0.1", 9092, 17)
@@ -175,6 +178,7 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_dry_run_joins_nothing(shell: Shell, tree: Blocking) -> None:
+    """It says what would run; nothing is made in ZooKeeper."""
     ran = shell.run("broker", "run", "--id", "7", "--controller-only", "--dry-run")
     assert (ran.code, "as a controller only" in ran.err) == (0, True)
     assert tree.exists("/zkgroup") is None

@@ -198,6 +198,7 @@ def test_a_broker_that_never_answers_holds_nobody_up(
 def test_a_broker_that_goes_leads_nothing_any_more(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
+    """Its session ends; the other replica leads, and is told so over its own connection."""
     running.wait_rules()
     create(tree, "orders", {0: (1, 2)})
     wait_until(lambda: leader_of(brokers[2], "orders", 0) == 1, WAIT_S)
@@ -241,6 +242,7 @@ def test_who_waits_gives_no_metadata_and_asks_nobody_to_stop(zk_server: Any, run
 
 
 def test_an_id_in_use_ends_it_with_the_session_that_has_it(zk_server: Any, tree: Blocking) -> None:
+    """Recipes 14: a registration under its id is no lost race."""
     tree.create_missing("/brokers", "/brokers/ids", f"/brokers/ids/{ALONE}")
     one = Running(zk_server.address)
     try:
@@ -252,6 +254,7 @@ def test_an_id_in_use_ends_it_with_the_session_that_has_it(zk_server: Any, tree:
 
 
 def test_nothing_was_started_and_it_closes() -> None:
+    """There is nothing to leave."""
     ControllerOnly("127.0.0.1:1", broker=ALONE).close()
 
 

@@ -92,6 +92,7 @@ async def test_a_body_made_before_is_sent_as_it_is() -> None:
 
 @on_a_loop
 async def test_answers_may_come_in_pieces_and_each_has_its_type() -> None:
+    """Byte by byte; the type follows from the question."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
         replies = {
@@ -140,6 +141,7 @@ async def test_a_bad_answer_breaks_the_connection(bad: str) -> None:
 
 @on_a_loop
 async def test_a_word_that_nobody_asked_for_breaks_it() -> None:
+    """It can be the answer to no question, so whatever follows cannot be trusted."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
         line.say(answered(0))
@@ -162,6 +164,7 @@ async def test_no_answer_in_time_breaks_it() -> None:
 
 @on_a_loop
 async def test_an_end_of_the_stream_is_seen_while_nothing_is_asked() -> None:
+    """Not with the next request only, which would then be in doubt."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
         await line.close()
@@ -172,6 +175,7 @@ async def test_an_end_of_the_stream_is_seen_while_nothing_is_asked() -> None:
 
 @on_a_loop
 async def test_what_cannot_be_encoded_breaks_it_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of ours, as an error in the log; the channel lives on."""
     async with channel_to_a_broker() as scene:
         await scene.line()
         scene.send(ToBroker(1, 5, StopReplicaRequest(2**40, 1, False, ())))
@@ -269,6 +273,7 @@ async def test_a_request_that_is_being_sent_is_cut_off_with_the_lease() -> None:
 
 @on_a_loop
 async def test_it_connects_as_long_as_it_takes_with_pauses_that_grow_to_a_bound() -> None:
+    """An answer makes the next pause short again."""
     async with channel_to_a_broker(listens=False) as scene:
         await until(lambda: len(scene.pauses.taken) > 8)
         assert scene.told.happened == []

@@ -78,6 +78,7 @@ def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:
 
 
 def test_nothing_goes_out_while_there_is_no_connection() -> None:
+    """The machine has heard that it broke; what it orders all the same is dropped."""
     world = World()
     world.pool.open(OPEN)
     world.link.up(1)
@@ -124,6 +125,7 @@ def test_only_the_incarnation_that_is_meant_is_closed_or_sent_to() -> None:
 
 
 def test_a_new_incarnation_ends_the_channel_to_the_former_one() -> None:
+    """One channel for each broker."""
     world = World()
     world.pool.open(OPEN)
     world.pool.open(OpenChannel(3, 60, "127.0.0.1", 1))

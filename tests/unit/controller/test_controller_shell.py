@@ -133,6 +133,7 @@ def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(
 
 
 def test_an_id_in_use_is_a_failure_that_names_who_has_it(scene: Scene) -> None:
+    """Path and session, so that the process can be found."""
     scene.machine.replies[ShutdownAsked] = lambda event: (IdInUse(7, "/brokers/ids/7", 0x1F),)
     scene.ask()
     wait_until(lambda: scene.failures, WAIT_S)
@@ -141,6 +142,8 @@ def test_an_id_in_use_is_a_failure_that_names_who_has_it(scene: Scene) -> None:
 
 
 def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
+    """Refused credentials: no session will ever come."""
+
     class GivesUp:
         """Tells every listener so."""
 
@@ -169,6 +172,7 @@ def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
 
 
 def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
+    """Other notes go to the log alone."""
     elected, resigned = Elected(Fence(4, 3), 99, 0), Resigned(4, "why")
     loaded = Note("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
     scene.machine.replies[ShutdownAsked] = lambda event: (elected, loaded, Note("other", {}), resigned)
@@ -188,6 +192,7 @@ def test_the_picture_is_looked_at_on_the_machines_thread(scene: Scene) -> None:
 
 
 def test_it_closes_without_having_been_started() -> None:
+    """And who asks for a controlled shutdown is answered."""
     scene = Scene()
     assert scene.controller.close()
     assert scene.controller.shut_down(3).result(0) == STALE

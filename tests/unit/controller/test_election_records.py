@@ -172,6 +172,7 @@ def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_onl
 
 
 def test_who_retires_leaves_the_controller_of_another_alone() -> None:
+    """It only stands no more."""
     world = World()
     ruling, node = world.node(1), world.node(2)
     world.run()
@@ -199,6 +200,7 @@ def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
 
 
 def test_who_retires_within_the_grace_does_not_stand() -> None:
+    """Not even when the grace is over."""
     world = World()
     world.real(9)
     node = world.node(1)
@@ -214,6 +216,7 @@ def test_who_retires_within_the_grace_does_not_stand() -> None:
 
 
 def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
+    """What stands of it ends with its session."""
     world = World()
     node = world.node(1)
     world.run()

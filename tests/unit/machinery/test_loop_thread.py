@@ -11,6 +11,7 @@ from zkgroup.machinery.loop_thread import LoopThread
 
 
 def test_calls_come_in_order_on_its_thread() -> None:
+    """Whoever calls."""
     thread = LoopThread("loop-of-a-test")
     thread.start()
     seen: list[tuple[int, str]] = []
@@ -24,6 +25,8 @@ def test_calls_come_in_order_on_its_thread() -> None:
 
 
 def test_a_coroutine_gives_its_value_or_error() -> None:
+    """By a future of the caller's kind."""
+
     async def half(number: int) -> int:
         await asyncio.sleep(0)
         if number % 2:
@@ -39,6 +42,7 @@ def test_a_coroutine_gives_its_value_or_error() -> None:
 
 
 def test_its_end_cancels_what_runs() -> None:
+    """Who waits for it is not left waiting."""
     thread = LoopThread("loop-of-a-test")
     thread.start()
     waiting = thread.run(asyncio.Event().wait())
@@ -61,6 +65,7 @@ def test_nothing_is_done_before_the_start_and_after_the_end() -> None:
 
 
 def test_the_end_does_not_wait_for_what_blocks_the_loop() -> None:
+    """Longer than it was told to."""
     thread = LoopThread("loop-of-a-test")
     thread.start()
     gate = threading.Event()

@@ -7,18 +7,41 @@ Kept apart and pure, so that a test can put them beside the operations of the ex
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from enum import Enum
 from typing import NamedTuple
 
 from zkgroup.controller.machine.fence import CONTROLLER_VERSION, Fence
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.znodes.broker_registration import ZKGROUP_KEY
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.controller_records import HISTORY_KEPT, ControllerRecord, ResignRequest
 
 NO_EPOCH = -1
 """Stands for the version of a `/controller_epoch` that does not exist."""
+
+
+class Stage(Enum):
+    """Where a candidate is."""
+
+    LOOKING = "looking"
+    WATCHING = "watching"
+    VACANT = "vacant"
+    GRACE = "grace"
+    STANDING = "standing"
+    RULING = "ruling"
+
+    @property
+    def is_watchful(self) -> bool:
+        """Whether nothing is to be done until something changes."""
+        return self in (Stage.WATCHING, Stage.RULING)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether `/controller` was seen, and was not ours."""
+        return self in (Stage.WATCHING, Stage.VACANT)
 
 
 class Predecessor(NamedTuple):
@@ -124,9 +147,11 @@ def elect(
     return tuple(operations if registration is None else [*operations, registration])
 
 
-def register(broker: int, data: bytes) -> Operation:
+def register(broker: int, host: str, port: int, wall_ms: int) -> Operation:
     """The registration of a controller that hosts nothing."""
-    return Create(BrokerRegistration.path(broker), data, ephemeral=True)
+    extensions = {ZKGROUP_KEY: {"role": "controller"}}
+    told = BrokerRegistration(host, port, 1, wall_ms, extensions=extensions)
+    return Create(BrokerRegistration.path(broker), told.encode(), ephemeral=True)
 
 
 def withdraw(
