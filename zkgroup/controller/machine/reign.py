@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.controller.machine import agenda as agendas
-from zkgroup.controller.machine.agenda import Agenda, Look
+from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.channels import Channels
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import ShutdownAnswered
@@ -30,7 +30,7 @@ from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
-from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.reading import Reading
 from zkgroup.controller.machine.requests import Batch, Targets, ToBroker
 from zkgroup.controller.machine.transitions import (
     PartitionPhase,
@@ -39,18 +39,13 @@ from zkgroup.controller.machine.transitions import (
     partition_table,
     replica_table,
 )
-from zkgroup.errors import CorruptZnodeError
 from zkgroup.machinery.procedures import (
     DeniedError,
     NoAnswerError,
     OddAnswerError,
     Procedure,
-    Query,
-    read_allowed,
 )
-from zkgroup.machinery.watch import Watch
-from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Exists, ListChildren, Read
+from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode, describe
 from zkgroup.wire.messages import Response
@@ -124,7 +119,7 @@ Listener = Callable[["Reign", Answer], None]
 """Told of every answer of a broker, in the order of a table; may change the books and add work."""
 
 
-class Reign:
+class Reign(Reading):
     """One rule of one controller. Not thread-safe: the candidate's thread steps it."""
 
     def __init__(
@@ -137,17 +132,15 @@ class Reign:
     ) -> None:
         """Begins with `Look.LOAD`. Only for an election that was won."""
         assert election.rule is not None, "nobody reigns without having been elected"
-        self.core = core
+        super().__init__(core)
         self.election = election
         self.settings = settings
         self.began_ms = core.now.ms
-        self.picture = Picture()
         self.partitions = partition_table()
         """Phase of each partition; those not mentioned are online."""
         self.replicas = replica_table()
         """Phase of each replica; those not mentioned are online."""
         self.holding = Holding()
-        self.agenda = Agenda()
         self.channels = Channels(core)
         self.moves = Moves()
         self.shutdowns: list[Stopping] = []
@@ -163,8 +156,6 @@ class Reign:
         self.shown = Shown()
         self.strays: dict[Replica, None] = {}
         """Replicas that a move has left behind, and that their brokers could not delete."""
-        self.zxid = 0
-        """The greatest one seen of a change that was processed."""
         self.is_loaded = False
         self.was_loaded = False
         """At least once: what is loaded now is compared with it."""
@@ -172,7 +163,6 @@ class Reign:
         self._rule = election.rule
         self._duties = duties
         self._listeners = listeners
-        self._armed: dict[str, Watch] = {}
         self._later: dict[agendas.Work, int] = {}
         self.look(Look.LOAD)
 
@@ -228,10 +218,6 @@ class Reign:
 
     # --- work -------------------------------------------------------------------------------------
 
-    def look(self, look: Look, subject: str = "") -> None:
-        """Something may have changed there; it is read when its turn comes."""
-        self.agenda.add(agendas.Work(look, subject), self.core.now.ms)
-
     def later(self, look: Look, ms: int, subject: str = "") -> None:
         """`look`, after this time; an earlier time that was given before stays."""
         work, at_ms = agendas.Work(look, subject), self.core.now.ms + ms
@@ -270,13 +256,13 @@ class Reign:
         try:
             yield from procedure
         except NoAnswerError:
-            self._armed.clear()
+            self.forget_watches()
             self.is_loaded = False
             self.look(Look.LOAD)
             self.agenda.add(work, self.core.now.ms)
             raise
         except (DeniedError, OddAnswerError) as error:
-            self._armed.clear()
+            self.forget_watches()
             self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=str(error))
             self.later(work.look, REPEAT_MS, work.subject)
         self._tell_untold()
@@ -285,7 +271,7 @@ class Reign:
 
     def connected(self) -> None:
         """A new connection of the same session: all watches are gone, so all is read again."""
-        self._armed.clear()
+        self.forget_watches()
         self.is_loaded = False
         self.look(Look.LOAD)
 
@@ -297,71 +283,7 @@ class Reign:
             self.core.emit(ShutdownAnswered(asked.request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
         self.shutdowns.clear()
 
-    # --- reading ----------------------------------------------------------------------------------
-
-    def watched(self, request: Read | ListChildren | Exists, look: Look, subject: str = "") -> Query:
-        """The request, made without a watch, as a query that arms one unless one is armed: it says `look`.
-
-        A request that fails leaves it unknown whether the watch is armed; `Look.LOAD` follows then.
-        """
-        path = request.path
-        armed = self._armed.get(path)
-        if armed is not None and not armed.fired:
-            return Query(request)
-        watch = self._armed[path] = Watch(lambda: self.look(look, subject))
-        return Query(type(request)(path, watch=True), watch)
-
-    def read_many(self, paths: Iterable[str]) -> Procedure[dict[str, Znode]]:
-        """Bulk read without watches: path to znode, of those that exist and may be read.
-
-        A znode that an ACL hides is reported; so what is not in the result is missing, or `unreadable`.
-        """
-        asked = tuple(dict.fromkeys(paths))
-        if not asked:
-            return {}
-        answered = yield from read_allowed(asked)
-        found: dict[str, Znode] = {}
-        for path, znode in zip(asked, answered, strict=True):
-            if isinstance(znode, Znode):
-                found[path] = znode
-                self.saw(znode.stat.mzxid)
-            elif znode is None:
-                self.picture.unreadable.pop(path, None)
-            else:
-                self.report(path, f"cannot be read: {znode.value}")
-        return found
-
-    def decoded(self, znode: Znode | None, decode: Callable[[str, bytes | None], T]) -> T | None:
-        """What a znode holds; None, and its path reported, where it cannot be understood."""
-        if znode is None:
-            return None
-        self.saw(znode.stat.mzxid)
-        try:
-            value = decode(znode.path, znode.data)
-        except CorruptZnodeError as error:
-            self.report(znode.path, str(error))
-            return None
-        self.picture.unreadable.pop(znode.path, None)
-        return value
-
-    def report(self, path: str, why: str) -> None:
-        """This znode cannot be used; the status names it until it can."""
-        if self.picture.unreadable.get(path) != why:
-            self.picture.unreadable[path] = why
-            self.core.note("znode.unreadable", path=path, detail=why)
-
-    def only(self, parent: str, names: Collection[str]) -> None:
-        """The children that a parent has now: no other one is unreadable any more, nor what is below it."""
-        listed = {f"{parent}/{name}" for name in names}
-        length = len(parent.split("/")) + 1
-        for path in list(self.picture.unreadable):
-            child = "/".join(path.split("/")[:length])
-            if path.startswith(f"{parent}/") and child not in listed:
-                del self.picture.unreadable[path]
-
-    def saw(self, zxid: int | None) -> None:
-        """A change with this zxid was processed."""
-        self.zxid = max(self.zxid, zxid or 0)
+    # --- what people see ------------------------------------------------------------------------------
 
     def wait(self, what: str, why: str | None) -> None:
         """`what` waits for something, for the status; None: no more."""

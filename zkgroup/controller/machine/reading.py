@@ -1,0 +1,105 @@
+"""What a rule reads, and what it cannot use: watches that say where to look, bulk reads, reports by path.
+
+A znode that nobody can read stops nothing: its path is in `Picture.unreadable`, and so in the status, until
+it can be read or is gone (controller.md 1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
+
+from zkgroup.controller.machine.agenda import Agenda, Look, Work
+from zkgroup.controller.machine.core import Core
+from zkgroup.controller.machine.picture import Picture
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.machinery.procedures import Procedure, Query, read_allowed
+from zkgroup.machinery.watch import Watch
+from zkgroup.model import Znode
+from zkgroup.model.requests import Exists, ListChildren, Read
+
+T = TypeVar("T")
+
+
+class Reading:
+    """The books of what one rule has read."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.picture = Picture()
+        self.agenda = Agenda()
+        self.zxid = 0
+        """The greatest one seen of a change that was processed."""
+        self._armed: dict[str, Watch] = {}
+
+    def look(self, look: Look, subject: str = "") -> None:
+        """Something may have changed there; it is read when its turn comes."""
+        self.agenda.add(Work(look, subject), self.core.now.ms)
+
+    def forget_watches(self) -> None:
+        """They are gone, or it is not known whether they were armed: the next reading arms them again."""
+        self._armed.clear()
+
+    def watched(self, request: Read | ListChildren | Exists, look: Look, subject: str = "") -> Query:
+        """The request, made without a watch, as a query that arms one unless one is armed: it says `look`.
+
+        A request that fails leaves it unknown whether the watch is armed; `Look.LOAD` follows then.
+        """
+        path = request.path
+        armed = self._armed.get(path)
+        if armed is not None and not armed.fired:
+            return Query(request)
+        watch = self._armed[path] = Watch(lambda: self.look(look, subject))
+        return Query(type(request)(path, watch=True), watch)
+
+    def read_many(self, paths: Iterable[str]) -> Procedure[dict[str, Znode]]:
+        """Bulk read without watches: path to znode, of those that exist and may be read.
+
+        A znode that an ACL hides is reported; so what is not in the result is missing, or `unreadable`.
+        """
+        asked = tuple(dict.fromkeys(paths))
+        if not asked:
+            return {}
+        answered = yield from read_allowed(asked)
+        found: dict[str, Znode] = {}
+        for path, znode in zip(asked, answered, strict=True):
+            if isinstance(znode, Znode):
+                found[path] = znode
+                self.saw(znode.stat.mzxid)
+            elif znode is None:
+                self.picture.unreadable.pop(path, None)
+            else:
+                self.report(path, f"cannot be read: {znode.value}")
+        return found
+
+    def decoded(self, znode: Znode | None, decode: Callable[[str, bytes | None], T]) -> T | None:
+        """What a znode holds; None, and its path reported, where it cannot be understood."""
+        if znode is None:
+            return None
+        self.saw(znode.stat.mzxid)
+        try:
+            value = decode(znode.path, znode.data)
+        except CorruptZnodeError as error:
+            self.report(znode.path, str(error))
+            return None
+        self.picture.unreadable.pop(znode.path, None)
+        return value
+
+    def report(self, path: str, why: str) -> None:
+        """This znode cannot be used; the status names it until it can."""
+        if self.picture.unreadable.get(path) != why:
+            self.picture.unreadable[path] = why
+            self.core.note("znode.unreadable", path=path, detail=why)
+
+    def only(self, parent: str, names: Collection[str]) -> None:
+        """The children that a parent has now: no other one is unreadable any more, nor what is below it."""
+        listed = {f"{parent}/{name}" for name in names}
+        length = len(parent.split("/")) + 1
+        for path in list(self.picture.unreadable):
+            child = "/".join(path.split("/")[:length])
+            if path.startswith(f"{parent}/") and child not in listed:
+                del self.picture.unreadable[path]
+
+    def saw(self, zxid: int | None) -> None:
+        """A change with this zxid was processed."""
+        self.zxid = max(self.zxid, zxid or 0)
