@@ -71,6 +71,22 @@ def test_a_move_under_way_outlives_a_request_to_delete_its_topic() -> None:
     assert dropped == [(tp(1), "the topic is being deleted")]
 
 
+@pytest.mark.parametrize("led", [True, False])
+def test_a_move_that_cannot_go_on_is_no_obstacle_to_the_deletion_of_its_topic(led: bool) -> None:
+    """Nobody elects a leader for a topic that is to be deleted: each would wait for the other for ever."""
+    picture = cluster({"t": {0: (3, 1, 2), 1: (3, 1, 2)}, "v2": {0: (3, 1)}})
+    picture.topic_seen("v2", Topic({0: (3, 1)}, 2, adding={0: (3,)}, removing={0: (1,)}), 1)
+    moves = Moves()
+    assert asked(moves, picture, {tp(0): (3,), tp(1): (3,)}) == []
+    picture.deletions.update(("t", "v2"))
+    picture.set_brokers({id_: broker(id_) for id_ in ((1, 2, 3) if led else (1, 2))})
+    dropped = asked(moves, picture, {tp(0): (3,), tp(1): (3,)}, version=1)
+
+    reason = "the topic is being deleted"
+    assert dropped == ([] if led else [(tp(0), reason), (tp(1), reason)])
+    assert set(picture.moves) == ({tp(0), tp(1), tp(0, "v2")} if led else set())
+
+
 def test_another_target_is_planned_anew_and_going_back_is_a_cancellation() -> None:
     """Recipes 17: also between step 8 and the deletion; who was to be deleted may be wanted again."""
     picture = cluster({"t": {0: (1, 2)}})
@@ -170,3 +186,18 @@ def test_an_election_with_a_held_target_plans_again() -> None:
 
     assert moves.interrupted([tp(0), tp(1), tp(7)], picture, holding) == (tp(0),)
     assert [moves[each].stage for each in moves] == [Stage.PLAN, Stage.CATCH_UP]
+
+
+@pytest.mark.parametrize(("stage", "after"), [(Stage.CATCH_UP, Stage.PLAN), (Stage.SHRINK, Stage.SHRINK)])
+def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after: Stage) -> None:
+    """While the target is waited for, perhaps for days, it shall follow; past step 7 it goes in any case."""
+    picture = cluster({"t": {0: (3, 1, 2)}})
+    moves, holding = Moves(), Holding()
+    asked(moves, picture, {tp(0): (3,)})
+    moves.reached(tp(0), stage)
+    for id_ in (1, 2, 3):
+        holding.answered(id_, 1)
+    holding.delete_asked(tp(0), [2])
+    moves.interrupted([tp(0)], picture, holding)
+
+    assert moves[tp(0)].stage is after

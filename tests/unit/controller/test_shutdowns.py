@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tests.unit.controller.clusters import tp
-from tests.unit.controller.realm import Host, Realm, Ruler
+from tests.unit.controller.realm import Host, Realm, Ruler, is_writing
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.znodes.admin_requests import Move, Reassignment
 
 MANY = 1000
 
@@ -152,15 +153,18 @@ def test_who_does_not_rule_says_so() -> None:
 
 
 def test_topics_that_are_being_deleted_are_left_alone() -> None:
-    """As from 2.1 on: they neither move nor count."""
+    """As from 2.1 on: they neither move nor count; this one waits for the end of a move."""
     world, ruler = ruled(t={0: (1, 2)}, u={0: (1, 2)})
-    world.hosts[2].silent = True
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (1, 3)),)).encode())
+    world.run()
     world.mark("t")
     world.run()
-    world.hosts[2].silent = False
+    before = world.state(tp(0))
     answer = ask(world, ruler, 1)
 
     assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    assert world.state(tp(0)) == before
+    assert before.leader == 1
     assert world.state(tp(0, "u")).leader == 2
 
 
@@ -176,3 +180,35 @@ def test_a_missing_answer_of_zookeeper_keeps_nobody_waiting_for_ever() -> None:
     (answer,) = ruler.shutdown_answers()
     assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
     assert (world.state(tp(0)).leader, world.state(tp(0)).leader_epoch) == (2, 1)
+
+
+def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked() -> None:
+    """Of K8's kind: the request waits while its broker gives up and starts anew. The new start does not stop,
+    so it must not be left out of elections for as long as it lives."""
+    world, ruler = ruled(t={0: (2, 1)})
+    world.make_topic("u", {0: (2, 3)})
+    world.run(lambda: is_writing(ruler))
+    ruler.ask_shutdown(1, 1)
+    ruler.loop.run_pending()
+    world.stop_broker(1)
+    world.start_broker(1)
+    world.server.catch_up(ruler.name)
+    world.deliver(Step("watch", ruler.name))
+    world.run()
+    world.set_state(tp(0), isr=(2, 1))
+    world.stop_broker(2)
+    world.run()
+
+    assert ruler.shutdown_answers()[-1].error == ErrorCode.BROKER_NOT_AVAILABLE
+    assert world.state(tp(0)).leader == 1
+
+
+def test_who_asks_before_anything_is_loaded_asks_again() -> None:
+    """Nobody knows yet which start of the broker that is."""
+    world = Realm(auto_rebalance=False)
+    ruler = world.stand()
+    world.run(lambda: ruler.rules)
+    ruler.ask_shutdown(1, 1)
+    ruler.loop.run_pending()
+
+    assert [answer.error for answer in ruler.shutdown_answers()] == [ErrorCode.STALE_CONTROLLER_EPOCH]

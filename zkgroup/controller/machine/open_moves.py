@@ -124,7 +124,9 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         for each in partitions:
             if (move := self._open.get(each)) is None or move.stage is Stage.PLAN:
                 continue
-            stage = moving.interrupted(move.stage, move.target, holding.of(picture, each))
+            told = moving.union(move.target, picture.replicas(each))
+            told = moving.told_replicas(move.stage, move.target, told)
+            stage = moving.interrupted(move.stage, told, holding.of(picture, each))
             if stage is not move.stage:
                 self.reached(each, stage)
                 again.append(each)
@@ -141,8 +143,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
     def follow(self, picture: Picture) -> Followed:
         """Takes the request as it was read, and the topics, for what is asked; `picture.moves` follow.
 
-        A move that is under way already outlives a request to delete its topic; one that is not is dropped
-        for it.
+        A move that is under way already outlives a request to delete its topic, as long as it has a leader;
+        one that is not is dropped for it.
         """
         request, before = self.request, self._followed
         replaced = before is not None and (request is None or request.czxid != before.czxid)
@@ -154,6 +156,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         wanted = {each: (target, True) for each, target in targets.items() if each in picture}
         for each, target in _told_by_topics(picture):
             wanted.setdefault(each, (target, False))
+        wanted = {each: told for each, told in wanted.items() if not _is_stuck(picture, each)}
         gone = tuple(each for each in self._open if each not in wanted)
         self.ended(gone, picture)
         for each, (target, asked) in wanted.items():
@@ -178,6 +181,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             if replicas is None and Topic.path(each.topic) in picture.unreadable:
                 continue
             going = picture.is_going(each) and not self._is_under_way(each, target, picture)
+            going |= _is_stuck(picture, each)
             reason = moving.unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
                 yield Ending(each, target, self._before(each, picture), "dropped", reason)
@@ -190,6 +194,15 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             return True
         now = picture.replicas(each)
         return _keys(picture, each) is not None or (set(target) <= set(now) and len(target) < len(now))
+
+
+def _is_stuck(picture: Picture, each: TopicPartition) -> bool:
+    """Its topic is to be deleted, and so nobody elects the leader, or makes the first state, that it needs:
+    the deletion would wait for the move, and the move for ever."""
+    if not picture.is_going(each):
+        return False
+    standing = picture.standing(each)
+    return standing is None or standing.leader not in picture.reachable
 
 
 class _Keys(NamedTuple):

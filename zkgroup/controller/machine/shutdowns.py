@@ -12,7 +12,7 @@ from zkgroup.controller.machine import selectors
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.leading import elect, remove_from_isr
 from zkgroup.controller.machine.picture import Standing
-from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.reign import Reign, Stopping
 from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
 from zkgroup.machinery.procedures import Procedure
@@ -27,17 +27,25 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     ZooKeeper is missing.
     """
     asked = list(reign.shutdowns)
-    known = {each.broker for each in asked if each.broker in reign.picture.reachable}
+    known = {each.broker for each in asked if _is_there(reign, each)}
     if known:
         yield from _relieve(reign, known)
     for each in asked:
         reign.shutdowns.remove(each)
-        if each.broker in known:
+        if each.broker in known and _is_there(reign, each):
             remaining = tuple(sorted(_led(reign, each.broker)))
             reign.core.note("shutdown.answered", broker=each.broker, remaining=len(remaining))
             reign.core.emit(ShutdownAnswered(each.request_id, ErrorCode.NONE, remaining))
         else:
             reign.core.emit(ShutdownAnswered(each.request_id, ErrorCode.BROKER_NOT_AVAILABLE))
+
+
+def _is_there(reign: Reign, asked: Stopping) -> bool:
+    """Whether it is still the start that has asked. Another one does not stop, and must not be spared."""
+    found = reign.picture.brokers.get(asked.broker)
+    if found is None or asked.broker not in reign.picture.reachable:
+        return False
+    return asked.incarnation == found.epoch
 
 
 def _relieve(reign: Reign, brokers: Collection[int]) -> Procedure[None]:

@@ -255,6 +255,14 @@ class World:
         shells += [one.shell for one in self.awake_controllers() if isinstance(one, ControllerProcess)]
         return min((at for shell in shells if (at := shell.next_timer_ms()) is not None), default=None)
 
+    def _ping(self, name: str) -> None:
+        """The server hears of the client; one whose session has ended learns it, as its ping is not answered."""
+        session = self.server.clients[name].session
+        if session is None or session.alive:
+            self.server.ping(name)
+        else:
+            self.server.cut(name, hold=self.server.clients[name].held)
+
     def advance(self, ms: int, expires: float = 0.5) -> None:
         """Time passes: running clients are heard of, overdue sessions end, sooner or later."""
         self.clock.advance(ms)
@@ -263,7 +271,7 @@ class World:
             self.server.resume(name)
         for name in self.clients():
             if self.is_awake(name):
-                self.server.ping(name)
+                self._ping(name)
         for session_id in self.server.overdue():
             if self.rng.random() < expires:
                 self.server.expire_session(session_id)
