@@ -100,6 +100,10 @@ class Links:
         """Whether a request to this broker could go out at once, within the limit."""
         return sum(link.is_busy for link in self._links.get(address, ())) < self._connections_max
 
+    def connections(self, address: Address) -> int:
+        """How many there are to this broker."""
+        return len(self._links.get(address, ()))
+
     def ask(self, tag: Hashable, address: Address, request: Request, timeout_ms: int) -> None:
         """Sends a request on a connection that is free, or a new one, also beyond the limit.
 
@@ -239,8 +243,7 @@ class Links:
             return
         link.splitter.feed(chunk)
         try:
-            frame = link.splitter.next_frame()
-            if frame is not None:
+            while link.sock is not None and (frame := link.splitter.next_frame()) is not None:
                 self._answered(link, frame)
         except WireError as error:
             self._fail(link, str(error))
