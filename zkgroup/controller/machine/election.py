@@ -180,8 +180,6 @@ class Election:
         """The procedure that is due, or None; the host starts it before any other work."""
         if self.stage is Stage.LOOKING or (self._must_look and self.stage.is_watchful):
             return "look at the controller", self._look
-        if self.stage is Stage.RULING:
-            return None
         if self.is_out or not self.may_stand or self._core.now.ms < self._not_before_ms:
             may_look = self._must_look and (self.is_out or self.stage is Stage.VACANT)
             return ("look at the controller", self._look) if may_look else None
@@ -315,8 +313,7 @@ class Election:
         broker, alone, wall_ms = core.config.broker, core.config.controller_only, core.now.wall_ms
         registration = alone and acts.register(broker, alone.host, alone.port, wall_ms)
         self._tried = tried
-        record = self._record(wall_ms)
-        operations = acts.elect(tried, Controller(broker, wall_ms), record, registration)
+        operations = acts.elect(tried, Controller(broker, wall_ms), self._record(wall_ms), registration)
         answer = yield from self._written(operations)
         if isinstance(answer, MultiDone):
             made = answer.stats[1]
