@@ -216,6 +216,21 @@ def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() 
     assert leaders(world, 2) == [1, 2]
 
 
+def test_the_balance_reads_what_nobody_has_told() -> None:
+    """Controller item 59, K30: a leader of 0.8.2.2 takes a replica back into the ISR and tells nobody."""
+    world = Realm()
+    world.make_topic("t", {0: (1, 2)})
+    world.rule()
+    world.stop_broker(1)
+    world.run()
+    world.start_broker(1)
+    world.run()
+    world.set_state(tp(0), isr=(2, 1))
+    world.advance(FIRST_MS + 1_000)
+
+    assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (1, (2, 1))
+
+
 def test_the_rebalance_can_be_switched_off() -> None:
     """`auto.leader.rebalance.enable`: a request is obeyed all the same."""
     world, _ = tilted()
