@@ -204,6 +204,73 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     assert reign.picture.unfit == {}
 
 
+def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
+    """The last of the ISR is elected and has no records: nobody has written since, so the other has all."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.hosts[2].silent = True
+    realm.stop_broker(1)
+    realm.run()
+    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+    reign = reign_of(ruler)
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    (flying,) = ruler.flying
+    assert isinstance(flying.request, LeaderAndIsrRequest)
+    ruler.flying.clear()
+    ruler.loop.post(BrokerAnswered(2, flying.incarnation, failed))
+    realm.run()
+    realm.start_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
+    assert reign.waiting == {}
+
+
+@pytest.mark.parametrize("event", ["connection", "restart"])
+def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) -> None:
+    """Its first answer was lost with the connection, or with the process: records may be acknowledged."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.hosts[2].silent = True
+    realm.stop_broker(1)
+    realm.run()
+    if event == "connection":
+        ruler.lose_connection(2)
+    else:
+        realm.stop_broker(2)
+        realm.start_broker(2)
+    realm.run()
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    while not isinstance(ruler.flying[-1].request, LeaderAndIsrRequest):
+        ruler.answer_all()
+        realm.run()
+    ruler.loop.post(BrokerAnswered(2, ruler.flying.pop().incarnation, failed))
+    realm.run()
+    realm.start_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)).isr == (2,)
+    assert 1 not in (realm.state(tp(0)).leader, *realm.state(tp(0)).isr)
+
+
+def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
+    """Who was in sync before has fallen behind from the first record that it has taken."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.stop_broker(1)
+    realm.run()
+    realm.stop_broker(2)
+    realm.run()
+    realm.start_broker(1)
+    realm.run()
+
+    assert reign_of(ruler).untried == {}
+    assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
+
+
 def test_the_state_of_a_later_controller_is_left_alone() -> None:
     """Controller item 20: a higher controller epoch than ours is not overwritten."""
     realm = Realm()

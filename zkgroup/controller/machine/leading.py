@@ -63,6 +63,7 @@ def elect(
     """
     choices: dict[TopicPartition, Choice] = {}
     unneeded: set[TopicPartition] = set()
+    before: dict[TopicPartition, Brokers] = {}
 
     def decide(topic_partition: TopicPartition, standing: Standing) -> PartitionState | str:
         choices.pop(topic_partition, None)
@@ -70,6 +71,7 @@ def elect(
         match select(topic_partition, standing):
             case Choice() as choice:
                 choices[topic_partition] = choice
+                before[topic_partition] = in_sync(reign, topic_partition, standing)
                 return standing.decided(choice.leader, choice.isr, reign.epoch)
             case NoChoice(reason):
                 return reason
@@ -82,6 +84,10 @@ def elect(
     chosen = {each: choices[each] for each in carried.written}
     for topic_partition, choice in chosen.items():
         batch.leader_and_isr(choice.recipients, topic_partition, (replicas or {}).get(topic_partition))
+        if len(choice.isr) == 1 and not choice.unclean and set(before[topic_partition]) > set(choice.isr):
+            reign.untried[topic_partition] = (choice.leader, before[topic_partition])
+        else:
+            reign.untried.pop(topic_partition, None)
         if choice.unclean:
             reign.core.note("election.unclean", partition=str(topic_partition), leader=choice.leader)
     online(reign, chosen)
@@ -112,7 +118,7 @@ def elect_leaderless(reign: Reign, batch: Batch, unclean: Collection[TopicPartit
     def select(topic_partition: TopicPartition, standing: Standing) -> Choice | NoChoice:
         return selectors.offline(
             picture.replicas(topic_partition),
-            standing.isr,
+            in_sync(reign, topic_partition, standing),
             picture.candidates(topic_partition, picture.live),
             unclean=topic_partition in allowed,
             held=reign.holding.of(picture, topic_partition),
@@ -166,6 +172,17 @@ def remove_from_isr(
         batch.leader_and_isr(others, topic_partition)
 
 
+def in_sync(reign: Reign, topic_partition: TopicPartition, standing: Standing) -> Brokers:
+    """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
+
+    It has never led, so nothing was acknowledged since: the others still have everything.
+    """
+    untried = reign.untried.get(topic_partition)
+    if untried is None or standing.isr != untried[:1]:
+        return standing.isr
+    return untried[1] if untried[0] in reign.picture.unfit.get(topic_partition, ()) else standing.isr
+
+
 def recover(reign: Reign, batch: Batch) -> Procedure[None]:
     """Each state that a foreign controller decided gets our epoch and a new leader epoch (recipes 13).
 
@@ -206,7 +223,8 @@ def _without_isr(reign: Reign, partitions: Iterable[TopicPartition]) -> list[Top
     return [
         each
         for each in partitions
-        if (standing := picture.standing(each)) and not picture.candidates(each, live) & set(standing.isr)
+        if (standing := picture.standing(each))
+        and not picture.candidates(each, live) & set(in_sync(reign, each, standing))
     ]
 
 

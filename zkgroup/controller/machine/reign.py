@@ -30,6 +30,7 @@ from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
+from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.reading import Reading
 from zkgroup.controller.machine.requests import Batch, Targets, ToBroker
 from zkgroup.controller.machine.transitions import (
@@ -148,6 +149,9 @@ class Reign(Reading):
         self.lists_in_doubt: dict[str, list[Topic]] = {}
         """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
         self.untold: dict[TopicPartition, None] = {}
+        self.untried: dict[TopicPartition, tuple[int, Brokers]] = {}
+        """Partition to its leader that is alone in the ISR and has not said yet that it can serve, and to the
+        ISR before its election."""
         self.unnamed: dict[int, tuple[TopicPartition, ...]] = {}
         """Broker to what its first LeaderAndIsr could not name: it may fetch these partitions again."""
         self.waiting: dict[str, str] = {}
@@ -358,7 +362,7 @@ class Reign(Reading):
             self.holding.answered(broker, event.incarnation)
             self._resolve(broker)
         if isinstance(request, LeaderAndIsrRequest) and isinstance(event.response, LeaderAndIsrResponse):
-            self._leads(broker, event.response)
+            self._leads(broker, event.response, again=done.again)
         if isinstance(request, StopReplicaRequest) and request.delete:
             if done.again:
                 self.doubts.setdefault(broker, Doubt()).answers.append(answer)
@@ -371,12 +375,22 @@ class Reign(Reading):
     def restarted(self, broker: int) -> None:
         """A new incarnation of a broker, or none any more: nothing that was sent to it can arrive."""
         self.doubts.pop(broker, None)
+        for topic_partition in [each for each, (leader, _) in self.untried.items() if leader == broker]:
+            del self.untried[topic_partition]  # it may have led, and gone before it said so
         self.wait(f"broker {broker}", None)
         self.unnamed.pop(broker, None)
         self._freed(self.holding.restarted(broker))
 
-    def _leads(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        """A replica that its broker cannot serve is offline to every election until the broker restarts."""
+    def _leads(self, broker: int, response: LeaderAndIsrResponse, *, again: bool) -> None:
+        """A replica that its broker cannot serve is offline to every election until the broker restarts.
+
+        An answer to a request that was sent `again` may hide that the broker has led since the first copy.
+        """
+        for each in response.partitions:
+            untried = self.untried.get(each.topic_partition)
+            serves = again or each.error == ErrorCode.NONE
+            if serves and untried is not None and untried[0] == broker:
+                del self.untried[each.topic_partition]
         broken = [
             each.topic_partition
             for each in response.partitions
