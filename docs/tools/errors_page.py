@@ -20,6 +20,8 @@ WHAT_TO_DO = {
     "NotFoundError": "Check the name and the chroot: `zkgroup group list`, `zkgroup topic list`.",
     "ConflictError": "Look again who holds it now, then decide anew.",
     "MemberIdInUseError": "Choose another `consumer_id`, or stop the process that the message names.",
+    "BrokerIdInUseError": "Choose another id, or stop the broker on the host named.",
+    "ForeignBrokersError": "Lead them with `zkgroup broker run --controller-only`, or use another chroot.",
     "FencedError": "Stop using what you held; another member has it or will have it.",
     "CommitRefusedError": "Look into `result.refused`: the other partitions were committed.",
     "NotOwnerError": "Drop the work of that partition; the new owner does it again from the last commit.",

@@ -292,6 +292,30 @@ def test_a_broker_that_leaves_hands_its_leaderships_over(cluster: Cluster) -> No
     assert 1 not in state.isr
 
 
+def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> None:
+    """Controller item 75: 3B + T + R + 6 watches as the server counts, and a connection a broker.
+
+    Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans.
+    """
+    before = _counted(zk_server)
+    cluster.add(1, 2, 3)
+    for topic in ("t", "u"):
+        cluster.create_topic(topic, (1, 2))
+    wait_until(lambda: cluster.state("t") and cluster.state("u"), WAIT_S)
+
+    def used() -> tuple[int, int]:
+        now = _counted(zk_server)
+        return now[0] - before[0], now[1] - before[1]
+
+    wait_until(lambda: used() == (3 * 3 + 2 + 6 + 3, 3), 10, lambda: str(used()))
+
+
+def _counted(zk_server: Any) -> tuple[int, int]:
+    """Watches and connections."""
+    lines = dict(line.split("\t") for line in zk_server.server(0).ask("mntr").splitlines() if "\t" in line)
+    return int(lines["zk_watch_count"]), int(lines["zk_num_alive_connections"])
+
+
 def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
     behind: tuple[Cluster, ChaosZooKeeper],
 ) -> None:

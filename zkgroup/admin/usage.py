@@ -138,10 +138,11 @@ CORRECTED: Mapping[str, Mapping[str, Formula]] = {
     },
     "zkgroup": {
         "connections": _B,
-        "watches": _watches(3, 6, "3B + T + R + 6", moving=True),
+        "watches": _watches(3, 9, "3B + T + R + 6, and 3 for requests of our own", moving=True),
     },
 }
-"""Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later."""
+"""Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later. Our controller
+also looks for requests to resign, for unclean elections and for stored plans."""
 
 _RELEASES = {1: "0.8.2", 4: "1.1-2.6", 5: "2.7+"}
 
