@@ -1,0 +1,86 @@
+"""What an operator asks of a controller of ours that runs as a process of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.cli.cluster import Cluster
+from tests.cli.groups import Groups
+from tests.cli.processes import Process
+from tests.cli.running import Shell
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete, SetData
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.controller import Controller
+
+RUN = ("broker", "run", "--format", "ndjson")
+
+
+def _environment(shell: Shell) -> dict[str, str]:
+    return {**os.environ, **{name: value for name, value in shell.environment.items() if value is not None}}
+
+
+@pytest.fixture
+def cluster(shell: Shell, groups: Groups) -> Iterator[Cluster]:
+    """Registered brokers that answer nobody; orders-0 has lost every replica in sync; ours rules."""
+    made = Cluster(groups)
+    made.zk.multi(Delete(Controller.path(), -1))
+    made.topic("orders", (9, 1), (1, 2), leaders={0: -1})
+    path = PartitionState.path(TopicPartition("orders", 0))
+    made.zk.multi(SetData(path, PartitionState(-1, 1, (9,), 7).encode(), 0))
+    with Process(*RUN, "--id", "100", "--controller-only", env=_environment(shell)) as controller:
+        controller.until(lambda event: event["event"] == "controller")
+        yield made
+        assert controller.stop() == 0
+
+
+def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: Cluster) -> None:
+    """recipes 15: the offline partition waits, is named in `status`, and is led once somebody asks."""
+    done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "30s")
+    (topic,) = shell.json("topic", "describe", "orders")["topics"]
+
+    assert (done["converged"], done["epoch"]) == (True, 8)
+    assert [(row["outcome"], row["verdict"], row["elected"]) for row in done["partitions"]] == [
+        ("unclean", "unclean", 1),
+        ("led", None, None),
+    ]
+    assert (topic["partitions"][0]["leader"], topic["partitions"][0]["isr"]) == (1, [1])
+    assert shell.json("status")["offline_partitions"] == 0
+
+
+def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: Shell, cluster: Cluster) -> None:
+    """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
+    done = shell.json("reassign", "plan", "decommission", "2", "--execute")
+    name = done["kept"]["plan"]
+    wait_until(lambda: shell.json("status")["reassigning"] == 1, 30)
+    (running,) = shell.json("reassign", "list")["plans"]
+    cancelled = shell.json("reassign", "cancel", "--execute")
+    wait_until(lambda: shell.json("reassign", "list")["plans"][0]["state"] == "failed", 30)
+    failed = shell.json("reassign", "plan", "--resume", name, code=3)
+
+    assert (running["plan"], running["state"], running["next_phase"]) == (name, "running", 1)
+    assert [row["to"] for row in cancelled["partitions"]] == [[1, 2]]
+    assert "orders-1" in failed["reason"]
+
+
+def test_brokers_of_ours_carry_a_plan_out(shell: Shell, groups: Groups) -> None:
+    """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
+    quick = ("--set", "zookeeper.session.timeout.ms=4s")
+    with ExitStack() as stack:
+        for number in (1, 2, 3):
+            folder = ("--data", str(shell.home / f"broker-{number}"))
+            broker = Process(*RUN, "--id", str(number), *folder, *quick, env=_environment(shell))
+            stack.enter_context(broker).until(lambda event: event["event"] == "registered")
+        shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
+        wait_until(lambda: shell.json("status")["offline_partitions"] == 0, 30)
+        words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
+        done = shell.json(*words, "--timeout", "60s")
+        (topic,) = shell.json("topic", "describe", "t")["topics"]
+
+    assert (done["kept"]["state"], done["kept"]["phases"], done["kept"]["done"]) == ("done", 2, 2)
+    assert [sorted(row["isr"]) for row in topic["partitions"]] == [[2, 3], [2, 3]]
