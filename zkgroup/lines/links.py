@@ -243,22 +243,24 @@ class Links:
             return
         link.splitter.feed(chunk)
         try:
-            while link.sock is not None and (frame := link.splitter.next_frame()) is not None:
-                self._answered(link, frame)
+            while (frame := link.splitter.next_frame()) is not None and self._answered(link, frame):
+                pass  # a second one is one too many
         except WireError as error:
             self._fail(link, str(error))
 
-    def _answered(self, link: Link, frame: bytes) -> None:
+    def _answered(self, link: Link, frame: bytes) -> bool:
+        """Whether the connection is still of use."""
         request = link.request
         if request is None:
             self._fail(link, "an answer came that nobody asked for")
-            return
+            return False
         correlation_id, response = decode_response(request.RESPONSE, frame)
         if correlation_id != link.correlation_id:
             self._fail(link, f"expected the answer to request {link.correlation_id}, found {correlation_id}")
-            return
+            return False
         link.request = None
         self._replies.append(Reply(link.tag, request, response))
+        return True
 
     def _end_late(self, busy: list[Link]) -> None:
         now_s = time.monotonic()
