@@ -33,7 +33,8 @@ class OurController:
 
     def __init__(self, address: str, log: Path) -> None:
         program = "from zkgroup_cli.main import main; main()"
-        words = ("-z", address, "-v", "broker", "run", "--id", str(OURS), "--controller-only")
+        words = ["-z", address, "-v", "broker", "run", "--id", str(OURS), "--controller-only"]
+        words += ["--set", "auto.leader.rebalance.enable=false"]
         command = [sys.executable, "-c", program, *words, "--format", "ndjson"]
         self.process = Process(command, log, pipe=True)
         self.events = Events(self.process)
@@ -237,6 +238,42 @@ def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
     wait_until(lambda: led.in_sync("orders", 4, 2), 60, "broker 1 is in sync again")
     led.produce("orders", 4, 25, "third")
     assert len(led.consume("orders", 4, 300)) == 300
+    assert (led.controller, led.epoch) == (OURS, 1)
+
+
+def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
+    """Controller items 37, 54 and 58: each real tool asks, our controller does it with real brokers."""
+    words = ("--create", "--topic", "moved", "--replica-assignment", "1:2,2:3,3:1")
+    led.tool("TopicCommand", *words)
+    wait_until(lambda: led.in_sync("moved", 3, 2), 30, "all partitions are led")
+    led.produce("moved", 3, 20, "first")
+
+    targets = {0: [3, 2], 1: [1, 3], 2: [2, 1]}
+    entries = [{"topic": "moved", "partition": p, "replicas": to} for p, to in targets.items()]
+    file = led.folder / "moves.json"
+    file.write_text(json.dumps({"version": 1, "partitions": entries}))
+    tool_words = ("ReassignPartitionsCommand", "--reassignment-json-file", str(file))
+    assert "Successfully started" in led.tool(*tool_words, "--execute")
+    wait_until(lambda: led.json("/admin/reassign_partitions") is None, 60, "the moves are done")
+    assert led.tool(*tool_words, "--verify").count("completed successfully") == 3
+    assert led.json("/brokers/topics/moved")["partitions"] == {str(p): to for p, to in targets.items()}
+    wait_until(lambda: led.in_sync("moved", 3, 2), 30, "the targets are in sync")
+    led.produce("moved", 3, 20, "second")
+    assert len(led.consume("moved", 3, 120)) == 120
+
+    led.brokers[3].stop()
+    wait_until(lambda: 3 not in led.leaders("moved", 3), 60, "broker 3 leads nothing")
+    led.start_broker(3).wait_ready(120)
+    wait_until(lambda: led.in_sync("moved", 3, 2), 60, "broker 3 is in sync again")
+    assert led.leaders("moved", 3)[0] == 2
+    led.tool("PreferredReplicaLeaderElectionCommand")
+    wait_until(lambda: led.leaders("moved", 3) == [3, 1, 2], 30, "every preferred replica leads")
+    assert led.json("/admin/preferred_replica_election") is None
+
+    led.tool("TopicCommand", "--delete", "--topic", "moved")
+    wait_until(lambda: not led.tree.exists(f"{CHROOT}/brokers/topics/moved"), 60, "the topic is gone")
+    assert led.tree.get_children(f"{CHROOT}/admin/delete_topics") == []
+    assert [path for path in led.folder.glob("b*/logs/moved-*") if path.is_dir()] == []
     assert (led.controller, led.epoch) == (OURS, 1)
 
 
