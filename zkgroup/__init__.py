@@ -2,7 +2,7 @@
 
 Public names are loaded when first used: importing this package does no work and loads no
 connection code. What is not named here is internal, except `zkgroup.errors`, `zkgroup.testing`,
-`zkgroup.zookeeper.embedded` and `zkgroup.metrics.prometheus`.
+`zkgroup.zookeeper.embedded`, `zkgroup.metrics.prometheus` and `zkgroup.lines.producer`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -224,6 +225,28 @@ def test_lines_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers)
         assert process.communicate(b"b", timeout=WAIT_S)[1] == b""
     assert process.returncode == 0
     assert logs(brokers) == [[b"a"], [b"b"], []]
+
+
+def test_an_interrupt_says_how_far_it_came(shell: Shell, brokers: LineBrokers) -> None:
+    """Exit 130, as for every command that is not a server; nothing of it is left running."""
+    environment = {key: value for key, value in shell.environment.items() if value is not None}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", "orders"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        while brokers.watermark(1, ORDERS[0]) != 1:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert told.decode().startswith("interrupted: 1 line read, ")
+    assert logs(brokers) == [[b"a"], [], []]
 
 
 def test_a_group_reads_what_was_produced(shell: Shell, brokers: LineBrokers) -> None:
