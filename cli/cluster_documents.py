@@ -1,21 +1,15 @@
-"""The JSON documents about brokers, controllers, configurations, elections and reassignments. Pure."""
+"""The JSON documents about brokers, controllers, configurations, elections and usage. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 
 from zkgroup.admin.brokers import BrokerDescription, BrokerSummary
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
 from zkgroup.admin.elections import ElectionPlan
 from zkgroup.admin.ensemble import AsOf
-from zkgroup.admin.kafka_files import reassignment_json
-from zkgroup.admin.moving_plans import PhasedPlan, Proposal
-from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
-from zkgroup.admin.reassignments import MoveStatus
 from zkgroup.admin.resigning import Resignation, ResignationPlan
 from zkgroup.admin.ruling import ControllerDescription, PastController
-from zkgroup.admin.stored_plans import PlanDescription
 from zkgroup.admin.topic_growth import AlterationPlan
 from zkgroup.admin.unclean import UncleanPlan
 from zkgroup.admin.usage import ClusterUsage
@@ -45,7 +39,7 @@ def broker(as_of: AsOf, one: BrokerDescription) -> Json:
         replicas=one.replicas,
         leaders=one.leaders,
         preferred=one.preferred,
-        out_of_sync=[_place(tp) for tp in one.out_of_sync],
+        out_of_sync=[place(tp) for tp in one.out_of_sync],
     )
 
 
@@ -144,7 +138,7 @@ def election(plan: ElectionPlan, *, executed: bool, converged: bool | None) -> J
     """`elect preferred`."""
     rows = [
         {
-            **_place(row.topic_partition),
+            **place(row.topic_partition),
             "leader": row.leader,
             "preferred": row.preferred,
             "outcome": row.outcome,
@@ -171,7 +165,7 @@ def unclean_election(
         verdict = verdicts.get(row.topic_partition)
         rows.append(
             {
-                **_place(row.topic_partition),
+                **place(row.topic_partition),
                 "replicas": list(row.replicas),
                 "leader": row.leader,
                 "isr": None if row.isr is None else list(row.isr),
@@ -189,157 +183,6 @@ def unclean_election(
         converged=converged,
         epoch=done.epoch if done else None,
         partitions=rows,
-    )
-
-
-def proposal(found: Proposal) -> Json:
-    """`reassign generate`."""
-    return document(
-        "reassignment_proposal",
-        found.as_of,
-        current=reassignment_json(found.current),
-        proposed=reassignment_json(found.proposed),
-        moves=found.moves,
-    )
-
-
-def reassignment(
-    plan: ReassignmentPlan,
-    *,
-    executed: bool,
-    undo: str | None,
-    rollback_file: str | None,
-    status: str | None = None,
-) -> Json:
-    """`reassign execute`."""
-    rows = [
-        {
-            **_place(row.topic_partition),
-            "from": list(row.before),
-            "to": list(row.after),
-            "changes": row.changes,
-        }
-        for row in plan.rows
-    ]
-    return document(
-        "reassignment",
-        plan.as_of,
-        executed=executed,
-        undo=undo,
-        rollback_file=rollback_file,
-        throttle=plan.throttle,
-        moves=plan.moves,
-        partitions=rows,
-        status=status,
-    )
-
-
-def reassignments(
-    as_of: AsOf, rows: Iterable[MoveStatus], plans: Iterable[PlanDescription] | None = None
-) -> Json:
-    """`reassign verify`, which looks at no plans, and `reassign list`."""
-    found = [
-        {
-            **_place(row.topic_partition),
-            "from": None if row.before is None else list(row.before),
-            "to": list(row.target),
-            "status": row.status,
-            "detail": row.detail,
-        }
-        for row in rows
-    ]
-    kept = None if plans is None else [_kept(one) for one in plans]
-    return document("reassignments", as_of, reassignments=found, plans=kept)
-
-
-def stored_plan(one: PlanDescription, *, executed: bool) -> Json:
-    """`reassign plan --resume`, `--pause` and `--cancel`."""
-    phases = [
-        [{**_place(move.topic_partition), "to": list(move.replicas)} for move in phase]
-        for phase in one.stored.phases
-    ]
-    return document("stored_plan", one.as_of, executed=executed, **_kept(one), moves=phases)
-
-
-def _kept(one: PlanDescription) -> Json:
-    return {
-        "plan": one.plan,
-        "state": one.stored.state,
-        "reason": one.stored.reason or None,
-        "next_phase": one.stored.next_phase,
-        "phases": len(one.stored.phases),
-        "done": one.done,
-        "total": one.total,
-        "throttle": one.stored.throttle,
-        "by": one.stored.by,
-        "made_at": iso_time(one.stored.time_ms),
-    }
-
-
-def cancellation(plan: CancelPlan, *, executed: bool, undo: str | None, rollback_file: str | None) -> Json:
-    """`reassign cancel`."""
-    rows = [
-        {**_place(row.topic_partition), "from": list(row.before), "to": list(row.after)} for row in plan.rows
-    ]
-    return document(
-        "reassignment_cancellation",
-        plan.as_of,
-        executed=executed,
-        undo=undo,
-        rollback_file=rollback_file,
-        partitions=rows,
-    )
-
-
-def plan(
-    found: PhasedPlan,
-    files: Sequence[str],
-    kept: PlanDescription | None = None,
-    *,
-    executed: bool = False,
-    rollback_file: Path | None = None,
-) -> Json:
-    """`reassign plan`."""
-    changes = [
-        {
-            **_place(change.topic_partition),
-            "from": list(change.before),
-            "to": list(change.after),
-            "reason": change.reason,
-        }
-        for change in found.plan.changes
-    ]
-    before, after = found.plan.before.loads, found.plan.after.loads
-    loads = [
-        {
-            "broker": number,
-            "replicas_before": before[number].replicas,
-            "replicas_after": after[number].replicas,
-            "leaders_before": before[number].leaders,
-            "leaders_after": after[number].leaders,
-        }
-        for number in sorted(after)
-    ]
-    phases = [
-        {"moves": phase.moves, "bytes": phase.bytes, "partitions": len(phase.changes)}
-        for phase in found.phases
-    ]
-    return document(
-        "reassignment_plan",
-        found.as_of,
-        intent=found.plan.intent,
-        moves=found.plan.moves,
-        least_moves=found.plan.least_moves,
-        bytes=found.plan.bytes,
-        leader_changes=found.plan.leader_changes,
-        files=list(files),
-        phases=phases,
-        changes=changes,
-        loads=loads,
-        notes=list(found.notes),
-        executed=executed,
-        rollback_file=None if rollback_file is None else str(rollback_file),
-        kept=None if kept is None else _kept(kept),
     )
 
 
@@ -398,7 +241,8 @@ def _broker(row: BrokerSummary) -> Json:
     }
 
 
-def _place(tp: TopicPartition) -> Json:
+def place(tp: TopicPartition) -> Json:
+    """A partition, as the first keys of a row."""
     return {"topic": tp.topic, "partition": tp.partition}
 
 

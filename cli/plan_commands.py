@@ -29,7 +29,7 @@ from zkgroup.admin.words import Loss
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 
-from . import cluster_documents, reassign_tables, stored_plans
+from . import reassign_documents, reassign_tables, stored_plans
 from .connection import connected
 from .consent import command_words, is_wanted, new_act, saved_act, saved_rollback, words_back
 from .frame import Group, output
@@ -216,7 +216,7 @@ def _make(
         if found.plan.changes and (save or execute):
             kept, rollback = _keep(ensemble, found, throttle, longest, execute=execute, yes=yes)
     files = _write(found, target) if target else []
-    document = cluster_documents.plan(
+    document = reassign_documents.plan(
         found, files, kept, executed=execute and kept is not None, rollback_file=rollback
     )
     if not out.document(document, "changes", reassign_tables.CHANGE_KEYS):

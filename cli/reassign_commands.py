@@ -33,7 +33,7 @@ from zkgroup.admin.words import Compat, Move, NotifyFormat
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 
-from . import cluster_documents, reassign_tables
+from . import reassign_documents, reassign_tables
 from .config_changes import notify_option
 from .connection import connected
 from .consent import command_words, is_wanted, saved_act, saved_rollback, words_back
@@ -115,7 +115,7 @@ def generate(
             compat=assignment_compat,
             rack_mode="disabled" if disable_rack_aware else "enforced",
         )
-    if not out.document(cluster_documents.proposal(found)):
+    if not out.document(reassign_documents.proposal(found)):
         out.line("Current partition replica assignment")
         out.line(reassignment_text(found.current))
         out.line()
@@ -170,7 +170,7 @@ def execute(
             elif throttle is not None:
                 words = ("reassign", "verify", "--reassignment-json-file", file.name, "--clear-throttle")
                 say(f"when it is done, remove the throttle: {command_words(*words, '--execute')}")
-    document = cluster_documents.reassignment(
+    document = reassign_documents.reassignment(
         plan,
         executed=act is not None,
         undo=act.undo_id if act else None,
@@ -217,7 +217,7 @@ def verify(
         if clear_throttle:
             _clear(ensemble, moves, all_done=all_done, execute=execute, yes=yes)
     if not out.document(
-        cluster_documents.reassignments(as_of, rows), "reassignments", reassign_tables.MOVE_KEYS
+        reassign_documents.reassignments(as_of, rows), "reassignments", reassign_tables.MOVE_KEYS
     ):
         reassign_tables.moves(out, rows)
     ctx.exit(0 if all_done else EXIT_CHECK_FAILED)
@@ -230,7 +230,7 @@ def list_() -> None:
     with connected() as ensemble:
         as_of, rows, unreadable = list_moves(ensemble)
         plans, broken = list_plans(ensemble)
-    document = cluster_documents.reassignments(as_of, rows, plans)
+    document = reassign_documents.reassignments(as_of, rows, plans)
     if not out.document(document, "reassignments", reassign_tables.MOVE_KEYS):
         if rows:
             reassign_tables.moves(out, rows)
@@ -272,7 +272,7 @@ def cancel_(
             act = saved_act(ensemble, told, [])
             say(told)
             cancel(ensemble, plan)
-    document = cluster_documents.cancellation(
+    document = reassign_documents.cancellation(
         plan,
         executed=act is not None,
         undo=act.undo_id if act else None,

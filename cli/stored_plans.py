@@ -21,7 +21,7 @@ from zkgroup.admin.stored_plans import (
 )
 from zkgroup.admin.words import PlanState
 
-from . import cluster_documents, reassign_tables
+from . import reassign_documents, reassign_tables
 from .connection import connected
 from .consent import command_words, is_wanted
 from .frame import output
@@ -46,7 +46,7 @@ def resume(name: str, longest_s: float | None, *, execute: bool, yes: bool) -> i
             wanted = is_wanted(execute, yes, f"Go on with plan {name}?", lambda aside: show(aside, [one]))
         if wanted:
             one = carried(ensemble, begin(ensemble, one), longest_s)
-    if not out.document(cluster_documents.stored_plan(one, executed=wanted)):
+    if not out.document(reassign_documents.stored_plan(one, executed=wanted)):
         show(out, [one])
     return ended(one, waited=wanted and longest_s is not None)
 
@@ -61,7 +61,7 @@ def end(act: str, name: str, *, execute: bool, yes: bool) -> None:
         if wanted:
             one = stop(ensemble, one, _STOPS[act], "an operator asked for it")
             ours = read_ruling(ensemble).is_ours
-    if not out.document(cluster_documents.stored_plan(one, executed=wanted)):
+    if not out.document(reassign_documents.stored_plan(one, executed=wanted)):
         show(out, [one])
     if wanted:
         say(f"what moves now goes on: {command_words('reassign', 'list')}")
