@@ -20,6 +20,10 @@ T = TypeVar("T")
 Job = Callable[[], None]
 
 
+class HostClosedError(RuntimeError):
+    """The host is asked after `HostThread.close`."""
+
+
 class HostThread:
     """Asks a host one thing after the other. Made and used on one event loop.
 
@@ -41,10 +45,10 @@ class HostThread:
     async def call(self, ask: Callable[[ReplicaHost], T]) -> T:
         """What `ask` gives, called with the host on its thread, and done even where the caller is cancelled.
 
-        Raises what `ask` raises, and RuntimeError once `close` has begun.
+        Raises what `ask` raises, and HostClosedError once `close` has begun.
         """
         if self._closing:
-            raise RuntimeError("the replica host is closed")
+            raise HostClosedError("the replica host is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def job() -> None:

@@ -83,7 +83,7 @@ def test_many_partitions_share_the_connections_to_a_leader(world: World) -> None
         assert world.running.append(1, tp, 0, b"x").error == 0
 
     assert world.running.brokers[2].health().following == 7
-    assert world.running.brokers[1].health().connections == 2
+    wait_until(lambda: world.running.brokers[1].health().connections == 2)
 
 
 def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: World) -> None:

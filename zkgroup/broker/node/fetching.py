@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.host_thread import HostClosedError, HostThread
 from zkgroup.broker.node.link import Link
 from zkgroup.broker.node.throttling import Throttle
 from zkgroup.broker.settings import BrokerSettings
@@ -149,7 +149,7 @@ class _Fetcher:
                     if self._due(tp) <= loop.time():
                         await self._fetch(tp)
                 await self._wait(min(map(self._due, self.partitions), default=None))
-        except RuntimeError as error:  # the host is closed
+        except HostClosedError as error:
             log.debug("%s: nothing is fetched any more: %s", self._where, error)
         finally:
             await self._link.close()
@@ -177,6 +177,10 @@ class _Fetcher:
             log.log(
                 level, "%s: nothing could be fetched: %s", self._where, str(error) or type(error).__name__
             )
+        except HostClosedError:
+            raise
+        except Exception:
+            log.exception("%s: %s could not be fetched", self._where, tp)
         if tp in self.partitions:
             now = asyncio.get_running_loop().time()
             backoff_s = self._all._settings.replica_fetch_backoff_ms / 1000

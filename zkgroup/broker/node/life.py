@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zkgroup.broker.directory import DirectoryReplicaHost, Flush
+from zkgroup.broker.host_thread import HostClosedError
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import (
     BrokerEffect,
@@ -175,6 +176,8 @@ class BrokerLife:
             future.result(timeout_s)
         except (CancelledError, FutureTimeoutError):
             log.warning("a part of the broker did not end in time")
+        except Exception:
+            log.exception("a part of the broker could not be ended")
 
     # --- on the event loop ------------------------------------------------------------------------
 
@@ -306,7 +309,7 @@ class BrokerLife:
         async def carried_out() -> None:
             try:
                 await order(network)
-            except RuntimeError as error:  # the host is closed: nobody waits for it any more
+            except HostClosedError as error:  # nobody waits for it any more
                 log.debug("not carried out: %s", error)
 
         self.thread.run(carried_out())

@@ -1,0 +1,113 @@
+"""A follower's fetches where something is wrong: with the host, the leader, or the broker's own end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.broker.serving import on_a_loop, until
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.memory_host import MemoryReplicaHost
+from zkgroup.broker.node.fetching import Fetchers
+from zkgroup.broker.node.throttling import Throttle
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import Broker
+from zkgroup.wire.replica_host import FetchLinesRequest
+from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NOBODY = Broker(9, "127.0.0.1", 1)
+SETTINGS = BrokerSettings(replica_fetch_backoff_ms=1, num_replica_fetchers=1)
+
+
+class Broken(MemoryReplicaHost):
+    """Fails for one partition, as no host may, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked: list[TopicPartition] = []
+
+    def next_fetch(
+        self, topic_partition: TopicPartition, *, broker_epoch: int, max_bytes: int, max_wait_ms: int
+    ) -> FetchLinesRequest | None:
+        self.asked.append(topic_partition)
+        if topic_partition == T0:
+            raise ValueError("a mistake of the host")
+        return None
+
+
+def _fetchers(host: HostThread, broker_epoch: Callable[[], int] = lambda: 1) -> Fetchers:
+    throttle = Throttle(1)
+    return Fetchers(host, SETTINGS, client_id="b", throttle=throttle, broker_epoch=broker_epoch)
+
+
+@on_a_loop
+async def test_a_mistake_with_one_partition_does_not_end_the_others() -> None:
+    """They share the connection; both are tried again and again."""
+    broken = Broken()
+    host = HostThread(broken)
+    fetchers = _fetchers(host)
+    fetchers.follow(T0, NOBODY)
+    fetchers.follow(T1, NOBODY)
+    await until(lambda: broken.asked.count(T0) > 2 and broken.asked.count(T1) > 2)
+    await fetchers.close()
+
+    assert fetchers.following == frozenset()
+    assert await host.close()
+
+
+@on_a_loop
+async def test_a_leader_that_is_not_there_is_tried_again() -> None:
+    """Until the controller names another, or none."""
+    memory = MemoryReplicaHost(1)
+    memory.become_follower(T1, 0)
+    host = HostThread(memory)
+    tries: list[int] = []
+    fetchers = _fetchers(host, lambda: tries.append(1) or 1)
+    fetchers.follow(T1, NOBODY)
+    await until(lambda: len(tries) > 2)
+    fetchers.leave(T1)
+    fetchers.leave(T1)
+    await fetchers.close()
+
+    assert await host.close()
+
+
+@on_a_loop
+async def test_a_closed_host_ends_the_fetches() -> None:
+    """In whichever order things are closed, nothing is left."""
+    host = HostThread(MemoryReplicaHost(1))
+    fetchers = _fetchers(host)
+    fetchers.follow(T1, NOBODY)
+    assert await host.close()
+    await fetchers.close()
+
+
+def test_the_own_rate_wins_over_that_of_all_brokers() -> None:
+    """And a bound is for the replicas that are named, until they are level."""
+    throttle = Throttle(1)
+    throttle.configured(ConfigEntity.broker(None), {FOLLOWER_RATE: "100"})
+    throttle.configured(ConfigEntity.topic("t"), {FOLLOWER_REPLICAS: "0:1,1:2"})
+    assert (throttle.rate, throttle.holds(T0), throttle.holds(T1)) == (100, True, False)
+    throttle.took(T0, 50, now=10.0)
+    assert throttle.free_at(T0) == 10.5
+    throttle.catches_up(T0, True)
+    assert not throttle.holds(T0)
+    throttle.configured(ConfigEntity.broker(1), {FOLLOWER_RATE: "7"})
+    throttle.configured(ConfigEntity.topic("t"), {FOLLOWER_REPLICAS: "*"})
+    assert (throttle.rate, throttle.holds(T1)) == (7, True)
+    throttle.configured(ConfigEntity.topic("t"), {})
+    assert not throttle.holds(T1)
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "fast", "1.5"])
+def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+    """It names the setting; the throttle is off then."""
+    throttle = Throttle(1)
+    with pytest.raises(ConfigError, match="bytes a second"):
+        throttle.configured(ConfigEntity.broker(1), {FOLLOWER_RATE: rate})
+    assert throttle.rate is None
