@@ -7,9 +7,12 @@ import functools
 import pytest
 
 from tests.unit.controller.clusters import tp
-from tests.unit.controller.realm import TWO, Realm, is_gone, is_writing, left_of, realm
+from tests.unit.controller.realm import TWO, Realm, Ruler, is_gone, is_writing, left_of, realm
 from zkgroup.controller.machine import deleting
+from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.topics import TopicConfig
 
 
 @pytest.fixture
@@ -77,3 +80,37 @@ def test_a_write_without_an_answer_is_looked_for(in_parts: None, fault: Fault) -
         nth += 1
 
     assert nth > 3
+
+
+@pytest.mark.parametrize("fault", ["lost_reply", "late", None])
+def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Fault | None) -> None:
+    """K21: the last write is executed and its answer lost; by the time it is looked for the name is taken."""
+    world, ruler = realm()
+    world.mark("t")
+    world.run(lambda: ends_topic(world, ruler))
+    assert ends_topic(world, ruler)
+    if fault is None:
+        world.server.cut(ruler.name, executed=1)
+    else:
+        world.deliver(Step("request", ruler.name), fault)
+    while ruler.client.orphans:
+        world.deliver(Step("orphan", ruler.name))
+    assert left_of(world, "t") == set()
+    world.make_topic("t", {0: (3, 1), 1: (1, 3), 2: (3,)}, {"retention.ms": "7"})
+    made = world.find(Topic.path("t")).stat.czxid
+    world.run()
+    world.advance(10_000)
+
+    topic = world.find(Topic.path("t"))
+    assert topic.stat.czxid == made
+    assert Topic.decode("", topic.data).partitions == {0: (3, 1), 1: (1, 3), 2: (3,)}
+    config = TopicConfig.decode("", world.find(TopicConfig.path("t")).data)
+    assert config.overrides == {"retention.ms": "7"}
+    assert [world.state(tp(number)).leader for number in range(3)] == [3, 1, 3]
+    assert world.hosts[2].metadata[tp(0)] == 3
+
+
+def ends_topic(world: Realm, ruler: Ruler) -> bool:
+    """Whether the controller's next request takes the topic away."""
+    asked = world.asked(ruler, Topic.path("t"))
+    return asked is not None and any(isinstance(each, Delete) for each in asked.operations)

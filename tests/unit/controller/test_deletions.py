@@ -205,6 +205,31 @@ def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
     assert is_gone(world, "v")
 
 
+def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
+    """K21: a real controller has left it; the topic that clients have made since is not deleted."""
+    world, ruler = realm()
+    world.crash(ruler)
+    world.mark("v")
+    world.make_topic("v", {0: (1, 2)})
+    world.rule()
+
+    assert left_of(world, "v").isdisjoint({TopicDeletion.path("v")})
+    assert world.state(tp(0, "v")).leader == 1
+    assert world.hosts[3].metadata[tp(0, "v")] == 1
+
+
+def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
+    """K21: deleted and made again by hand before anybody has looked; its lists are the new ones."""
+    world, _ = realm()
+    world.server.remove(Topic.path("t"))
+    world.write(Create(Topic.path("t"), Topic({0: (3,), 1: (1,), 2: (2,)}).encode()))
+    world.run()
+
+    lists = Topic.decode("", world.find(Topic.path("t")).data).partitions
+    assert lists == {0: (3,), 1: (1,), 2: (2,)}
+    assert [world.state(tp(number)).leader for number in range(3)] == [3, 1, 2]
+
+
 def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
     """Controller item 53, K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
     world, ruler = realm()

@@ -87,6 +87,7 @@ def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
     picture, enabled = reign.picture, reign.settings.delete_topics
     unknown = {topic: Topic.path(topic) for topic in markers if topic not in picture.topics}
     there = yield from reign.read_many(unknown.values())
+    yield from _pass_over_younger(reign, markers)
     for topic, marker in markers.items():
         if enabled and topic in unknown and unknown[topic] in there:
             # It was made a moment ago, or its znode cannot be read: what it has is not known.
@@ -96,7 +97,8 @@ def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
         elif not enabled or topic in unknown:
             yield from _remove_marker(reign, topic, marker)
     batch = reign.batch()
-    fresh = [each for each in markers if enabled and each in picture.topics and each not in picture.deletions]
+    mine = [each for each in markers if enabled and each in picture.topics and each in reign.markers]
+    fresh = [each for each in mine if each not in picture.deletions]
     for topic in fresh:
         picture.deletions.add(topic)
         reign.core.note("deletion.queued", topic=topic)
@@ -112,6 +114,33 @@ def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
     reign.tell(batch)
 
 
+def _pass_over_younger(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
+    """Markers seen for the first time; one that is older than its topic was meant for an earlier one (K21).
+
+    Tools mark topics that there are, so somebody has deleted that one and left the marker.
+    """
+    picture = reign.picture
+    new = [each for each in markers if reign.markers.get(each) != markers[each].stat.czxid]
+    topics = yield from reign.read_many(Topic.path(each) for each in new)
+    batch = reign.batch()
+    for topic in new:
+        found, marker = topics.get(Topic.path(topic)), markers[topic]
+        if found is None or found.stat.czxid <= marker.stat.czxid:
+            reign.markers[topic] = marker.stat.czxid
+            continue
+        reign.core.note("deletion.dropped", topic=topic, detail="the topic was made after it")
+        _forget(reign, topic)
+        batch.update_metadata(picture.partitions(topic))
+        reign.look(Look.ELECTIONS)
+        yield from _take_off(reign, topic, marker)
+    reign.tell(batch)
+
+
+def _take_off(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
+    if (yield from commit(reign, deleting.remove_marker(topic, marker.stat.version))) is not None:
+        reign.later(Look.DELETIONS, AGAIN_MS)
+
+
 def _remove_marker(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
     """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
     now = Situation(topic, topic in reign.picture.topics, reign.settings.delete_topics, {}, ())
@@ -119,8 +148,7 @@ def _remove_marker(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
     assert isinstance(step, RemoveMarker), step
     reign.core.note("deletion.dropped", topic=topic, detail=step.reason)
     _forget(reign, topic)
-    if (yield from commit(reign, deleting.remove_marker(topic, marker.stat.version))) is not None:
-        reign.later(Look.DELETIONS, AGAIN_MS)
+    yield from _take_off(reign, topic, marker)
 
 
 # --- one topic ------------------------------------------------------------------------------------
@@ -192,20 +220,27 @@ def _start(reign: Reign, topic: str, step: Start) -> Procedure[None]:
 def _finish(reign: Reign, topic: str) -> Procedure[bool]:
     """The znodes go. False where somebody has written or made some meanwhile: read again."""
     numbers = [each.partition for each in reign.picture.partitions(topic)]
-    found = yield from _znodes(reign, topic)
-    for write in deleting.remove_topic(topic, numbers, found):
-        if (yield from commit(reign, write)) is not None:
-            return False
+    znodes = yield from _znodes(reign, topic)
+    there = znodes.get(Topic.path(topic))
+    if there is not None and there.stat.czxid > reign.markers.get(topic, there.stat.czxid):
+        # The last write got no answer, and was executed: this is another topic of the same name (K21).
+        reign.look(Look.TOPICS)
+    else:
+        found = {path: znode.stat.version for path, znode in znodes.items()}
+        for write in deleting.remove_topic(topic, numbers, found):
+            if (yield from commit(reign, write)) is not None:
+                return False
     _forget(reign, topic)
     reign.replicas.forget(_phases(reign, topic))
     reign.partitions.forget(reign.picture.partitions(topic))
     reign.picture.forget_topic(topic)
+    reign.births.pop(topic, None)
     reign.core.note("deletion.finished", topic=topic)
     return True
 
 
-def _znodes(reign: Reign, topic: str) -> Procedure[Mapping[str, int]]:
-    """Path to data version of all that there is of the topic, whoever has made it."""
+def _znodes(reign: Reign, topic: str) -> Procedure[Mapping[str, Znode]]:
+    """All that there is of the topic by path, whoever has made it."""
     paths = [TopicConfig.path(topic), TopicDeletion.path(topic), Topic.path(topic)]
     level = [Topic.path(topic)]
     while level:
@@ -219,8 +254,7 @@ def _znodes(reign: Reign, topic: str) -> Procedure[Mapping[str, int]]:
         paths += level
         leaves = _leaves(topic, level)
         level = [path for path in level if path not in leaves]
-    found = yield from reign.read_many(paths)
-    return {path: znode.stat.version for path, znode in found.items()}
+    return (yield from reign.read_many(paths))
 
 
 def _leaves(topic: str, paths: Iterable[str]) -> frozenset[str]:
@@ -259,6 +293,7 @@ def _move(reign: Reign, replicas: Iterable[Replica], after: ReplicaPhase) -> Non
 def _forget(reign: Reign, topic: str) -> None:
     """The topic is queued no more."""
     reign.picture.deletions.discard(topic)
+    reign.markers.pop(topic, None)
     reign.picture.ineligible.pop(topic, None)
     reign.wait(_name(topic), None)
 

@@ -158,6 +158,10 @@ class Reign(Reading):
         """What waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
         self.doubts: dict[int, Doubt] = {}
         self.shown = Shown()
+        self.births: dict[str, int] = {}
+        """Topic to the czxid of its znode: tells it from another one of the same name."""
+        self.markers: dict[str, int] = {}
+        """Topic to the czxid of the request to delete it: a younger topic of that name is not meant."""
         self.strays: dict[Replica, None] = {}
         """Replicas that a move has left behind, and that their brokers could not delete."""
         self.is_loaded = False

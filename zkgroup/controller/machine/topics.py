@@ -53,6 +53,7 @@ def look_at_one(reign: Reign, subject: str) -> Procedure[None]:
             if znode is None:
                 reign.look(Look.TOPICS)
             return
+        _recognise(reign, subject, znode)
         fresh += take_in(reign, subject, found, znode.stat.version)
         back = _write_back(reign, subject, found, znode)
         if back is None or (yield from commit(reign, back)) is None:
@@ -79,6 +80,7 @@ def read_topics(reign: Reign, names: Iterable[str]) -> Procedure[list[TopicParti
         znode = read_done(outcome)
         found = reign.decoded(znode, Topic.decode)
         if znode is not None and found is not None:
+            _recognise(reign, name, znode)
             fresh += take_in(reign, name, found, znode.stat.version)
             if _write_back(reign, name, found, znode) is not None:
                 reign.look(Look.TOPIC, name)
@@ -114,7 +116,18 @@ def forget(reign: Reign, names: Iterable[str]) -> None:
             reign.untold.pop(each, None)
             reign.wait(f"leader of {each}", None)
         picture.forget_topic(name)
+        picture.deletions.discard(name)
+        reign.wait(f"deletion of {name}", None)
+        reign.births.pop(name, None)
         reign.core.note("topic.gone", topic=name)
+        reign.look(Look.DELETIONS)
+
+
+def _recognise(reign: Reign, name: str, znode: Znode) -> None:
+    """Another topic of the same name has not grown: what was known of the former one is forgotten (K21)."""
+    if reign.births.setdefault(name, znode.stat.czxid) != znode.stat.czxid:
+        forget(reign, [name])
+        reign.births[name] = znode.stat.czxid
 
 
 def enter(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
