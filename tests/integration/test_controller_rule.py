@@ -90,6 +90,25 @@ def test_a_topic_that_exists_is_not_made_again(zk_chaos_server: ChaosZooKeeper, 
     assert TopicConfig.decode(config.path, config.data).overrides == {"retention.ms": "1"}
 
 
+def test_growth_leaves_the_old_partitions_as_they_are(country: Country) -> None:
+    """Controller item 52: also where the tool wrote all lists from an old reading (recipes 15)."""
+    controller = country.rule()
+    country.make_topic("t", {0: (1, 2)})
+    country.await_state(tp(0), leader=1)
+    wait_until(controller.at_rest)
+    country.write(SetData(Topic.path("t"), Topic({0: (3, 1), 1: (2, 3)}).encode(), 0))
+    country.await_state(tp(1), leader=2)
+    lists = {0: (1, 2), 1: (2, 3)}
+    wait_until(
+        lambda: (
+            (znode := country.find(Topic.path("t"))) is not None
+            and Topic.decode(znode.path, znode.data).partitions == lists
+        )
+    )
+
+    assert country.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
+
+
 @pytest.mark.parametrize("moment", ["brokers", "topics", "states"])
 def test_a_topic_made_while_it_loads_is_not_lost(country: Country, moment: str) -> None:
     """Controller item 23: all watches are armed before anything is read."""

@@ -8,6 +8,7 @@ from tests.unit.controller.candidates import EPOCH, GRACE_AND_SPREAD_MS
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Host, Realm, Ruler
 from zkgroup.controller.machine.effects import Elected, Note
+from zkgroup.controller.machine.transitions import PartitionPhase
 from zkgroup.model.requests import Create, Delete, Request, SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
@@ -199,6 +200,21 @@ def test_loading_asks_by_the_topic_and_not_by_the_partition(monkeypatch: pytest.
 
     assert {realm.state(tp(39, f"t{number}")).leader for number in range(30)} == {2}
     assert 30 < len(asked) <= 30 + 40
+
+
+def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
+    """Controller item 25: refused, logged, and the others of the batch are moved."""
+    realm = realm_of_two_topics()
+    ruler = realm.rule()
+    reign = ruler.machine.reign
+    assert reign is not None
+    reign.partitions.begin(tp(0), PartitionPhase.NON_EXISTENT)
+    moved = reign.move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
+
+    assert moved == {tp(1): PartitionPhase.ONLINE}
+    (note,) = [each for each in reign.core.take_effects() if isinstance(each, Note)]
+    assert note.kind == "transition.refused"
+    assert note.fields == {"detail": "t-0 cannot become offline: it is non-existent"}
 
 
 def test_how_long_loading_took_is_recorded() -> None:
