@@ -27,6 +27,8 @@ NUMBERS_SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
+    """What `status` shows and `doctor` judges."""
+
     as_of: AsOf
     session_timeout_ms: int
     """As granted to us just now."""
