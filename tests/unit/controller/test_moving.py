@@ -115,6 +115,14 @@ def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> Non
     assert (reason, stage) == ("waits for brokers that are down: brokers 5, 6", Stage.PLAN)
 
 
+@pytest.mark.parametrize("changes", [{"live": ALL - {5}}, {"target": OLD, "isr": (1, 2), "cancelled": True}])
+def test_who_was_left_out_is_told_before_the_move_waits_or_ends(changes: dict[str, object]) -> None:
+    """Recipes 17: once it is free again, with a new leader epoch, as its leader was told a shorter list."""
+    assert at(Stage.PLAN, left_out=True, **changes) == (Announce(OLD), Stage.PLAN, Stage.PLAN)
+    assert not isinstance(at(Stage.PLAN, left_out=True, held={3}, **changes).step, Announce)
+    assert not isinstance(at(Stage.PLAN, **changes).step, Announce)
+
+
 def test_a_target_that_goes_down_on_the_way_is_waited_for() -> None:
     """On resumption too; the entry is never dropped for it (K12)."""
     reason, stage = waiting(at(Stage.CATCH_UP, replicas=UNION, isr=(1, 2, 3, 4), live=ALL - {6}))

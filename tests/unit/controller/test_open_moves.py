@@ -201,3 +201,7 @@ def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after:
     moves.interrupted([tp(0)], picture, holding)
 
     assert moves[tp(0)].stage is after
+    assert moves.was_left_out(tp(0)) == (stage is Stage.CATCH_UP)
+    holding.delete_answered(2, [tp(0)])
+    moves.interrupted([tp(0)], picture, holding)
+    assert not moves.was_left_out(tp(0))

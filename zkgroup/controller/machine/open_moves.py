@@ -52,8 +52,16 @@ class OpenMove:
         """It goes back to where it began."""
         return moving.is_cancellation(self.target, self.origin, self.former)
 
-    def situation(self, picture: Picture, holding: Holding, each: TopicPartition, now: Standing) -> Situation:
-        """What the next step is decided on."""
+    def situation(
+        self,
+        picture: Picture,
+        holding: Holding,
+        each: TopicPartition,
+        now: Standing,
+        *,
+        left_out: bool = False,
+    ) -> Situation:
+        """What the next step is decided on; `left_out` as `Moves.was_left_out` says."""
         origin = self.origin
         return Situation(
             target=self.target,
@@ -66,6 +74,7 @@ class OpenMove:
             drop=self.drop,
             cancelled=self.is_cancelled,
             growing=origin is not None and not set(self.target) <= set(origin),
+            left_out=left_out,
         )
 
 
@@ -90,6 +99,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         self.records: int | None = None
         """Records of ends that are kept, once they were counted."""
         self._open: dict[TopicPartition, OpenMove] = {}
+        self._left_out: set[TopicPartition] = set()
+        """Partitions of which somebody was held, and so left out, when the list was told last."""
         self._followed: Request | None = None
         """The request as it was when it was last followed."""
 
@@ -113,6 +124,10 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             if each in self._open:
                 self.reached(each, Stage.PLAN)
 
+    def was_left_out(self, topic_partition: TopicPartition) -> bool:
+        """Whether somebody was left out of the list that brokers were told last."""
+        return topic_partition in self._left_out
+
     def interrupted(
         self, partitions: Iterable[TopicPartition], picture: Picture, holding: Holding
     ) -> tuple[TopicPartition, ...]:
@@ -122,11 +137,13 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         """
         again = []
         for each in partitions:
-            if (move := self._open.get(each)) is None or move.stage is Stage.PLAN:
+            held, told = holding.of(picture, each), picture.replicas(each)
+            if (move := self._open.get(each)) is not None:
+                told = moving.told_replicas(move.stage, move.target, told)
+            (self._left_out.add if held.intersection(told) else self._left_out.discard)(each)
+            if move is None:
                 continue
-            told = moving.union(move.target, picture.replicas(each))
-            told = moving.told_replicas(move.stage, move.target, told)
-            stage = moving.interrupted(move.stage, told, holding.of(picture, each))
+            stage = moving.interrupted(move.stage, moving.union(move.target, told), held)
             if stage is not move.stage:
                 self.reached(each, stage)
                 again.append(each)

@@ -169,7 +169,8 @@ def _decided(reign: Reign) -> _Round:
             reign.wait(f"move of {each}", "waits for a state that can be read")
             continue
         drop = move.drop
-        decision = moving.decide(move.situation(picture, reign.holding, each, standing))
+        now = move.situation(picture, reign.holding, each, standing, left_out=moves.was_left_out(each))
+        decision = moving.decide(now)
         moves.reached(each, decision.stage, drop)
         step = decision.step
         reign.wait(f"move of {each}", step.reason if isinstance(step, Wait) else None)

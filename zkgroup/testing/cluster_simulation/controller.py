@@ -11,11 +11,13 @@ from zkgroup.controller.machine.events import (
     BrokerAnswered,
     ChannelDown,
     ChannelUp,
+    ControllerEvent,
     Retire,
     ShutdownAsked,
 )
 from zkgroup.model.ports import Store
-from zkgroup.testing.cluster_simulation.shell import Shell
+from zkgroup.testing.cluster_simulation.network import Line
+from zkgroup.testing.cluster_simulation.shell import Shell, Task
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.wire.messages import Response
 
@@ -63,14 +65,26 @@ class ControllerProcess:
 
     # --- connections ----------------------------------------------------------------------------------
 
-    def connected(self, broker: int, incarnation: int) -> None:
-        self.shell.tell(ChannelUp(broker, incarnation))
+    def connected(self, line: Line) -> None:
+        self._happened(line, ChannelUp(line.broker, line.incarnation))
 
-    def disconnected(self, broker: int, incarnation: int) -> None:
-        self.shell.tell(ChannelDown(broker, incarnation))
+    def disconnected(self, line: Line) -> None:
+        self._happened(line, ChannelDown(line.broker, line.incarnation))
 
-    def answered(self, broker: int, incarnation: int, response: Response) -> None:
-        self.shell.tell(BrokerAnswered(broker, incarnation, response))
+    def answered(self, line: Line, response: Response) -> None:
+        self._happened(line, BrokerAnswered(line.broker, line.incarnation, response))
+
+    def _happened(self, line: Line, event: ControllerEvent) -> None:
+        """As the real pool: nothing is told of a channel that was closed meanwhile, and what the machine
+        orders upon the news goes out on that very connection or on none."""
+        connection = line.connection
+
+        def look() -> None:
+            if line.is_open:
+                line.told = connection
+                self.shell.give(event)
+
+        self.shell.tell(Task(look))
 
     # --- effects --------------------------------------------------------------------------------------
 

@@ -30,11 +30,11 @@ class Sends(Protocol):
 
     name: str
 
-    def connected(self, broker: int, incarnation: int) -> None: ...
+    def connected(self, line: Line) -> None: ...
 
-    def disconnected(self, broker: int, incarnation: int) -> None: ...
+    def disconnected(self, line: Line) -> None: ...
 
-    def answered(self, broker: int, incarnation: int, response: Response) -> None: ...
+    def answered(self, line: Line, response: Response) -> None: ...
 
 
 @dataclass(eq=False)
@@ -50,6 +50,11 @@ class Line:
     """On its way to the broker."""
     response: Response | None = None
     """On its way back."""
+    connection: int = 0
+    """Counts its connections."""
+    told: int = 0
+    """The last one that its owner has heard of; what he sends is meant for that one."""
+    is_open: bool = True
 
     def __str__(self) -> str:
         return f"{self.owner.name}->{self.broker}"
@@ -102,7 +107,8 @@ class Network:
     def send(self, owner: Sends, broker: int, incarnation: int, request: ControlRequest) -> None:
         """On the present connection; dropped where there is none."""
         for line in self._of(owner, broker):
-            if line.incarnation == incarnation and line.process is not None:
+            is_meant = line.incarnation == incarnation and line.told == line.connection
+            if is_meant and line.process is not None:
                 assert line.request is None, f"two requests in flight on {line}"
                 assert line.response is None, f"two requests in flight on {line}"
                 line.request = request
@@ -114,6 +120,7 @@ class Network:
 
     def _end(self, line: Line) -> None:
         self._stray(line)
+        line.is_open = False
         self.lines.remove(line)
 
     def _stray(self, line: Line) -> None:
@@ -132,7 +139,8 @@ class Network:
         if line not in self.lines or not self.can_connect(line):
             return
         line.process = self.processes[line.broker]
-        line.owner.connected(line.broker, line.incarnation)
+        line.connection += 1
+        line.owner.connected(line)
 
     def deliver(self, line: Line) -> None:
         """The request arrives and is obeyed; the answer is on its way."""
@@ -148,7 +156,7 @@ class Network:
         response, line.response = line.response, None
         if response is None:
             return
-        line.owner.answered(line.broker, line.incarnation, response)
+        line.owner.answered(line, response)
         self._count("answered")
         self.point("answered", line)
 
@@ -157,7 +165,7 @@ class Network:
         if line.process is not None:
             self._count("cut unanswered" if line.request or line.response else "cut")
             self._stray(line)
-            line.owner.disconnected(line.broker, line.incarnation)
+            line.owner.disconnected(line)
 
     def cut_of(self, owner: Sends, broker: int) -> None:
         """`cut` of the connection between these two, if there is one."""
@@ -177,7 +185,7 @@ class Network:
         """Its connections break, and what was on its way to it is lost."""
         for line in [line for line in self.lines if line.process is process]:
             line.process = line.request = line.response = None
-            line.owner.disconnected(line.broker, line.incarnation)
+            line.owner.disconnected(line)
         self.strays = [stray for stray in self.strays if stray.process is not process]
 
     def steps(self, may_act: Callable[[object], bool]) -> list[Callable[[], None]]:

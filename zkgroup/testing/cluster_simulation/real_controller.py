@@ -39,6 +39,7 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
+from zkgroup.testing.cluster_simulation.network import Line
 from zkgroup.testing.cluster_simulation.real_decisions import (
     Cluster,
     first_state,
@@ -402,20 +403,21 @@ class RealController:
             self._flying[broker] = queue.popleft()
             self._world.network.send(self, broker, self._opened[broker], self._flying[broker])
 
-    def connected(self, broker: int, incarnation: int) -> None:
-        self._up.add(broker)
-        if broker in self._flying:
-            self._world.network.send(self, broker, incarnation, self._flying[broker])
+    def connected(self, line: Line) -> None:
+        line.told = line.connection
+        self._up.add(line.broker)
+        if line.broker in self._flying:
+            self._world.network.send(self, line.broker, line.incarnation, self._flying[line.broker])
         else:
-            self._flush(broker)
+            self._flush(line.broker)
 
-    def disconnected(self, broker: int, incarnation: int) -> None:
-        self._up.discard(broker)
+    def disconnected(self, line: Line) -> None:
+        self._up.discard(line.broker)
 
-    def answered(self, broker: int, incarnation: int, response: Response) -> None:
+    def answered(self, line: Line, response: Response) -> None:
         """Whatever it says."""
-        self._flying.pop(broker, None)
-        self._flush(broker)
+        self._flying.pop(line.broker, None)
+        self._flush(line.broker)
 
 
 def _refused(outcome: Outcome) -> MultiRefused:

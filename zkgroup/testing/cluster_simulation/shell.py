@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
@@ -24,6 +25,13 @@ class Steps(Protocol):
     """What is stepped: any machine of ours."""
 
     def step(self, event: Any, now: Instant) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something for the machine's thread that is no event."""
+
+    run: Callable[[], None]
 
 
 class Shell:
@@ -84,8 +92,12 @@ class Shell:
     # --- a step -------------------------------------------------------------------------------------
 
     def take_event(self) -> None:
-        """One step of the machine."""
-        self.give(self.inbox.popleft())
+        """One step of the machine, or a task of the shell."""
+        event = self.inbox.popleft()
+        if isinstance(event, Task):
+            event.run()
+        else:
+            self.give(event)
 
     def give(self, event: object) -> None:
         """Steps the machine with this event now."""

@@ -22,6 +22,8 @@ from zkgroup.testing.simulation.recording import Recording
 
 Controller = ControllerProcess | RealController
 Act = Callable[[], object]
+TICK_MS = 1_000
+"""A server ends a session at most so long after its time."""
 
 
 class World:
@@ -256,7 +258,7 @@ class World:
         return min((at for shell in shells if (at := shell.next_timer_ms()) is not None), default=None)
 
     def _ping(self, name: str) -> None:
-        """The server hears of the client; one whose session has ended learns it, as its ping is not answered."""
+        """The server hears of the client; whose session has ended learns it, as nobody answers the ping."""
         session = self.server.clients[name].session
         if session is None or session.alive:
             self.server.ping(name)
@@ -273,6 +275,7 @@ class World:
             if self.is_awake(name):
                 self._ping(name)
         for session_id in self.server.overdue():
-            if self.rng.random() < expires:
+            late_ms = self.clock.now_ms() - self.server.leader.sessions[session_id].heard_ms
+            if self.rng.random() < expires or late_ms > self.setup.session_timeout_ms + TICK_MS:
                 self.server.expire_session(session_id)
                 self.figures["sessions expired"] += 1
