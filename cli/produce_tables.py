@@ -40,6 +40,8 @@ class Summary:
     """Surely not in the log."""
     unknown: int = 0
     """Neither acknowledged nor surely not in the log."""
+    first_failed_line: int | None = None
+    """Number of the first line of the input, from 1 on, that is one of these or failed."""
     partitions: dict[int, _Partition] = field(default_factory=dict)
 
     KEYS = ("partition", "lines", "first_offset", "last_offset")
@@ -55,10 +57,8 @@ class Summary:
             case "sent":
                 self.sent += count
                 self._of(delivery).lines += count
-            case _ if delivery.may_be_repeated:
-                self.unknown += count
             case _:
-                self.failed += count
+                self._failed(delivery, count)
 
     def document(self, as_of: AsOf, error: str | None) -> documents.Json:
         """`zkgroup.produce/1`."""
@@ -82,6 +82,7 @@ class Summary:
             sent=self.sent,
             failed=self.failed,
             unknown=self.unknown,
+            first_failed_line=self.first_failed_line,
             error=error,
             partitions=rows,
         )
@@ -105,6 +106,14 @@ class Summary:
     def _of(self, delivery: Delivery) -> _Partition:
         return self.partitions.setdefault(delivery.topic_partition.partition, _Partition())
 
+    def _failed(self, delivery: Delivery, count: int) -> None:
+        if delivery.may_be_repeated:
+            self.unknown += count
+        else:
+            self.failed += count
+        first = min(delivery.numbers) + 1
+        self.first_failed_line = min(first, self.first_failed_line or first)
+
     def _place(self, delivery: Delivery, count: int) -> None:
         one, last = self._of(delivery), delivery.base_offset + count - 1
         one.lines += count
@@ -126,6 +135,8 @@ def progress_text(summary: Summary) -> str:
     ):
         if count:
             told.append(f"{count} {what}")
+    if summary.first_failed_line is not None:
+        told.append(f"the first of these is line {summary.first_failed_line}")
     return ", ".join(told)
 
 

@@ -255,6 +255,7 @@ SCHEMAS: Mapping[str, Schema] = {
         sent=COUNT,
         failed=COUNT,
         unknown=COUNT,
+        first_failed_line=nullable(COUNT),
         error=nullable(STRING),
         partitions=list_of(
             object_of(partition=COUNT, lines=COUNT, first_offset=nullable(COUNT), last_offset=nullable(COUNT))
@@ -293,6 +294,7 @@ SCHEMAS: Mapping[str, Schema] = {
         last_processed_zxid=nullable(COUNT),
         unreadable=list_of(object_of(path=STRING, detail=STRING)),
         refetching=list_of(object_of(broker=COUNT, partitions=list_of(STRING))),
+        restart=list_of(object_of(broker=COUNT, why=STRING)),
         waiting=list_of(object_of(what=STRING, why=STRING)),
         left_off=COUNT,
         topics=COUNT,

@@ -39,6 +39,8 @@ WHAT_TO_DO = {
     "WireError": "See the errors below.",
     "CorruptFrameError": "Find out who connects there: it speaks another protocol, or another version of it.",
     "UnsupportedRequestError": "Find the client that asks, and give it one that Kafka 0.8.2.2 would understand.",
+    "LinesNotAppendedError": "Mend what the message names (a partition without a leader, a record that is refused), then give the lines again from the one named on.",
+    "LinesUnknownError": "Look whether the lines are there (`zkgroup consume --source brokers`); given again they may be there twice.",
     "ReplicaStorageError": "Mend what the message names: a full disk, rights, a file that is not a broker's.",
     "UnencodableError": "Correct the value that the message names: a name too long, a number beyond its field.",
     "MemberFailedError": "Correct the error of the callback or source in `__cause__`; start a new member.",
@@ -49,7 +51,7 @@ WHAT_TO_DO = {
     "SourceUnavailableError": "Wait, it may come back: see that the folder or the brokers that the message names can be reached.",
     "OffsetOutOfRangeError": "The records before are gone: set a position with `zkgroup offsets reset`, or choose `auto_offset_reset`.",
     "NoOffsetError": "Commit a position by hand (`zkgroup offsets set`), or set `auto_offset_reset` to `earliest` or `latest`.",
-    "PartlyDoneError": "Read what was done and what was not, then run the same command again: it goes on from there.",
+    "PartlyDoneError": "Read what was done and what was not, then run the same command again: it goes on from there (`produce` appends what it is given: give it the lines that are left).",
     "IllegalTransitionError": "This is a bug of zkgroup: report it with the member's log.",
 }
 
