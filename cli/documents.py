@@ -184,6 +184,7 @@ def status(found: Status, zookeeper: str) -> Json:
         refetching=[
             {"broker": broker, "partitions": list(names)} for broker, names in found.ruling.refetching.items()
         ],
+        restart=[{"broker": broker, "why": why} for broker, why in found.ruling.restart.items()],
         waiting=[{"what": what, "why": why} for what, why in found.ruling.waiting.items()],
         left_off=found.ruling.left_off,
         topics=len(found.topics),

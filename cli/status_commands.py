@@ -101,6 +101,7 @@ def _show_ruling(out: Output, ruling: RulingStatus) -> None:
         (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: mend their states")
         for broker, names in ruling.refetching.items()
     ]
+    rows += [(f"broker {broker}", why) for broker, why in ruling.restart.items()]
     rows += [("waits", f"{what}: {why}") for what, why in ruling.waiting.items()]
     if ruling.left_off:
         rows.append(("and", f"{ruling.left_off} more"))

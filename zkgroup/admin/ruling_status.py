@@ -14,6 +14,7 @@ from zkgroup.model import Znode
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.ids import number_of
 
 HUNG_AFTER_MS = 60_000
 """A change of topics or brokers that is older than this, and that the controller has not processed, hangs."""
@@ -40,8 +41,10 @@ class RulingStatus:
     """Broker to partitions that it may fetch again from their beginning (recipes 15)."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """What waits, and for what."""
+    restart: Mapping[int, str] = field(default_factory=dict)
+    """Broker that should be restarted, and why: a real controller that may not know that it is none."""
     left_off: int = 0
-    """Entries of these three that are not shown."""
+    """Entries of these that are not shown."""
 
 
 def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
@@ -68,7 +71,10 @@ def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
         hung=is_hung(status.zxid, _changes(ensemble), ensemble.clock.wall_ms()),
         unreadable={**status.unreadable, **broken},
         refetching=status.unnamed,
-        waiting=status.waiting,
+        waiting={what: why for what, why in status.waiting.items() if _broker(what) is None},
+        restart={
+            broker: why for what, why in status.waiting.items() if (broker := _broker(what)) is not None
+        },
         left_off=status.left_off,
     )
 
@@ -76,6 +82,12 @@ def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
 def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int) -> bool:
     """Whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
     return any(zxid > processed_zxid and now_ms - time_ms > HUNG_AFTER_MS for zxid, time_ms in changes)
+
+
+def _broker(what: str) -> int | None:
+    """The broker, where it is a whole broker that something is said of: `broker 3`."""
+    word, _, number = what.partition(" ")
+    return number_of(number) if word == "broker" else None
 
 
 def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:

@@ -206,6 +206,8 @@ def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
     for broker, partitions in ruling.refetching.items():
         detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
         yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")
+    for broker, why in ruling.restart.items():
+        yield Finding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
     for what, why in ruling.waiting.items():
         yield Finding("info", what, f"waits: {why}")
     if ruling.left_off:

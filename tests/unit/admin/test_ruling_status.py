@@ -22,14 +22,14 @@ def _says(world: World, zxid: int, epoch: int = 7, **more: object) -> None:
 
 
 def test_what_the_controller_says_is_told(world: World) -> None:
-    """recipes 15 and 18: paths that it cannot read, brokers that may fetch again, what waits."""
+    """recipes 13, 15 and 18: unreadable paths, who may fetch again, who is to be restarted, what waits."""
     KafkaCluster(world).ours()
     _says(
         world,
         2**40,
         unreadable={"/brokers/topics/odd": "expected an object"},
         unnamed={3: ("orders-0", "orders-1")},
-        waiting={"leader of orders-2": "no replica lives"},
+        waiting={"leader of orders-2": "no replica lives", "broker 2": "was the controller: restart it"},
         left_off=4,
     )
 
@@ -43,10 +43,13 @@ def test_what_the_controller_says_is_told(world: World) -> None:
         False,
         2**40,
     )
+    assert status.ruling.restart == {2: "was the controller: restart it"}
+    assert list(status.ruling.waiting) == ["leader of orders-2"]
     assert status.ruling.refetching == {3: ("orders-0", "orders-1")}
     assert told == [
         ("error", "/brokers/topics/odd"),
         ("warning", "broker 3"),
+        ("warning", "broker 2"),
         ("info", "leader of orders-2"),
         ("info", "controller"),
     ]
