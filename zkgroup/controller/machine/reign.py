@@ -16,8 +16,7 @@ lost is told too. A leader of 0.8.2.2 that never hears of such a write never cha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from zkgroup.controller.machine import agenda as agendas
 from zkgroup.controller.machine.agenda import Look
@@ -32,7 +31,12 @@ from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.reading import Reading
-from zkgroup.controller.machine.requests import Batch, Targets, ToBroker
+from zkgroup.controller.machine.requests import Batch, Targets
+from zkgroup.controller.machine.rule_books import Answer as Answer
+from zkgroup.controller.machine.rule_books import ControllerSettings as ControllerSettings
+from zkgroup.controller.machine.rule_books import Doubt as Doubt
+from zkgroup.controller.machine.rule_books import Shown as Shown
+from zkgroup.controller.machine.rule_books import Stopping as Stopping
 from zkgroup.controller.machine.transitions import (
     PartitionPhase,
     Replica,
@@ -49,69 +53,13 @@ from zkgroup.machinery.procedures import (
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode, describe
-from zkgroup.wire.messages import Response
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller_records import ControllerStatus
 
 DUTY_TIMER: Final = "duties"
 REPEAT_MS: Final = 1000
 """Pause before work is tried again that an ACL or a quota has refused."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
-    """What a controller is told once, beside what its election needs. Names as in Kafka's settings."""
-
-    unclean_election: bool = False
-    """`unclean.leader.election.enable`; a topic may say otherwise. True up to 0.10."""
-    delete_topics: bool = True
-    """`delete.topic.enable`. False at 0.8.2.2."""
-    auto_rebalance: bool = True
-    """`auto.leader.rebalance.enable`."""
-    rebalance_first_ms: int = 5_000
-    rebalance_interval_ms: int = 300_000
-    """`leader.imbalance.check.interval.seconds`, in milliseconds."""
-    rebalance_percentage: int = 10
-    """`leader.imbalance.per.broker.percentage`."""
-    status_interval_ms: int = 5_000
-    """Shortest time between two writes of the status (recipes 18)."""
-
-
-@dataclass(slots=True)
-class Shown:
-    """The status as this controller has written it last."""
-
-    status: ControllerStatus | None = None
-    version: int | None = None
-    """Data version of the znode; None where it is not known to be of this rule."""
-    not_before_ms: int = 0
-
-
-class Answer(NamedTuple):
-    """What one broker said to one request. No copy of a deletion that is answered can still arrive."""
-
-    broker: int
-    request: ToBroker
-    response: Response
-
-
-class Stopping(NamedTuple):
-    """A broker that asks to be relieved of its leaderships, and which start of it that was."""
-
-    request_id: int
-    broker: int
-    incarnation: int
-
-
-@dataclass(slots=True)
-class Doubt:
-    """Deletions of one broker that were sent more than once and answered: a copy may still be on its way."""
-
-    answers: list[Answer] = field(default_factory=list)
-    epoch: int | None = None
-    """Over once the broker has answered a request of this epoch; None until the epoch was raised."""
 
 
 Duty = Callable[["Reign", str], Procedure[None]]

@@ -1,0 +1,64 @@
+"""Settings of a controller, and the small values that a reign keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkgroup.controller.machine.requests import ToBroker
+from zkgroup.wire.messages import Response
+from zkgroup.znodes.controller_records import ControllerStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """What a controller is told once, beside what its election needs. Names as in Kafka's settings."""
+
+    unclean_election: bool = False
+    """`unclean.leader.election.enable`; a topic may say otherwise. True up to 0.10."""
+    delete_topics: bool = True
+    """`delete.topic.enable`. False at 0.8.2.2."""
+    auto_rebalance: bool = True
+    """`auto.leader.rebalance.enable`."""
+    rebalance_first_ms: int = 5_000
+    rebalance_interval_ms: int = 300_000
+    """`leader.imbalance.check.interval.seconds`, in milliseconds."""
+    rebalance_percentage: int = 10
+    """`leader.imbalance.per.broker.percentage`."""
+    status_interval_ms: int = 5_000
+    """Shortest time between two writes of the status (recipes 18)."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """The status as this controller has written it last."""
+
+    status: ControllerStatus | None = None
+    version: int | None = None
+    """Data version of the znode; None where it is not known to be of this rule."""
+    not_before_ms: int = 0
+
+
+class Answer(NamedTuple):
+    """What one broker said to one request. No copy of a deletion that is answered can still arrive."""
+
+    broker: int
+    request: ToBroker
+    response: Response
+
+
+class Stopping(NamedTuple):
+    """A broker that asks to be relieved of its leaderships, and which start of it that was."""
+
+    request_id: int
+    broker: int
+    incarnation: int
+
+
+@dataclass(slots=True)
+class Doubt:
+    """Deletions of one broker that were sent more than once and answered: a copy may still be on its way."""
+
+    answers: list[Answer] = field(default_factory=list)
+    epoch: int | None = None
+    """Over once the broker has answered a request of this epoch; None until the epoch was raised."""
