@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ from kafka import TopicPartition as KafkaPartition
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from tests.integration.led_brokers import ask
 from tests.interop.processes import Events, Process, wait_until
 from tests.interop.servers import RealBroker, RealZooKeeper, tool
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 OURS = 100
 """Id of our controller."""
-CHROOT = "/led"
 
 
 class OurController:
@@ -60,13 +61,19 @@ class Led:
 
     zookeeper: RealZooKeeper
     folder: Path
+    chroot: str
     tree: KazooClient
     brokers: dict[int, RealBroker] = field(default_factory=dict)
     ours: list[OurController] = field(default_factory=list)
 
     @property
     def address(self) -> str:
-        return self.zookeeper.address + CHROOT
+        return self.zookeeper.address + self.chroot
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that a test may have started anew."""
+        return [each.process.pid for each in (*self.brokers.values(), *self.ours)]
 
     # --- who is there -------------------------------------------------------------------------------
 
@@ -80,9 +87,10 @@ class Led:
             self.zookeeper,
             self.folder / f"b{number}",
             number,
-            CHROOT,
+            self.chroot,
             controlled_shutdown_retry_backoff_ms=500,
             auto_leader_rebalance_enable="false",
+            unclean_leader_election_enable="false",
             zookeeper_session_timeout_ms=6000,
         )
         self.brokers[number] = broker
@@ -99,7 +107,7 @@ class Led:
     def json(self, path: str) -> Any:
         """What a znode holds; None where there is none."""
         try:
-            return json.loads(self.tree.get(CHROOT + path)[0])
+            return json.loads(self.tree.get(self.chroot + path)[0])
         except NoNodeError:
             return None
 
@@ -110,7 +118,7 @@ class Led:
 
     @property
     def epoch(self) -> int:
-        return int(self.tree.get(f"{CHROOT}/controller_epoch")[0])
+        return int(self.tree.get(f"{self.chroot}/controller_epoch")[0])
 
     def state(self, topic: str, partition: int) -> Any:
         return self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
@@ -123,6 +131,19 @@ class Led:
         """Whether every partition has a leader, and so many replicas in sync."""
         found = [self.state(topic, number) for number in range(count)]
         return all(state and state["leader"] >= 0 and len(state["isr"]) == size for state in found)
+
+    def wait_listed(self, *brokers: int) -> None:
+        """Until every broker that runs names exactly these to its clients."""
+
+        def listed() -> bool:
+            answers = [
+                ask(("127.0.0.1", one.port), MetadataRequest(()), MetadataResponse)
+                for one in self.brokers.values()
+                if one.process.running
+            ]
+            return all(each and {one.broker for one in each.brokers} == {*brokers} for each in answers)
+
+        wait_until(listed, 30, f"every broker names {brokers}")
 
     # --- what is done -------------------------------------------------------------------------------
 
@@ -194,15 +215,13 @@ def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
 
 
-@pytest.fixture
-def led(real_zookeeper: RealZooKeeper, tmp_path: Path) -> Iterator[Led]:
+@contextmanager
+def ruled(real_zookeeper: RealZooKeeper, folder: Path, chroot: str) -> Iterator[Led]:
     """Our controller rules before the first broker comes."""
     tree = KazooClient(real_zookeeper.address, timeout=20)
     tree.start(20)
-    if tree.exists(CHROOT):
-        tree.delete(CHROOT, recursive=True)
-    tree.create(CHROOT)
-    world = Led(real_zookeeper, tmp_path, tree)
+    tree.create(chroot)
+    world = Led(real_zookeeper, folder, chroot, tree)
     try:
         world.start_controller().wait_elected()
         started = [world.start_broker(number) for number in (1, 2, 3)]
@@ -213,9 +232,13 @@ def led(real_zookeeper: RealZooKeeper, tmp_path: Path) -> Iterator[Led]:
         world.close()
         tree.stop()
         tree.close()
-        if os.environ.get("ZKGROUP_KEEP_LOGS"):
-            for one in world.ours:
-                sys.stderr.write(one.process.log.read_text(errors="replace"))
+
+
+@pytest.fixture(scope="module")
+def led(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
+    """For the tests that leave our controller where it is, and all brokers up."""
+    with ruled(real_zookeeper, tmp_path_factory.mktemp("led"), "/led") as world:
+        yield world
 
 
 def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
@@ -232,10 +255,12 @@ def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
     gone.stop()
     wait_until(lambda: 1 not in led.leaders("orders", 4), 60, "broker 1 leads nothing")
     assert None not in led.leaders("orders", 4)
+    led.wait_listed(2, 3)
     led.produce("orders", 4, 25, "second")
 
     led.start_broker(1).wait_ready(120)
     wait_until(lambda: led.in_sync("orders", 4, 2), 60, "broker 1 is in sync again")
+    led.wait_listed(1, 2, 3)
     led.produce("orders", 4, 25, "third")
     assert len(led.consume("orders", 4, 300)) == 300
     assert (led.controller, led.epoch) == (OURS, 1)
@@ -271,8 +296,8 @@ def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
     assert led.json("/admin/preferred_replica_election") is None
 
     led.tool("TopicCommand", "--delete", "--topic", "moved")
-    wait_until(lambda: not led.tree.exists(f"{CHROOT}/brokers/topics/moved"), 60, "the topic is gone")
-    assert led.tree.get_children(f"{CHROOT}/admin/delete_topics") == []
+    wait_until(lambda: not led.tree.exists(f"{led.chroot}/brokers/topics/moved"), 60, "the topic is gone")
+    assert led.tree.get_children(f"{led.chroot}/admin/delete_topics") == []
     assert [path for path in led.folder.glob("b*/logs/moved-*") if path.is_dir()] == []
     assert (led.controller, led.epoch) == (OURS, 1)
 
@@ -288,6 +313,7 @@ def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
     isrs = [led.state("clicks", number)["isr"] for number in range(6)]
     assert all(isr and 2 not in isr for isr in isrs), isrs
     assert -1 not in led.leaders("clicks", 6)
+    led.wait_listed(1, 3)
     assert "controlled shutdown" not in stopping.process.log.read_text(errors="replace").lower()
     led.produce("clicks", 6, 10, "second")
     assert len(led.consume("clicks", 6, 120)) == 120
@@ -296,8 +322,14 @@ def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
     wait_until(lambda: led.in_sync("clicks", 6, 2), 60, "broker 2 is in sync again")
 
 
-def test_rule_goes_to_a_real_broker_and_comes_back(led: Led) -> None:
+def test_rule_goes_to_a_real_broker_and_comes_back(real_zookeeper: RealZooKeeper, tmp_path: Path) -> None:
     """Controller items 14 and 17: ours is killed, a real one carries on, ours takes over from it."""
+    with ruled(real_zookeeper, tmp_path, "/taken-over") as led:
+        _goes_to_a_real_broker(led)
+        _comes_back(led)
+
+
+def _goes_to_a_real_broker(led: Led) -> None:
     led.create("events", 3, 3)
     wait_until(lambda: led.in_sync("events", 3, 3), 30, "all partitions are led")
     led.ours[0].kill()
@@ -308,9 +340,11 @@ def test_rule_goes_to_a_real_broker_and_comes_back(led: Led) -> None:
     assert {led.state("theirs", number)["controller_epoch"] for number in (0, 1)} == {2}
     led.produce("events", 3, 10, "under-theirs")
 
+
+def _comes_back(led: Led) -> None:
     ours = led.start_controller()
-    wait_until(lambda: led.tree.exists(f"{CHROOT}/zkgroup/controllers/{OURS}"), 60, "ours waits")
-    assert not led.tree.exists(f"{CHROOT}/brokers/ids/{OURS}")
+    wait_until(lambda: led.tree.exists(f"{led.chroot}/zkgroup/controllers/{OURS}"), 60, "ours waits")
+    assert not led.tree.exists(f"{led.chroot}/brokers/ids/{OURS}")
     ruler = led.controller
     assert ruler is not None
     others = sorted({1, 2, 3} - {ruler})
@@ -338,13 +372,16 @@ def test_rule_goes_to_a_real_broker_and_comes_back(led: Led) -> None:
 def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
     """Recipes 13: it made real brokers elect each other hundreds of times; ours skips it."""
     text = b'{"jmx_port":-1,"timestamp":1396019241689,"host":"h","version":1,"port":9092}'
-    led.tree.create(f"{CHROOT}/brokers/ids/9", text, ephemeral=True)
-    led.tree.create(f"{CHROOT}/brokers/ids/8", b"{", ephemeral=True)
+    led.tree.create(f"{led.chroot}/brokers/ids/9", text, ephemeral=True)
+    led.tree.create(f"{led.chroot}/brokers/ids/8", b"{", ephemeral=True)
     words = ("--create", "--topic", "quiet", "--replica-assignment", "1:2,2:3")
     led.tool("TopicCommand", *words)
     wait_until(lambda: led.in_sync("quiet", 2, 2), 30, "all partitions are led")
     assert (led.controller, led.epoch) == (OURS, 1)
     assert [event["event"] for event in led.ours[0].events.all()] == ["waiting", "controller"]
+    led.tree.delete(f"{led.chroot}/brokers/ids/8")
+    led.tree.delete(f"{led.chroot}/brokers/ids/9")
     assert "/brokers/ids/8" in led.ours[0].process.tail(100)
+    led.wait_listed(1, 2, 3)
     led.produce("quiet", 2, 5, "first")
     assert len(led.consume("quiet", 2, 10)) == 10
