@@ -8,7 +8,8 @@ from tests.unit.controller.realm import Realm, Ruler
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.reign import Reign
-from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.model.requests import Create, Delete, ReadMany, SetData
+from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller_records import ControllerRecord, ControllerStatus
@@ -308,3 +309,27 @@ def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     ]
     assert deletions == []
     assert isinstance(realm.hosts[2].requests[-2], LeaderAndIsrRequest)
+
+
+def test_a_partition_that_was_seen_and_not_begun_gets_its_state_all_the_same() -> None:
+    """After a missing answer all is read again: of a partition that is known by then, and has no state,
+    nothing has changed."""
+    realm = Realm()
+    ruler = realm.rule()
+    realm.make_topic("t", {0: (1, 2)})
+    realm.run()
+    realm.server.cut(ruler.name)
+    realm.grow("t", {1: (2, 3)})
+    path = PartitionState.path(tp(1))
+
+    def reads_states() -> bool:
+        flight = ruler.client.requests[0].request if ruler.client.requests else None
+        return isinstance(flight, ReadMany) and path in flight.paths
+
+    realm.run(reads_states)
+    assert reads_states()
+    assert tp(1) in reign_of(ruler).picture
+    realm.deliver(Step("request", ruler.name), "lost_request")
+    realm.advance(2_000)
+
+    assert realm.state(tp(1)) == PartitionState(2, 0, (2, 3), 1)

@@ -101,7 +101,10 @@ def _load_again(reign: Reign) -> Procedure[None]:
     before = {each: picture.standing(each) for each in picture.partitions()}
     yield from read_states(reign, before)
     changed = [each for each, standing in before.items() if picture.standing(each) != standing]
-    topics.enter(reign, [each for each in {*changed, *fresh} if not picture.is_going(each)])
+    # Without a state: seen, perhaps, by a look that got no further, and never begun.
+    unborn = [each for each in before if picture.standing(each) is None]
+    entered = {*changed, *fresh, *unborn}
+    topics.enter(reign, [each for each in before if each in entered and not picture.is_going(each)])
     batch = reign.batch()
     batch.update_metadata(changed)
     reign.tell(batch)
