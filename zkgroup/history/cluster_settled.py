@@ -61,10 +61,15 @@ def _ruled(picture: ClusterPicture) -> Iterator[Violation]:
 
 
 def left_undone(picture: ClusterPicture, options: ClusterOptions) -> Iterator[Violation]:
-    """What could be done with the brokers there are, and is not. All of it is named L7."""
+    """What could be done with the brokers there are, and is not. All of it is named L7.
+
+    A move waits for its targets, and for somebody from whom they can copy.
+    """
     live = {id_ for id_, held in picture.brokers.items() if held.hosts} - set(options.down)
     for tp, target in sorted(picture.moves.items()):
-        if set(target) <= live or tp.topic not in picture.topics:
+        state = picture.state(tp)
+        source = live.intersection((picture.replicas(tp) or ()) if state is None else state.isr)
+        if tp.topic not in picture.topics or (source and set(target) <= live):
             yield Violation("L7", f"the move to {_list(target)} is still open", tp)
     for topic in sorted(picture.deletions):
         known = picture.topics.get(topic)

@@ -181,6 +181,10 @@ class World:
         self.acked[tp].update(enumerate(lines, offset))
         self.figures["lines acknowledged"] += len(lines)
 
+    def has_acknowledged(self, tp: TopicPartition) -> bool:
+        """Whether a line of the partition's present life was acknowledged."""
+        return bool(self.acked.get(tp)) and self._lives.get(tp) == self.life(tp.topic)
+
     def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
         self.figures["shutdowns answered"] += 1
         self.figures["shutdowns granted"] += answer.error == 0 and not answer.remaining
