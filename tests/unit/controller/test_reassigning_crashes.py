@@ -109,7 +109,7 @@ def ended(cluster: Cluster, moving: Moving, targets: Lists) -> None:
 @pytest.mark.parametrize("lost", ["answer", "connection"])
 @pytest.mark.parametrize("name", ["overlapping", "more replicas", "three of two topics"])
 def test_the_answer_to_any_transaction_is_lost(name: str, lost: Literal["answer", "connection"]) -> None:
-    """Recipes 16 [M]: it was executed; the controller reads back, tells what it wrote, and goes on itself."""
+    """Recipes 16: it was executed; the controller reads back, tells what it wrote, and goes on itself."""
     moving = MOVES[name]
     written = carried_through(moving, set()).written
     assert written >= 4

@@ -42,6 +42,7 @@ def test_s11_a_write_after_controller_has_gone() -> None:
 
 
 def test_s11_a_write_under_anothers_rule() -> None:
+    """An old controller's session that still writes, at the epoch of its successor."""
     world = World()
     world.put(100, "delete", Controller.path())
     world.elect(2)
@@ -61,6 +62,7 @@ def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
 
 
 def test_s11_an_epoch_of_ours_has_a_record() -> None:
+    """`/controller_epoch` raised by a controller of ours without a history record."""
     world = World()
     world.put(100, "set", ControllerEpoch.path(), ControllerEpoch(2).encode())
 
@@ -76,6 +78,7 @@ def test_s11_nobody_takes_off_anothers_controller() -> None:
 
 
 def test_s11_the_leader_writes_its_isr_and_another_broker_does_not() -> None:
+    """A follower's session changes the ISR of a partition that it does not lead."""
     world = World()
     world.state(100, 1, 0, (1, 2))
     assert world.check().holds
@@ -96,6 +99,7 @@ def test_a_real_controllers_writes_are_counted() -> None:
 
 
 def test_fences_that_bite_are_counted() -> None:
+    """A refused write is no violation, and the report says how many there were."""
     world = World()
     refused = Refusal(ControllerEpoch.path(), "BadVersion")
     world.write(100, world.state_change(1, 1, (1,)), refused=refused)
@@ -116,6 +120,7 @@ def test_s12_a_new_leader_has_a_new_epoch() -> None:
 
 
 def test_s12_no_epoch_falls() -> None:
+    """The leader epoch goes back under the same leader."""
     world = World()
     world.state(100, 1, 2, (1, 2, 3))
     world.state(100, 1, 1, (1, 2, 3))
@@ -124,6 +129,7 @@ def test_s12_no_epoch_falls() -> None:
 
 
 def test_s12_a_topic_made_anew_begins_anew() -> None:
+    """Leader epoch 0 is right where the state was deleted before."""
     world = World()
     world.state(100, 1, 2, (1, 2, 3))
     world.write(100, Change("delete", PartitionState.path(TP)))
@@ -142,6 +148,7 @@ def test_s13_the_isr_is_well_formed(isr: tuple[int, ...]) -> None:
 
 
 def test_s13_a_move_brings_its_target_in() -> None:
+    """The ISR may hold who is asked for before the replica list does."""
     world = World()
     world.ask_move(4, 1)
     world.state(100, 1, 0, (1, 2, 3, 4))
@@ -171,6 +178,7 @@ def test_s14_a_move_does_not_go_without_a_record() -> None:
 
 
 def test_s14_a_move_is_done_when_it_is() -> None:
+    """A record says done while the list and the ISR still are those of the way: both are named."""
     world = World()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
@@ -183,6 +191,7 @@ def test_s14_a_move_is_done_when_it_is() -> None:
 
 
 def test_s14_a_move_ends_once_and_as_asked() -> None:
+    """A second record of the same end, and a record of another target than was asked for."""
     world = World()
     world.move(4, 2, 3)
     world.write(100, world.ending(4, 2, 3)[1])
@@ -195,6 +204,7 @@ def test_s14_a_move_ends_once_and_as_asked() -> None:
 
 
 def test_s14_a_drop_says_why() -> None:
+    """A record of a dropped entry without a reason."""
     world = World()
     world.ask_move(4, 1)
     world.write(100, *world.ending(4, 1, outcome="dropped", reason=""))
@@ -203,6 +213,7 @@ def test_s14_a_drop_says_why() -> None:
 
 
 def test_s14_an_operator_may_take_a_request_away() -> None:
+    """It is no end that lacks its record; the report counts it."""
     world = World()
     world.ask_move(4, 1)
     world.put(OPERATOR, "delete", Reassignment.path())
@@ -223,6 +234,7 @@ def test_s15_the_floor_of_replicas() -> None:
 
 
 def test_s16_no_list_comes_back() -> None:
+    """The controller writes a replica list that it has already replaced."""
     world = World()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
@@ -244,6 +256,7 @@ def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
 
 
 def test_s16_a_controller_takes_nobody_into_the_isr() -> None:
+    """Only a leader knows who has caught up."""
     world = World()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
@@ -269,6 +282,7 @@ def test_s17_nobody_takes_another_brokers_registration() -> None:
 
 
 def test_s17_a_registration_ends_with_its_session() -> None:
+    """A registration that no session owns, so that none ends it."""
     world = World()
     world.register(5, session=555)
     world.put(555, "create", BrokerRegistration.path(6), BrokerRegistration("h", 1, 1, 0).encode())
@@ -304,6 +318,7 @@ def test_l7_a_move_whose_targets_live_ends() -> None:
 
 
 def test_l7_deletions_and_elections_are_carried_out() -> None:
+    """At rest, a deletion that was asked for and a leader that is not elected though two in sync live."""
     world = World()
     world.ask_deletion()
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
@@ -316,6 +331,7 @@ def test_l7_deletions_and_elections_are_carried_out() -> None:
 
 
 def test_l7_every_partition_has_a_state() -> None:
+    """At rest, a partition of a topic without its state."""
     world = World()
     world.write(100, Change("delete", PartitionState.path(TP)))
 
@@ -337,6 +353,7 @@ def test_brokers_obey_one_controller_at_a_time() -> None:
 
 
 def test_an_epoch_is_one_controllers_on_every_broker() -> None:
+    """Two brokers that obeyed two controllers of one epoch."""
     world = World()
     for broker, controller in ((3, 1), (4, 2)):
         world.note(broker, "control.accepted", broker=broker, incarnation=1, controller=controller, epoch=1)
@@ -345,6 +362,7 @@ def test_an_epoch_is_one_controllers_on_every_broker() -> None:
 
 
 def test_a_leader_epoch_has_one_leader() -> None:
+    """Two brokers that were told two leaders of one leader epoch."""
     world = World()
     for broker, leader in ((3, 1), (4, 2)):
         world.note(broker, "role.taken", broker=broker, topic="t", partition=0, leader=leader, leader_epoch=4)
@@ -353,6 +371,7 @@ def test_a_leader_epoch_has_one_leader() -> None:
 
 
 def test_acknowledged_lines_stay() -> None:
+    """Lines kept at their offsets hold; lines missing from what a replica kept are named."""
     world = World()
     world.note(1, "append.ok", topic="t", partition=0, offset=1, lines=["b", "c"])
     world.note(2, "lines.kept", broker=2, topic="t", partition=0, lines=["a", "b", "c", "d"])
