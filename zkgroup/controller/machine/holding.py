@@ -45,9 +45,14 @@ class Holding:
                 self._deleting.pop(topic_partition, None)
         return tuple(freed)
 
-    def answered(self, broker: int, incarnation: int) -> None:
-        """This incarnation of the broker answered a request of the present epoch: it obeys no older one."""
+    def answered(self, broker: int, incarnation: int) -> bool:
+        """This incarnation of the broker answered a request of the present epoch: it obeys no older one.
+
+        Returns whether that is news: its replicas of partitions that are moved were held until now.
+        """
+        is_first = self._answered.get(broker) != incarnation
         self._answered[broker] = incarnation
+        return is_first
 
     def epoch_raised(self) -> None:
         """The controller's epoch is a new one: no broker has answered it yet."""

@@ -311,7 +311,8 @@ class Reign(Reading):
             kind = type(request).__name__
             self.core.note("broker.refused", broker=broker, request=kind, error=describe(error))
         elif request.controller_epoch == self.epoch:
-            self.holding.answered(broker, event.incarnation)
+            if self.holding.answered(broker, event.incarnation) and self.picture.moves:
+                self.look(Look.REASSIGNMENT)
             self._resolve(broker)
         if isinstance(request, LeaderAndIsrRequest) and isinstance(event.response, LeaderAndIsrResponse):
             self._leads(broker, event.response, again=done.again)

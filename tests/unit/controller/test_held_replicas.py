@@ -1,0 +1,30 @@
+"""Replicas that a late request may still delete, under a ruling controller (recipes 17)."""
+
+from __future__ import annotations
+
+from tests.unit.controller.clusters import tp
+from tests.unit.controller.realm import Realm
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import Topic
+
+
+def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
+    """Recipes 17: until it has answered a request of this epoch it is held; nothing else would look again."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    world.stop_broker(3)
+    world.run()
+    world.hosts[3].silent = True
+    world.start_broker(3)
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 1)),)).encode())
+    world.run()
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert "broker 3" in reign.waiting["move of t-0"]
+    assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (1, 2)}
+
+    world.hosts[3].silent = False
+    ruler.answer_all()
+    world.run()
+    assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (3, 1, 2)}
