@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zkgroup.broker.replica_host import Role
 from zkgroup.history.cluster_report import ClusterOptions
 from zkgroup.history.cluster_settled import left_undone
 from zkgroup.model import TopicPartition
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.world import World
+from zkgroup.testing.memory_zookeeper_steps import Step
 from zkgroup.znodes.brokers import PartitionState
 
 CONVERGE_MS = 60_000
@@ -141,23 +144,42 @@ class Quiet:
             self._world.advance(max(1, next_ms - clock.now_ms()), expires=1.0)
             self.drain()
 
-    def drain(self) -> None:
-        """Everything that can happen without time passing. Raises AssertionError where it never ends."""
+    def drain(
+        self, deliver: Callable[[Step], object] | None = None, acted: Callable[[], object] = lambda: None
+    ) -> None:
+        """Everything that can happen without time passing. Raises AssertionError where it never ends.
+
+        `deliver` makes a step of the server happen, `acted` is called after each act of a process.
+        """
+        deliver = deliver or self._world.server.deliver
         for _ in range(FETCH_ROUNDS):
-            self._drain()
+            self._drain(deliver, acted)
             for fetch in list(self._world.fetches()):
                 fetch()
-        self._drain()
+        self._drain(deliver, acted)
 
-    def _drain(self) -> None:
+    def drain_some(self, steps: int) -> None:
+        """So many steps of the server, with what processes make of each."""
+        world = self._world
+        for _ in range(steps):
+            pending = world.server.pending()
+            if pending:
+                world.server.deliver(pending[0])
+            for act in world.acts():
+                act()
+
+    def _drain(self, deliver: Callable[[Step], object], acted: Callable[[], object]) -> None:
         world = self._world
         for _ in range(ROUNDS_MAX):
             steps = world.server.pending()
             for step in steps:
-                world.server.deliver(step)
-            acts = list(world.acts())
-            for act in acts:
+                deliver(step)
+            acts = 0
+            for act in world.acts():
+                acts += 1
                 act()
+                if acted():
+                    break  # somebody is gone
             for broker in world.brokers.values():
                 broker.look_at_waiting()
             if not steps and not acts:
@@ -169,10 +191,12 @@ class Quiet:
     def _acknowledge(self) -> None:
         """At rest every leader acknowledges, and has all that was acknowledged before."""
         world = self._world
+        going = world.audit.look().deletions
         led = {
             tp: state.leader
             for tp, state in self._states().items()
-            if state is not None and state.leader in world.brokers and not self._was_never_led(tp, state)
+            if state is not None and state.leader in world.brokers and tp.topic not in going
+            if not self._was_never_led(tp, state)
         }
         for tp, leader in led.items():
             assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} takes no line"

@@ -58,11 +58,13 @@ class ClusterSimulation:
         self._lines = 0
         self._quiet_from_ms = 0
 
-    def run(self) -> ClusterRun:
-        """The whole schedule: a cluster comes to be, chaos, quiet, verdict."""
+    def run(self, chaos: Callable[[], object] | None = None) -> ClusterRun:
+        """The whole schedule: a cluster comes to be, chaos (drawn, unless it is given), quiet, verdict."""
         try:
             self.begin()
-            for _ in range(self.setup.steps):
+            if chaos is not None:
+                chaos()
+            for _ in range(self.setup.steps if chaos is None else 0):
                 self.step()
             self.settle()
             self.judge()

@@ -1,0 +1,119 @@
+"""What takes a controller many steps: each is crashed at every point."""
+
+from __future__ import annotations
+
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, SetData
+from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.crashes import Action
+from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.topics import TopicDeletion
+
+T0 = TopicPartition("t", 0)
+ALONE = ClusterSetup(
+    kind="ours",
+    brokers=(1, 2, 3, 4),
+    candidates=(),
+    alone=(101, 102),
+    topics={"t": ((1, 2), (2, 3))},
+)
+"""Brokers, and two controllers that host nothing: a crash takes the controller alone."""
+NODES = ClusterSetup(kind="ours", brokers=(1, 2, 3, 4), candidates=(1, 2, 3), topics={"t": ((1, 2), (2, 3))})
+"""A crash takes the broker beside the controller, too."""
+KAFKA = ClusterSetup(
+    kind="kafka", brokers=(1, 2, 3, 4), candidates=(), alone=(101, 102), topics={"t": ((1, 2), (2, 3))}
+)
+
+
+def _create(simulation: ClusterSimulation, operations: Operations) -> None:
+    assert simulation.world.write(Create(Topic.path("n"), Topic({0: (1, 2, 3), 1: (3, 4)}).encode()))
+
+
+def _grow(simulation: ClusterSimulation, operations: Operations) -> None:
+    topic = Topic({0: (1, 2), 1: (2, 3), 2: (3, 4), 3: (4, 1)})
+    assert simulation.world.write(SetData(Topic.path("t"), topic.encode(), 0))
+
+
+def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
+    assert simulation.world.write(Create(TopicDeletion.path("t"), b""))
+
+
+def _move(simulation: ClusterSimulation, operations: Operations) -> None:
+    assert operations.move({T0: (3, 4)})
+
+
+def _change(simulation: ClusterSimulation, operations: Operations) -> None:
+    """Another target while the first is under way."""
+    _move(simulation, operations)
+    simulation.quiet.drain_some(60)
+    changed = Reassignment((Move(T0, (4, 2)),))
+    found = simulation.world.server.find(Reassignment.path())
+    if found is not None:
+        assert simulation.world.write(SetData(Reassignment.path(), changed.encode(), found.stat.version))
+
+
+def _prefer(simulation: ClusterSimulation, operations: Operations) -> None:
+    """The order of the replicas changed, and the first of them is to lead."""
+    assert operations.move({T0: (2, 1)})
+    simulation.quiet.pass_time(2_000)
+    assert operations.prefer()
+
+
+def _lose_leader(simulation: ClusterSimulation, operations: Operations) -> None:
+    simulation.world.kill(4 if simulation.setup is not ALONE else 1)
+    simulation.world.kill(2)
+
+
+def _return(simulation: ClusterSimulation, operations: Operations) -> None:
+    simulation.world.close(4)
+    simulation.world.close(2)
+    simulation.quiet.pass_time(1_000)
+    simulation.world.restart(2)
+    simulation.world.restart(4)
+
+
+def _bounce(simulation: ClusterSimulation, operations: Operations) -> None:
+    """K7: faster than any watch."""
+    simulation.world.close(2)
+    simulation.world.restart(2)
+
+
+def _resign(simulation: ClusterSimulation, operations: Operations) -> None:
+    assert operations.resign()
+
+
+def _take_over(simulation: ClusterSimulation, operations: Operations) -> None:
+    """With a broker lost, a topic that nobody has seen, and a move asked for."""
+    world = simulation.world
+    world.kill(world.rulers[0].broker)
+    world.kill(4)
+    _create(simulation, operations)
+    _move(simulation, operations)
+
+
+def _shut_down(simulation: ClusterSimulation, operations: Operations) -> None:
+    (ruler,) = simulation.world.rulers
+    assert isinstance(ruler, ControllerProcess)
+    ruler.shut_down(2)
+    simulation.world.stopping.add(2)
+
+
+ACTIONS = {
+    "create": Action(ALONE, _create),
+    "grow": Action(ALONE, _grow),
+    "delete": Action(ALONE, _delete),
+    "move": Action(ALONE, _move),
+    "move-in-kafka": Action(KAFKA, _move),
+    "move-and-crash-of-a-node": Action(NODES, _move),
+    "change-target": Action(ALONE, _change),
+    "preferred": Action(ALONE, _prefer),
+    "leader-lost": Action(ALONE, _lose_leader),
+    "brokers-return": Action(ALONE, _return),
+    "bounce": Action(ALONE, _bounce),
+    "resignation": Action(ALONE, _resign),
+    "take-over": Action(ALONE, _take_over),
+    "shutdown": Action(ALONE, _shut_down),
+}

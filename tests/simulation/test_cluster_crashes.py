@@ -1,0 +1,42 @@
+"""A crash of the controller at every numbered point of every action, and pairs of crashes.
+
+R45: once or twice in a row, it still ends as asked. The points are counted in a run without a crash.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.simulation.cluster_actions import ACTIONS
+from zkgroup.testing.cluster_simulation.crashes import play
+
+PAIRS = 12
+"""Of each action, drawn; the second point is counted in what the next controller does."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ACTIONS)
+def test_a_crash_at_every_point(name: str) -> None:
+    """R45, controller item 47: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
+    action = ACTIONS[name]
+    points = play(action).passed
+    crashed = [play(action, [at]).crashed for at in range(len(points))]
+
+    assert [len(each) for each in crashed] == [1] * len(points)
+    assert {"transaction sent", "transaction applied", "transaction answered"} <= {
+        each[0] for each in crashed
+    }
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ACTIONS)
+def test_two_crashes_in_a_row(name: str) -> None:
+    """R45: the next controller dies too, while it takes over or goes on."""
+    action = ACTIONS[name]
+    chance = random.Random(name)
+    points = len(play(action).passed)
+    for _ in range(PAIRS):
+        pair = chance.randrange(points), chance.randrange(40)
+        assert play(action, pair).crashed
