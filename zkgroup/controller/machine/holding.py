@@ -74,6 +74,10 @@ class Holding:
             id_ for id_ in picture.reachable if id_ not in in_sync and not self._has_answered(picture, id_)
         }
 
+    def is_empty(self, picture: Picture) -> bool:
+        """Whether no replica of any partition can be held."""
+        return not self._deleting and not picture.moves
+
     def all_deleting(self) -> Mapping[TopicPartition, frozenset[int]]:
         """Partition to the brokers whose StopReplica with deletion is unanswered."""
         return {each: frozenset(brokers) for each, brokers in self._deleting.items()}

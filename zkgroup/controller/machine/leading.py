@@ -205,8 +205,7 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
         return standing.decided(leader, standing.isr, reign.epoch)
 
     carried = yield from carry_out(reign, foreign, decide)
-    for topic_partition in carried.written:
-        reign.to_replicas(batch, topic_partition)
+    reign.to_replicas(batch, carried.written)
     if foreign:
         reign.core.note("recovery", foreign_epoch=last, written=len(carried.written))
 

@@ -142,8 +142,6 @@ def _read_requests(reign: Reign) -> Procedure[None]:
 
 def _tell_all(reign: Reign, every: Iterable[TopicPartition], batch: Batch) -> None:
     """The first LeaderAndIsr to each broker names all that it has (recipes 15)."""
-    for each in every:
-        if not reign.picture.is_going(each):
-            reign.to_replicas(batch, each)
+    reign.to_replicas(batch, [each for each in every if not reign.picture.is_going(each)])
     batch.update_metadata_of_all()
     reign.tell(batch)

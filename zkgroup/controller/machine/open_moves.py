@@ -135,6 +135,9 @@ class Moves(Mapping[TopicPartition, OpenMove]):
 
         To be called with the states and holds under which they were told. Returns those that plan again.
         """
+        if not self._open and holding.is_empty(picture):
+            self._left_out.difference_update(partitions)
+            return ()
         again = []
         for each in partitions:
             held, told = holding.of(picture, each), picture.replicas(each)

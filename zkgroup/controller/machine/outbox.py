@@ -48,13 +48,15 @@ class Outbox:
         mine = [
             each for each in requests if (each.broker, each.incarnation) == (self.broker, self.incarnation)
         ]
-        newer = {
-            info.topic_partition
-            for each in mine
-            if isinstance(each.request, LeaderAndIsrRequest)
-            for info in each.request.partitions
-        }
-        dropped = self._drop_stops(newer) if newer else frozenset()
+        dropped: frozenset[TopicPartition] = frozenset()
+        if any(isinstance(each.request, StopReplicaRequest) for each in self._waiting):
+            newer = {
+                info.topic_partition
+                for each in mine
+                if isinstance(each.request, LeaderAndIsrRequest)
+                for info in each.request.partitions
+            }
+            dropped = self._drop_stops(newer)
         self._waiting.extend(mine)
         return dropped
 

@@ -260,9 +260,10 @@ class Reign(Reading):
             return
         picture = self.picture
         built = batch.build(picture, self.holding, self.late)
-        for topic_partition in batch.led:
+        led = batch.led
+        for topic_partition in led:
             self.untold.pop(topic_partition, None)
-        if self.moves.interrupted(batch.led, picture, self.holding):
+        if self.moves.interrupted(led, picture, self.holding):
             self.look(Look.REASSIGNMENT)
         unnamed: dict[int, list[TopicPartition]] = {}
         for broker, topic_partition in built.unnamed:
@@ -281,16 +282,19 @@ class Reign(Reading):
         for topic_partition in list(self.untold):
             if topic_partition not in self.picture or self.picture.is_going(topic_partition):
                 del self.untold[topic_partition]
-            else:
-                self.to_replicas(batch, topic_partition)
+        self.to_replicas(batch, self.untold)
         if self.untold:
             self.tell(batch)
             self.untold.clear()
 
-    def to_replicas(self, batch: Batch, topic_partition: TopicPartition) -> None:
-        """Adds LeaderAndIsr to every reachable replica of the partition, the target of its move included."""
-        told = (*self.picture.replicas(topic_partition), *self.late.get(topic_partition, ()))
-        batch.leader_and_isr(dict.fromkeys(told), topic_partition)
+    def to_replicas(self, batch: Batch, partitions: Iterable[TopicPartition]) -> None:
+        """Adds LeaderAndIsr to every replica of the partitions, the targets of their moves included."""
+        late = self.late
+        for each in partitions:
+            told = self.picture.replicas(each)
+            if each in late:
+                told = tuple(dict.fromkeys((*told, *late[each])))
+            batch.leader_and_isr(told, each)
 
     def flush(self) -> None:
         """Sends what is due, while it may be sent."""

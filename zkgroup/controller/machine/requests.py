@@ -80,9 +80,10 @@ class Batch:
         """
         for broker in brokers:
             self._leaders.setdefault(broker, {})[topic_partition] = replicas
-            for delete in (False, True):
+            for delete in (False, True) if self._stops else ():
                 self._stops.get((delete, broker), {}).pop(topic_partition, None)
-        self.update_metadata([topic_partition])
+        self._told = True
+        self._metadata[topic_partition] = None
 
     def stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
         """The brokers stop fetching the partition; with `delete` they remove it."""
@@ -137,8 +138,7 @@ class Batch:
                 continue
             if topic_partition in asked or broker in view.replicas(topic_partition, None):
                 asked.setdefault(topic_partition, None)
-                path = PartitionState.path(topic_partition)
-                if view.picture.standing(topic_partition) is None and path in view.picture.unreadable:
+                if view.picture.standing(topic_partition) is None and _is_unreadable(view, topic_partition):
                     unnamed.append((broker, topic_partition))
         return asked
 
@@ -238,6 +238,10 @@ class _View:
             assert registration.host is not None
             found.append(Broker(broker, registration.host, registration.port))
         return tuple(found)
+
+
+def _is_unreadable(view: _View, topic_partition: TopicPartition) -> bool:
+    return PartitionState.path(topic_partition) in view.picture.unreadable
 
 
 def _going(topic_partition: TopicPartition, standing: Standing, replicas: Brokers) -> PartitionStateInfo:

@@ -150,13 +150,27 @@ def read_states(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure
     """Reads these states in bulk into the picture; unreadable ones are reported."""
     asked = {PartitionState.path(each): each for each in partitions}
     found = yield from reign.read_many(asked)
+    known: dict[bytes | None, PartitionState] = {}
+
+    def decode(path: str, data: bytes | None) -> PartitionState:
+        """Many partitions have the same brokers and epochs, and so the same bytes."""
+        state = known.get(data)
+        if state is None:
+            state = known[data] = PartitionState.decode(path, data)
+        return state
+
     for path, topic_partition in asked.items():
-        state_read(reign, topic_partition, found.get(path))
+        state_read(reign, topic_partition, found.get(path), decode)
 
 
-def state_read(reign: Reign, topic_partition: TopicPartition, znode: Znode | None) -> None:
+def state_read(
+    reign: Reign,
+    topic_partition: TopicPartition,
+    znode: Znode | None,
+    decode: Callable[[str, bytes | None], PartitionState] = PartitionState.decode,
+) -> None:
     """A state as just read, None where there is none, into the picture."""
-    state = reign.decoded(znode, PartitionState.decode)
+    state = reign.decoded(znode, decode)
     if znode is None or state is None:
         reign.picture.state_seen(topic_partition, None)
     else:

@@ -153,9 +153,7 @@ def begin(reign: Reign, fresh: Iterable[TopicPartition]) -> Procedure[None]:
     yield from read_states(reign, mine)
     enter(reign, mine)
     batch = reign.batch()
-    for each in mine:
-        if reign.picture.standing(each) is not None:
-            reign.to_replicas(batch, each)
+    reign.to_replicas(batch, [each for each in mine if reign.picture.standing(each) is not None])
     yield from elect_leaderless(reign, batch)
     yield from recover(reign, batch)
     reign.tell(batch)
