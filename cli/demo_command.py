@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from .output import Output, say
 from .tables import Cell, Column
 
 if TYPE_CHECKING:
-    from zkgroup.demo.group import DemoOptions, DemoReport
-    from zkgroup.demo.scene import Happening, Scene, Screen
+    from rich.console import RenderableType
+
+    from zkgroup.demo.group.scenario import DemoOptions, DemoReport
+    from zkgroup.demo.story import Happening, Screen
 
 EXIT_NOT_PROVED = 3
 HISTORY_FIGURES = (
@@ -56,12 +58,13 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
     with --zookeeper; ZKGROUP_ZOOKEEPER alone does not count. Ends with 0 when everything was proved,
     with 3 when something was wrong.
     """
-    from zkgroup.demo.group import run
+    from zkgroup.demo.group.scenario import run
+    from zkgroup.demo.group.view import render
 
     options = shared(ctx)
     out = options.output()
     order = _options(options, keep)
-    with _sigterm_as_ctrl_c(), _screen() as screen:
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
         report = run(order, screen)
     if not out.document(_document(report)):
         print_report(out, report)
@@ -71,7 +74,7 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
 
 def _options(options: Shared, keep: bool) -> DemoOptions:
     """On an existing ensemble the members connect as we do; the demo's own server knows no users."""
-    from zkgroup.demo.group import DemoOptions
+    from zkgroup.demo.group.scenario import DemoOptions
 
     if options.zookeeper is not None:
         where = target(options)
@@ -104,21 +107,22 @@ class _Lines:
     def happened(self, happening: Happening) -> None:
         say(f"{happening.at_s:5.1f} s  {happening.text}")
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: object) -> None:
         """Only the story is told."""
 
 
 @contextmanager
-def _screen() -> Iterator[Screen]:
+def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Screen[Any]]:
+    """A live view on a terminal, plain lines elsewhere."""
     terminal = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     if not terminal or os.environ.get("NO_COLOR"):
         yield _Lines()
         return
     from rich.console import Console
 
-    from zkgroup.demo.view import LiveScreen
+    from zkgroup.demo.screen import LiveScreen
 
-    with LiveScreen(Console(stderr=True)) as screen:
+    with LiveScreen(Console(stderr=True), render) as screen:
         yield screen
 
 

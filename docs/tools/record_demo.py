@@ -16,9 +16,10 @@ from rich.text import Text
 from zkgroup_cli.demo_command import print_report
 from zkgroup_cli.output import Output
 
-from zkgroup.demo.group import DemoOptions, run
-from zkgroup.demo.scene import Happening, Scene
-from zkgroup.demo.view import render
+from zkgroup.demo.group.scenario import DemoOptions, run
+from zkgroup.demo.group.scene import Scene
+from zkgroup.demo.group.view import render
+from zkgroup.demo.story import Happening
 
 PICTURE = Path(__file__).resolve().parent.parent / "demo.svg"
 WIDTH = 100

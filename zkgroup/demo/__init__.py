@@ -1,1 +1,1 @@
-"""What `zkgroup demo` runs: real records, real processes, one killed, and the proof that nothing was lost."""
+"""What `zkgroup demo` runs: real records, processes that are killed, and the proof that nothing was lost."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.demo.orders import Orders, decode, encode
+from zkgroup.demo.members.orders import Orders, decode, encode
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkgroup.demo.flights import AirportDelay
-from zkgroup.demo.output import MemberOutput, Processed, decode, encode, reduce
+from zkgroup.demo.members.output import MemberOutput, Processed, decode, encode, reduce
 
 
 def record(partition: int, offset: int, token: int = 1, airport: str = "SFO", delay: int = 5) -> Processed:

@@ -7,8 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from zkgroup.demo.scene import Happening, MemberRow, PartitionRow, Scene
-from zkgroup.demo.view import LiveScreen, render
+from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
+from zkgroup.demo.group.view import render
+from zkgroup.demo.screen import LiveScreen
+from zkgroup.demo.story import Happening
 
 SCENE = Scene(
     elapsed_s=12.3,
@@ -118,7 +120,7 @@ def test_live_screen_leaves_the_terminal_as_it_was() -> None:
     file = io.StringIO()
 
     with LiveScreen(
-        Console(file=file, width=100, height=40, force_terminal=True, color_system=None)
+        Console(file=file, width=100, height=40, force_terminal=True, color_system=None), render
     ) as screen:
         screen.happened(SCENE.story[0])
         screen.show(SCENE)
@@ -134,7 +136,7 @@ def test_before_the_first_scene_the_story_is_on_the_screen() -> None:
     file = io.StringIO()
 
     with LiveScreen(
-        Console(file=file, width=100, height=40, force_terminal=True, color_system=None)
+        Console(file=file, width=100, height=40, force_terminal=True, color_system=None), render
     ) as screen:
         screen.happened(SCENE.story[0])
         assert "thing 0" in file.getvalue()

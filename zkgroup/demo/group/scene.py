@@ -1,21 +1,11 @@
-"""What the demo shows while it runs: one picture of members, partitions and what has happened. Pure."""
+"""What the demo of a group shows while it runs: members, partitions and what has happened. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
-Tone = Literal["plain", "good", "bad"]
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One line of the story; seconds since the start."""
-
-    at_s: float
-    text: str
-    tone: Tone = "plain"
+from zkgroup.demo.story import Happening
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +56,3 @@ class Scene:
     def total(self) -> int:
         """Records in all partitions."""
         return sum(row.end for row in self.partitions)
-
-
-class Screen(Protocol):
-    """Where the story is told: a live view on a terminal, plain lines elsewhere."""
-
-    def happened(self, happening: Happening) -> None:
-        """Something to be told once."""
-
-    def show(self, scene: Scene) -> None:
-        """The present picture; the next one replaces it."""

@@ -1,4 +1,4 @@
-"""The demo's members as processes of their own: start, listen, kill, stop."""
+"""Processes of a demo: start, listen, kill, stop."""
 
 from __future__ import annotations
 
@@ -12,41 +12,36 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from zkgroup.demo.orders import Orders, encode
-
 KILL_WAIT_S = 5.0
 
 
-class MemberProcess:
-    """One consumer in a process of its own.
+class Child:
+    """One process of a demo.
 
     It ends with this process, even when this one is killed: it stops when its standard input closes.
     Its events come through `events`, put there by a thread that ends with the process.
     """
 
-    def __init__(self, orders: Orders, log: Path) -> None:
-        """Starts it. `log` receives what it writes to standard error."""
-        self.name = orders.name
-        self.output = Path(orders.output)
+    def __init__(self, name: str, module: str, log: Path) -> None:
+        """Starts it; it waits for its orders. `log` receives what it writes to standard error."""
+        self.name = name
+        self.log = log
         self.state = "starting"
-        self.processed = 0
         self.killed = False
-        self.lost_session = False
         self.events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "zkgroup.demo.worker"],
+                [sys.executable, "-m", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,  # Ctrl-C is for the demo, which stops its members in order
+                start_new_session=True,  # Ctrl-C is for the demo, which stops its processes in order
             )
         self.pid = self._process.pid
-        self._give(encode(orders))
-        self._reader = threading.Thread(target=self._listen, name=f"demo-{self.name}", daemon=True)
+        self._reader = threading.Thread(target=self._listen, name=f"demo-{name}", daemon=True)
         self._reader.start()
 
-    def _give(self, line: bytes) -> None:
+    def give(self, line: bytes) -> None:
         """Its orders; the pipe stays open, because its end means that the demo is gone."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already, which is noticed elsewhere
@@ -60,24 +55,18 @@ class MemberProcess:
                 self.events.put(json.loads(line))
 
     def news(self) -> list[dict[str, Any]]:
-        """Takes the events that came since the last call, and brings state and count up to date."""
+        """Takes the events that came since the last call, and brings what is known up to date."""
         found: list[dict[str, Any]] = []
         while True:
             try:
                 event = self.events.get_nowait()
             except queue.Empty:
                 return found
-            self._note(event)
+            self.note(event)
             found.append(event)
 
-    def _note(self, event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "state":
-                self.state = event["after"]
-            case "lost":
-                self.lost_session = True
-            case "progress":
-                self.processed = event["processed"]
+    def note(self, event: dict[str, Any]) -> None:
+        """Takes in one event."""
 
     @property
     def ended(self) -> bool:
@@ -89,17 +78,29 @@ class MemberProcess:
         """Exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
+    @property
+    def last_words(self) -> str:
+        """The last line of its log."""
+        log = self.log.read_text(errors="replace").strip()
+        return log.splitlines()[-1] if log else "nothing in its log"
+
     def kill(self) -> None:
-        """SIGKILL: no commit, no release, no goodbye."""
+        """SIGKILL: no goodbye."""
         self._process.kill()
         self._process.wait(KILL_WAIT_S)
         self.killed = True
         self.state = "killed"
 
     def ask_to_stop(self) -> None:
-        """SIGTERM: commit, release, leave."""
+        """SIGTERM: it leaves in order."""
         if not self.ended:
             self._process.send_signal(signal.SIGTERM)
+
+    def hang_up(self) -> None:
+        """Closes its standard input, as the end of the demo does."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # orders that it never took
+                self._process.stdin.close()
 
     def wait(self, timeout_s: float) -> bool:
         """Waits for the end; False when it did not come in time."""
@@ -117,7 +118,6 @@ class MemberProcess:
             self._process.kill()
         self._process.wait(KILL_WAIT_S)
         self._reader.join(KILL_WAIT_S)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):  # orders that it never took
-                    pipe.close()
+        self.hang_up()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from zkgroup.demo.checks import Check, named
 from zkgroup.demo.flights import PARTITIONS, AirportDelay, airport_and_delay, delays
-from zkgroup.demo.output import Reduction
+from zkgroup.demo.members.output import Reduction
 from zkgroup.history import Report
 from zkgroup.history.report import UNKNOWN_SHARE_MAX
 
 EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
 """What a recorded history must hold at least to prove anything."""
-NAMED_MAX = 5
-"""So many offenders are named in a message; the rest is counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One statement, whether it holds, and the figures that say so."""
-
-    statement: str
-    holds: bool
-    evidence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +50,9 @@ def _complete(evidence: Evidence) -> Check:
     missing, unknown = sorted(expected - found), sorted(found - expected)
     text = f"{len(found & expected):,} of {len(expected):,}"
     if missing:
-        text += f"; missing {_named([f'{p}:{o}' for p, o in missing])}"
+        text += f"; missing {named([f'{p}:{o}' for p, o in missing])}"
     if unknown:
-        text += f"; never produced {_named([f'{p}:{o}' for p, o in unknown])}"
+        text += f"; never produced {named([f'{p}:{o}' for p, o in unknown])}"
     return Check("every record was processed", not missing and not unknown, text)
 
 
@@ -73,9 +63,9 @@ def _equal(evidence: Evidence) -> Check:
     differing = [f"{p}:{o}" for p, o in evidence.reduction.contradictions]
     text = f"{len(direct)} airports"
     if wrong:
-        text += f"; different for {_named(wrong)}"
+        text += f"; different for {named(wrong)}"
     if differing:
-        text += f"; two members disagree about {_named(differing)}"
+        text += f"; two members disagree about {named(differing)}"
     return Check("the result equals a direct computation", not wrong and not differing, text)
 
 
@@ -98,7 +88,7 @@ def _committed(evidence: Evidence) -> Check:
     ]
     text = f"{len(evidence.dealt) - len(behind)} of {len(evidence.dealt)} partitions"
     if behind:
-        text += f"; {_named(behind)}"
+        text += f"; {named(behind)}"
     return Check("every partition is committed to its end", not behind, text)
 
 
@@ -107,19 +97,19 @@ def _fenced(evidence: Evidence) -> Check:
     report, figures = evidence.verdict, evidence.verdict.figures
     text = f"{figures.records:,} events, {len(report.violations)} violations"
     if report.violations:
-        text += f": {_named([str(one) for one in report.violations])}"
+        text += f": {named([str(one) for one in report.violations])}"
     if report.damage:
-        text += f"; damaged: {_named(report.damage)}"
+        text += f"; damaged: {named(report.damage)}"
     if figures.unknown_share > UNKNOWN_SHARE_MAX:
         text += f"; {figures.unknown_outcomes} of {figures.operations} outcomes unknown, too many"
     short = report.shortfalls(EVENTS_MIN)
     if short:
-        text += f"; too little happened: {_named(short)}"
+        text += f"; too little happened: {named(short)}"
     return Check("no stale commit, no second owner", report.holds and not short, text)
 
 
 def _clean(evidence: Evidence) -> Check:
-    text = "converged" if not evidence.group_problems else _named(evidence.group_problems)
+    text = "converged" if not evidence.group_problems else named(evidence.group_problems)
     return Check("group verify is clean", not evidence.group_problems, text)
 
 
@@ -127,8 +117,3 @@ def slowest(airports: Mapping[str, AirportDelay], count: int, flights_min: int =
     """The airports with the greatest mean delay among those with enough flights to mean something."""
     counted = [one for one in airports.values() if one.flights >= flights_min]
     return sorted(counted, key=lambda one: (-one.mean, one.airport))[:count]
-
-
-def _named(names: Sequence[str]) -> str:
-    rest = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")

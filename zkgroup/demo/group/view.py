@@ -1,26 +1,20 @@
-"""The live view on a terminal. The only file of the library that imports rich."""
+"""What the demo of a group looks like on a terminal."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zkgroup.demo.scene import Happening, MemberRow, PartitionRow, Scene
+from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
+from zkgroup.demo.screen import STORY_LINES, headline, line, table
 
-STORY_LINES = 12
-"""At most so many lines of the story are on the screen."""
 STORY_LINES_MIN = 8
 """With fewer the partitions go into two columns."""
 BAR = 30
 MEMBER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
 
-_TONES = {"plain": "default", "good": "green", "bad": "bold red"}
 _STATES = {"stable": "green", "killed": "bold red", "left": "dim", "lost": "bold red", "suspended": "red"}
 
 
@@ -35,7 +29,7 @@ def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
     rows = len(scene.partitions) + 2 if tall else (len(scene.partitions) + 1) // 2 + 2
     story = scene.story[-max(height - around - rows, 1) :][-STORY_LINES:]
     return Group(
-        _headline(scene, width),
+        headline("zkgroup demo", scene.headline, scene.zookeeper, scene.elapsed_s, width),
         Text(),
         _members(scene, colors),
         Text(),
@@ -45,27 +39,13 @@ def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
     )
 
 
-def _headline(scene: Scene, width: int) -> RenderableType:
-    """What is going on, and on the right the time; the address where there is room."""
-    what = Text.assemble(("zkgroup demo  ", "bold"), (scene.headline, "bold cyan"))
-    clock = f"{scene.elapsed_s:4.1f} s"
-    address = f"ZooKeeper {scene.zookeeper}   "
-    if what.cell_len + len(address) + len(clock) + 2 <= width:
-        clock = address + clock
-    grid = Table.grid(expand=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis")
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(what, Text(clock, style="dim"))
-    return grid
-
-
 def _members(scene: Scene, colors: dict[str, str]) -> Table:
-    table = _table(
+    shown = table(
         ("member", "left"), ("pid", "right"), ("state", "left"), ("records", "right"), ("partitions", "left")
     )
     for row in scene.members:
-        table.add_row(*_member(row, colors[row.name]))
-    return table
+        shown.add_row(*_member(row, colors[row.name]))
+    return shown
 
 
 def _member(row: MemberRow, color: str) -> tuple[Text, ...]:
@@ -80,7 +60,7 @@ def _member(row: MemberRow, color: str) -> tuple[Text, ...]:
 
 
 def _partitions(scene: Scene, colors: dict[str, str]) -> Table:
-    table = _table(
+    shown = table(
         ("partition", "right"),
         ("owner", "left"),
         ("token", "right"),
@@ -91,10 +71,10 @@ def _partitions(scene: Scene, colors: dict[str, str]) -> Table:
     for row in scene.partitions:
         token = Text(f"{row.token or ''}", style="dim")
         name, owner, *rest = _partition(row, scene, colors, BAR)
-        table.add_row(name, owner, token, *rest)
+        shown.add_row(name, owner, token, *rest)
     bar = ProgressBar(total=scene.total or 1, completed=scene.committed, width=BAR)
-    table.add_row("", "", "", f"{scene.committed:,}", f"{scene.total - scene.committed:,}", bar)
-    return table
+    shown.add_row("", "", "", f"{scene.committed:,}", f"{scene.total - scene.committed:,}", bar)
+    return shown
 
 
 def _two_columns(scene: Scene, colors: dict[str, str], width: int) -> RenderableType:
@@ -104,12 +84,12 @@ def _two_columns(scene: Scene, colors: dict[str, str], width: int) -> Renderable
     grid = Table.grid(padding=(0, 2, 0, 0))
     halves = []
     for rows in (scene.partitions[:half], scene.partitions[half:]):
-        table = _table(
+        shown = table(
             ("partition", "right"), ("owner", "left"), ("offset", "right"), ("lag", "right"), ("", "left")
         )
         for row in rows:
-            table.add_row(*_partition(row, scene, colors, bar))
-        halves.append(table)
+            shown.add_row(*_partition(row, scene, colors, bar))
+        halves.append(shown)
     grid.add_row(*halves)
     total = Table.grid(padding=(0, 2, 0, 0))
     total.add_row(
@@ -131,53 +111,3 @@ def _partition(
         Text(f"{row.lag:,}", style="dim" if row.lag == 0 else ""),
         ProgressBar(total=row.end or 1, completed=row.offset, width=bar) if bar else Text(),
     )
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    return table
-
-
-def line(happening: Happening) -> Text:
-    """One line of the story."""
-    return Text.assemble((f"{happening.at_s:5.1f} s  ", "dim"), (happening.text, _TONES[happening.tone]))
-
-
-class LiveScreen:
-    """Draws each scene over the one before, on the terminal's alternate screen.
-
-    The size is asked for with each scene, so the terminal may be resized meanwhile. At the end the
-    terminal is as before, with the story below.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False, screen=True)
-        self._story: list[Happening] = []
-        self._shown = False
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
-        for happening in self._story:
-            self._console.print(line(happening))
-        self._console.print()
-
-    def happened(self, happening: Happening) -> None:
-        """Kept for the end; meanwhile the story is part of each scene, and all there is before the first."""
-        self._story.append(happening)
-        if not self._shown:
-            self._live.update(Group(*map(line, self._story)), refresh=True)
-
-    def show(self, scene: Scene) -> None:
-        """Replaces the present picture."""
-        self._shown = True
-        size = self._console.size
-        self._live.update(render(scene, size.width, size.height), refresh=True)

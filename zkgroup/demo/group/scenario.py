@@ -1,4 +1,4 @@
-"""`zkgroup demo`: the scenario, from starting ZooKeeper to the proof."""
+"""`zkgroup demo group`: the scenario, from starting ZooKeeper to the proof."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.demo import sight
+from zkgroup.demo.checks import Check
 from zkgroup.demo.flights import PARTITIONS, TOPIC, AirportDelay, bundled_lines, deal, write_topic
-from zkgroup.demo.orders import Orders
-from zkgroup.demo.output import decode, reduce
-from zkgroup.demo.processes import MemberProcess
-from zkgroup.demo.proof import Check, Evidence, judge, slowest
-from zkgroup.demo.scene import Happening, MemberRow, PartitionRow, Scene, Screen, Tone
-from zkgroup.errors import MemberFailedError, StableTimeoutError
+from zkgroup.demo.group.proof import Evidence, judge, slowest
+from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
+from zkgroup.demo.members import sight
+from zkgroup.demo.members.orders import Orders
+from zkgroup.demo.members.output import decode, reduce
+from zkgroup.demo.members.processes import MemberProcess
+from zkgroup.demo.story import Screen, Story, Tone
 from zkgroup.history import Figures, check_history, read_files
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -28,7 +29,6 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
 
-LOOK_EVERY_S = 0.25
 EMBEDDED_TICK_MS = 500
 
 
@@ -79,7 +79,7 @@ class DemoReport:
         return all(check.holds for check in self.checks)
 
 
-def run(options: DemoOptions, screen: Screen) -> DemoReport:
+def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
     """The whole demo. Leaves no process behind, whatever happens.
 
     Raises `StableTimeoutError` when the group does not get where it should in time,
@@ -90,7 +90,7 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
         folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
         if not options.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        stage = Stage(options, screen, folder)
+        stage = Stage(options=options, screen=screen, folder=folder, patience_s=options.patience_s)
         stage.tell(
             "starting ZooKeeper" if options.zookeeper is None else f"connecting to {options.zookeeper}"
         )
@@ -121,20 +121,16 @@ def _connected(address: str, options: DemoOptions) -> Iterator[Ensemble]:
         client.close()
 
 
-@dataclass
-class Stage:
+@dataclass(kw_only=True)
+class Stage(Story[Scene]):
     """One run: its members, its story, and the steps of the scenario."""
 
     options: DemoOptions
-    screen: Screen
     folder: Path
     zookeeper: str = ""
     ensemble: Ensemble = field(init=False)
     members: list[MemberProcess] = field(default_factory=list)
-    story: list[Happening] = field(default_factory=list)
-    headline: str = "starting"
     seen: sight.GroupSight = sight.NOTHING_YET
-    began_s: float = field(default_factory=time.monotonic)
     dealt: Sequence[Sequence[bytes]] = ()
     made_topic: bool = False
     group: str = "demo"
@@ -160,19 +156,19 @@ class Stage:
         self.headline = "three members share twelve partitions"
         for name in NAMES[:3]:
             self._start(name)
-        self._until("the first three members share all partitions", self._shared_by(NAMES[:3]))
+        self.until("the first three members share all partitions", self._shared_by(NAMES[:3]))
         self.tell("every partition has an owner", "good")
-        self._until("a third of the records is committed", lambda: self._done_share() > 0.33)
+        self.until("a third of the records is committed", lambda: self._done_share() > 0.33)
         self._kill(self.members[1])
         self.headline = "a new member joins"
         self._start(NAMES[3])
         before = self.seen.tokens
         heirs = (NAMES[0], NAMES[2], NAMES[3])
-        self._until("the new member has its share", self._shared_by(heirs))
+        self.until("the new member has its share", self._shared_by(heirs))
         stayed = sorted(number for number, token in self.seen.tokens.items() if before.get(number) == token)
         self.tell(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
         self.headline = "draining to the end"
-        self._until("every record is committed", lambda: self._done_share() >= 1.0)
+        self.until("every record is committed", lambda: self._done_share() >= 1.0)
         self.tell("every record is committed; asking group verify", "good")
         self.verify_problems = sight.problems(self.ensemble, self.group, wait_s=10.0)
         self._stop_members()
@@ -204,7 +200,7 @@ class Stage:
         killed_s = time.monotonic()
         self.tell(f"SIGKILL to {victim.name}, owner of partitions {_listed(held)}", "bad")
         alive = [one.name for one in self.members if not one.killed]
-        self._until("the survivors own everything", self._shared_by(alive))
+        self.until("the survivors own everything", self._shared_by(alive))
         self.takeover_s = time.monotonic() - killed_s
         self.tell(f"taken over by {' and '.join(alive)} after {self.takeover_s:.1f} s", "good")
 
@@ -213,7 +209,7 @@ class Stage:
         alive = [one for one in self.members if not one.killed]
         for one in alive:
             one.ask_to_stop()
-        self._until("the members have left", lambda: all(one.ended for one in alive))
+        self.until("the members have left", lambda: all(one.ended for one in alive))
         for one in alive:
             one.wait(0)
         self.look()
@@ -221,23 +217,6 @@ class Stage:
         self.tell("all members have left; reading what they wrote")
 
     # --- watching ---------------------------------------------------------------------------------
-
-    def _until(self, what: str, reached: Callable[[], bool]) -> None:
-        """Looks at everything until it is so.
-
-        Raises `StableTimeoutError` when the patience is over, `MemberFailedError` when a member ended
-        by itself.
-        """
-        while True:
-            self.look()
-            if reached():
-                return
-            self._check_members()
-            if self.elapsed_s > self.options.patience_s:
-                raise StableTimeoutError(
-                    f"{self.options.patience_s:g} s after the start it is still not so that {what}"
-                )
-            time.sleep(LOOK_EVERY_S)
 
     def look(self) -> None:
         """Reads the group and the members' events, and shows them."""
@@ -264,12 +243,10 @@ class Stage:
         tone: Tone = "bad" if event["event"] == "lost" else "plain"
         self.tell(f"{member.name} {verb} {_listed(partitions)}", tone)
 
-    def _check_members(self) -> None:
+    def check(self) -> None:
+        """Raises `MemberFailedError` when a member ended by itself."""
         for one in self.members:
-            if one.ended and not one.killed and one.state not in ("left", "closed"):
-                log = (self.folder / f"{one.name}.log").read_text(errors="replace").strip()
-                last = log.splitlines()[-1] if log else "nothing in its log"
-                raise MemberFailedError(f"{one.name} ended with exit code {one.exit_code}: {last}")
+            one.check()
 
     def _shared_by(self, names: Sequence[str]) -> Callable[[], bool]:
         def reached() -> bool:
@@ -285,17 +262,6 @@ class Stage:
     def _done_share(self) -> float:
         total = sum(map(len, self.dealt))
         return sum(value for value in self.seen.offsets.values() if value > 0) / total
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.began_s
-
-    def tell(self, text: str, tone: Tone = "plain") -> None:
-        """Adds a line to the story."""
-        happening = Happening(self.elapsed_s, text, tone)
-        self.story.append(happening)
-        self.screen.happened(happening)
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ class Orders:
     name: str
     zookeeper: str
     group: str
-    source: str
-    """Folder of the topic's files."""
+    source: str | None
+    """Folder of the topic's files; None for brokers of ours."""
     output: str
     """File for the processed records, one line each."""
     history: str

@@ -1,6 +1,6 @@
 """One member of the demo's group: a process that reads flights and writes one line for each.
 
-    python -m zkgroup.demo.worker
+    python -m zkgroup.demo.members.worker
 
 Its orders are the first line of its standard input. It ends on SIGTERM, or when its standard input
 closes, after a clean leave. Events go to standard output, one JSON object a line.
@@ -18,11 +18,20 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import BinaryIO
 
-from zkgroup import Consumer, FileSource, GroupSettings, Lease, RebalanceListener, Record, TopicPartition
+from zkgroup import (
+    BrokerSource,
+    Consumer,
+    FileSource,
+    GroupSettings,
+    Lease,
+    RebalanceListener,
+    Record,
+    TopicPartition,
+)
 from zkgroup.consumer.effects import MemberState
 from zkgroup.demo.flights import TOPIC, airport_and_delay
-from zkgroup.demo.orders import Orders, decode
-from zkgroup.demo.output import Processed, encode
+from zkgroup.demo.members.orders import Orders, decode
+from zkgroup.demo.members.output import Processed, encode
 from zkgroup.history import HistoryFile
 
 PROGRESS_EVERY_S = 0.2
@@ -95,7 +104,7 @@ def run(orders: Orders) -> None:
         orders.zookeeper,
         group=orders.group,
         topics=[TOPIC],
-        source=FileSource(orders.source),
+        source=BrokerSource() if orders.source is None else FileSource(orders.source),
         settings=settings(orders),
         listener=Telling(),
         history=history,

@@ -1,0 +1,1 @@
+"""`zkgroup demo brokers`: four brokers host lines; they are killed, emptied, and nothing is lost."""

@@ -1,0 +1,1 @@
+"""`zkgroup demo group`: three members share partitions, one is killed, another joins."""
