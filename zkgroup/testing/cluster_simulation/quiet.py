@@ -17,7 +17,7 @@ CONVERGE_MS = 60_000
 CALM_MS = 3_000
 STAY_MS = 6_000
 ROUNDS_MAX = 20_000
-FETCH_ROUNDS = 3
+FETCH_ROUNDS = 1
 
 
 class Quiet:
@@ -181,7 +181,8 @@ class Quiet:
                 if acted():
                     break  # somebody is gone
             for broker in world.brokers.values():
-                broker.look_at_waiting()
+                if broker.waiting:
+                    broker.look_at_waiting()
             if not steps and not acts:
                 return
         raise AssertionError("something goes on for ever without time passing")

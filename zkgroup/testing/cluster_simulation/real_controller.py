@@ -100,6 +100,11 @@ class RealController:
     def rules(self) -> bool:
         return self.is_active
 
+    def is_writing(self, path: str) -> bool:
+        """Whether its next call, not made yet, changes this znode."""
+        request = self._waiting
+        return isinstance(request, Multi) and not self._asked and request.operations[0].path == path
+
     def stop(self) -> None:
         """The process is gone."""
         self._stop_listening()
@@ -245,7 +250,6 @@ class RealController:
 
     def _resign(self) -> None:
         self.is_active = False
-        self._calls = self._waiting = None
         self._queues.clear()
         self._opened.clear()
         self._up.clear()

@@ -192,6 +192,10 @@ class World:
     def pause(self, name: str, ms: int) -> None:
         self._paused_until[name] = self.clock.now_ms() + ms
 
+    def wake_up(self, name: str) -> None:
+        """The end of a pause."""
+        self._paused_until.pop(name, None)
+
     def isolate(self, name: str, ms: int) -> None:
         """Cuts a client off; `advance` brings it back."""
         self.server.suspend(name)
