@@ -66,13 +66,14 @@ class Ruling:
         broker: int,
         before: Callable[[Request], None] | None,
         settings: ControllerSettings,
+        connection: ClientSettings,
     ) -> None:
         self._cluster = cluster
         self.broker = broker
         self.effects: list[ControllerEffect] = []
         self.crashed: list[BaseException] = []
         self.machine = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300), settings)
-        self.client = Looking(address, ClientSettings(session_timeout_ms=6000))
+        self.client = Looking(address, connection)
         if before is not None:
             self.client.before = before
         self.loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
@@ -138,8 +139,16 @@ class Ruling:
 class Country:
     """Brokers, topics and controllers on one server, and somebody who looks and writes past them."""
 
-    def __init__(self, address: str, witness: Caller, settings: ControllerSettings | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        witness: Caller,
+        settings: ControllerSettings | None = None,
+        connection: ClientSettings | None = None,
+    ) -> None:
+        """settings, connection: of its controllers."""
         self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
+        self.connection = connection or ClientSettings(session_timeout_ms=6000)
         self.hosts: dict[int, Host] = {}
         self.controllers: list[Ruling] = []
         witness.ask(CreateMissing(PARENTS), CreateMissingDone)
@@ -152,7 +161,7 @@ class Country:
 
     def stand(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> Ruling:
         """A new candidate."""
-        controller = Ruling(self, self.address, broker, before, self.settings)
+        controller = Ruling(self, self.address, broker, before, self.settings, self.connection)
         self.controllers.append(controller)
         return controller
 

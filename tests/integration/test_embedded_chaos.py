@@ -116,6 +116,7 @@ def test_withheld_requests_arrive_late(
 ) -> None:
     """Nothing is answered while the way to the server is closed; then everything, in order."""
     zk_chaos_server.swallow(to_server=True, to_client=False)
+    zk_chaos_server.most_unanswered()
     first = caller.submit(Multi((Create("/a", b"1"),)))
     second = caller.submit(Multi((SetData("/a", b"2", 0),)))
     assert witness.ask(Exists("/a"), ExistsDone).stat is None
@@ -123,6 +124,8 @@ def test_withheld_requests_arrive_late(
     zk_chaos_server.heal()
     assert isinstance(first.outcome(), MultiDone)
     assert isinstance(second.outcome(), MultiDone)
+    assert zk_chaos_server.most_unanswered() == 2
+    assert zk_chaos_server.most_unanswered() == 0
 
 
 def test_withheld_replies_hide_what_was_applied(

@@ -11,13 +11,12 @@ import logging
 import threading
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 from zkgroup.broker.connection import Limits
 from zkgroup.broker.controller_port import ControllerPort
-from zkgroup.broker.controlling import open_controller
+from zkgroup.broker.controlling import client_settings, open_controller
 from zkgroup.broker.node.broker import HOST_DEFAULT
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
@@ -71,8 +70,7 @@ class ControllerOnly:
         self._connected = threading.Event()
         self._bind = host, port
         self._address, self._client = address, client
-        base = connection or ClientSettings()
-        self._connection = replace(base, session_timeout_ms=self.settings.session_timeout_ms)
+        self._connection = client_settings(self.settings, connection)
         self._listener = listener or BrokerListener()
         self._clock = clock or SystemClock()
         self._thread = LoopThread(f"zkgroup-controller-{broker}-port")

@@ -1,9 +1,10 @@
-"""The controller of a broker's process: made from the broker's settings, told of to the broker's listener."""
+"""What a broker's settings say of its process: the controller in it, told of to the listener; its client."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
@@ -15,6 +16,7 @@ from zkgroup.controller.machine.effects import Resigned
 from zkgroup.controller.machine.reign import ControllerSettings
 from zkgroup.model.ports import Clock, Store
 from zkgroup.wire.control import controller_client_id
+from zkgroup.zookeeper import ClientSettings
 
 
 def open_controller(
@@ -64,6 +66,16 @@ def rules(settings: BrokerSettings) -> ControllerSettings:
         auto_rebalance=settings.auto_leader_rebalance_enable,
         rebalance_interval_ms=settings.leader_imbalance_check_interval_ms,
         rebalance_percentage=settings.leader_imbalance_per_broker_percentage,
+    )
+
+
+def client_settings(settings: BrokerSettings, connection: ClientSettings | None) -> ClientSettings:
+    """How the process connects: credentials and TLS of `connection`, all else from the broker's settings."""
+    return replace(
+        connection or ClientSettings(),
+        session_timeout_ms=settings.session_timeout_ms,
+        connection_timeout_ms=settings.connection_timeout_ms,
+        max_in_flight=settings.max_in_flight_requests,
     )
 
 

@@ -27,6 +27,12 @@ class BrokerSettings:
         "Longest wait for the first connection; the session timeout when absent.",
         kafka="zookeeper.connection.timeout.ms",
     )
+    max_in_flight_requests: int = setting(
+        1000,
+        "Most requests to ZooKeeper that wait for their answers at once; a bulk read of 1,000 znodes is one.",
+        kafka="zookeeper.max.in.flight.requests",
+        why="Kafka's 10 is for one znode a request; a server takes 1,000 before it makes its clients wait.",
+    )
     advertised_host_name: str | None = setting(
         None,
         "Host under which others reach the broker; the one it listens on when absent.",
@@ -162,6 +168,7 @@ class BrokerSettings:
 
 
 _AT_LEAST = {
+    "max_in_flight_requests": 1,
     "advertised_port": 1,
     "reserved_broker_max_id": 0,
     "replica_fetch_max_bytes": 1,

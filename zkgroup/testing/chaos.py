@@ -74,6 +74,17 @@ class ChaosZooKeeper:
         """The connection string past the proxies: for a witness."""
         return self.zookeeper.address + self.chroot
 
+    def most_unanswered(self) -> int:
+        """Requests of one connection that waited for their replies at once, at most, since the last call."""
+        found: list[int] = []
+
+        def act(proxy: ClientProxy) -> None:
+            found.append(proxy.most_unanswered)
+            proxy.most_unanswered = 0
+
+        self._do(act)
+        return max(found)
+
     # --- the network ------------------------------------------------------------------------------
 
     def cut(self, server: int | None = None, *, refuse: bool = False) -> None:

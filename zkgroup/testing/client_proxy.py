@@ -54,6 +54,8 @@ class ClientConnection(Connection):
     password: bytes = b""
     doomed: dict[int, Dropped] = field(default_factory=dict)
     """xid of requests whose reply must not arrive."""
+    unanswered: set[int] = field(default_factory=set)
+    """xid of requests whose reply has not been passed on; pings are none."""
 
 
 class ClientProxy(Proxy[ClientConnection]):
@@ -62,6 +64,8 @@ class ClientProxy(Proxy[ClientConnection]):
     def __init__(self, server_port: int) -> None:
         super().__init__(server_port)
         self.armed: Dropped | None = None
+        self.most_unanswered = 0
+        """Requests of one connection."""
 
     def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> ClientConnection:
         return ClientConnection(client, server)
@@ -83,15 +87,21 @@ class ClientProxy(Proxy[ClientConnection]):
             if way is self.to_client and len(piece) >= 24:
                 connection.session_id, length = struct.unpack_from(">qi", piece, 12)
                 connection.password = piece[24 : 24 + length]
-        elif way is self.to_server and self.armed is not None:
+        elif way is self.to_server and len(piece) >= 12:
             xid, opcode = struct.unpack_from(">ii", piece, 4)
-            if opcode in self.armed.opcodes:
+            if xid > 0:
+                connection.unanswered.add(xid)
+                self.most_unanswered = max(self.most_unanswered, len(connection.unanswered))
+            if self.armed is not None and opcode in self.armed.opcodes:
                 connection.doomed[xid] = self.armed
                 self.armed = None
         return piece
 
     def _arrives(self, connection: ClientConnection, piece: bytes, way: Way) -> bool:
-        doom = connection.doomed.get(struct.unpack_from(">i", piece, 4)[0]) if len(piece) > 8 else None
+        xid = struct.unpack_from(">i", piece, 4)[0] if len(piece) > 8 else 0
+        if way is self.to_client:
+            connection.unanswered.discard(xid)
+        doom = connection.doomed.get(xid)
         if doom is None or doom.executed is not (way is self.to_client):
             return True
         self.refusing |= doom.then_refuse

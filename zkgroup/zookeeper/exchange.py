@@ -3,7 +3,8 @@
 A submitted call waits in the `_outbox`. On the connection thread it is begun, stands in the
 `_ledger` until it has its outcome, and each of its packets in `_pending` until its reply has come.
 ZooKeeper answers a connection in the order asked, and so do we: whatever stands at the head of the
-ledger is delivered first.
+ledger is delivered first. At most `max_in_flight` packets are unanswered at once; those beyond wait
+in `_queued`, and what comes after them waits too.
 
 Threads: `offer`, `refuse_more` and `zxid` from anywhere, all else on the connection thread.
 """
@@ -37,6 +38,12 @@ _BACKLOG = 1 << 20
 _CROWD = 200
 
 
+class _Queued(NamedTuple):
+    op: Op
+    body: bytes
+    answer: Answer
+
+
 class _Packet(NamedTuple):
     xid: int
     answer: Answer
@@ -63,6 +70,7 @@ class Exchange:
         self._outbox: deque[Call] = deque()
         self._ledger: deque[Call] = deque()
         self._pending: deque[_Packet] = deque()
+        self._queued: deque[_Queued] = deque()
         self._watches = Watches()
         self._held = False
         self._sock: SharedSocket | None = None
@@ -112,11 +120,13 @@ class Exchange:
             while self._pending:
                 packet = self._pending.popleft()
                 packet.answer.lost(self._sock is not None and self._sock.sent > packet.start)
+            while self._queued:
+                self._queued.popleft().answer.lost(False)
             while self._ledger:
                 self._ledger[0].settle(lost(True))
             self.refuse_outbox("the connection was lost")
             with self._lock:
-                if not self._outbox and not self._pending:
+                if not self._outbox and not self._pending and not self._queued:
                     self._accepting = False
                     break
         self._held = False
@@ -155,7 +165,7 @@ class Exchange:
     @property
     def idle(self) -> bool:
         """Whether a goodbye may follow what was sent: no call is going to send more."""
-        return not self._held and not self._outbox
+        return not self._held and not self._outbox and not self._queued
 
     def begin(self) -> None:
         """Begins waiting calls, in order, as far as nothing holds them up."""
@@ -166,7 +176,17 @@ class Exchange:
             call.begin(self)
 
     def _blocked(self) -> bool:
-        return self._held or self._dropping or self._sock is None or self._sock.unsent > _BACKLOG
+        return (
+            self._held
+            or self._dropping
+            or self._sock is None
+            or self._sock.unsent > _BACKLOG
+            or self._is_full
+        )
+
+    @property
+    def _is_full(self) -> bool:
+        return bool(self._queued) or len(self._pending) >= self.settings.max_in_flight
 
     @property
     def crowded(self) -> bool:
@@ -217,6 +237,8 @@ class Exchange:
         except Exception:  # noqa: BLE001
             _log.exception("an answer of ZooKeeper could not be read")
             answer.lost(True)
+        if self._queued and len(self._pending) < self.settings.max_in_flight:
+            self._write(*self._queued.popleft())
 
     def _fire(self, kind: int, path: str) -> None:
         for watcher in self._watches.fired(kind, path):
@@ -235,6 +257,12 @@ class Exchange:
     # --- Wire --------------------------------------------------------------------------------------
 
     def send(self, op: Op, body: bytes, answer: Answer) -> None:
+        if self._is_full:
+            self._queued.append(_Queued(op, body, answer))
+        else:
+            self._write(op, body, answer)
+
+    def _write(self, op: Op, body: bytes, answer: Answer) -> None:
         sock = self._sock
         assert sock is not None
         xid = self._xid

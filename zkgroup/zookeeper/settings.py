@@ -201,6 +201,12 @@ class ClientSettings:
         "A larger request is refused here: the server would close the connection.",
         why="jute.maxbuffer is 1,048,575 by default; the server adds a header when it passes a request on.",
     )
+    max_in_flight: int = _setting(
+        1000,
+        "Most packets that wait for their answers at once; a bulk read is one for each `bulk_paths` znodes.",
+        kafka="zookeeper.max.in.flight.requests",
+        why="Kafka's 10 is for one znode a packet; a server takes 1,000 before it makes its clients wait.",
+    )
     bulk_paths: int = _setting(1000, "Most paths in one packet of a bulk read.")
     bulk_reply_bytes: int = _setting(
         1_000_000, "Size of reply that the packets of a bulk read aim at, by what former replies held."
@@ -213,6 +219,7 @@ class ClientSettings:
             "request_timeout_ms",
             "silence_timeout_ms",
             "max_request_bytes",
+            "max_in_flight",
             "bulk_paths",
             "bulk_reply_bytes",
         ):

@@ -328,3 +328,37 @@ def test_every_submit_rings_once(world: World) -> None:
         world.exchange.offer(world.sync())
         assert world.rings == number
         assert world.exchange.waiting
+
+
+def test_no_more_packets_than_the_window_are_unanswered(world: World) -> None:
+    """Each answer lets one more go; what is asked after a bulk read goes after its last packet."""
+    world.exchange.multi_read = True
+    world.exchange.settings = ClientSettings(bulk_paths=1, max_in_flight=2)
+    paths = ("/a", "/b", "/c", "/d")
+    world.submit(ReadManyCall(ReadMany(paths), PATHS, world.outcomes.append), world.sync())
+    gone = world.asked()
+    assert [op for _, op, _ in gone] == [Op.MULTI_READ] * 2
+    assert not world.exchange.idle
+    missing = struct.pack("!iBii", -1, 0, -101, -101)
+    for op in (Op.MULTI_READ, Op.MULTI_READ, Op.SYNC):
+        world.answer(gone.pop(0)[0], missing)
+        (more,) = world.asked()
+        assert more[1] == op
+        gone.append(more)
+    world.answer(gone.pop(0)[0], missing)
+    assert world.asked() == []
+    assert world.outcomes == [ReadManyDone((None,) * 4)]
+    assert world.exchange.idle
+
+
+def test_what_waits_for_the_window_ends_with_the_connection(world: World) -> None:
+    """A bulk read of which a part was sent has no answer; a write that was not begun was not sent."""
+    world.exchange.multi_read = True
+    world.exchange.settings = ClientSettings(bulk_paths=1, max_in_flight=1)
+    world.submit(
+        ReadManyCall(ReadMany(("/a", "/b", "/c")), PATHS, world.outcomes.append), world.multi(3), world.sync()
+    )
+    assert len(world.asked()) == 1
+    world.exchange.detach()
+    assert [type(outcome) for outcome in world.outcomes] == [Unanswered, NotSent, NotSent]
+    assert world.exchange.idle

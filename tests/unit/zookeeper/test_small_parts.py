@@ -86,6 +86,7 @@ def test_a_digest_file_that_cannot_be_used_is_named(tmp_path: Path, content: str
         {"session_timeout_ms": 0},
         {"request_timeout_ms": -1},
         {"max_request_bytes": 0},
+        {"max_in_flight": 0},
         {"bulk_paths": 0},
         {"acl": ()},
     ],

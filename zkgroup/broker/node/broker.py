@@ -9,12 +9,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from zkgroup.broker.controlling import open_controller
+from zkgroup.broker.controlling import client_settings, open_controller
 from zkgroup.broker.directory import DirectoryReplicaHost, broker_of
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.core import BrokerConfig
@@ -104,11 +103,7 @@ class Broker:
         self._bind = host, port
         self._address, self._client = address, client
         self._own: ZooKeeperClient | None = None
-        self._connection = replace(
-            connection or ClientSettings(),
-            session_timeout_ms=self.settings.session_timeout_ms,
-            connection_timeout_ms=self.settings.connection_timeout_ms,
-        )
+        self._connection = client_settings(self.settings, connection)
         self._clock = clock or SystemClock()
         self._listener = listener or BrokerListener()
         self._make_controller = make_controller
