@@ -316,6 +316,7 @@ class Reign(Reading):
             self.core.note("broker.refused", broker=broker, request=kind, error=describe(error))
         elif request.controller_epoch == self.epoch:
             if self.holding.answered(broker, event.incarnation) and self.picture.moves:
+                self.look(Look.ELECTIONS)
                 self.look(Look.REASSIGNMENT)
             self._resolve(broker)
         if isinstance(request, LeaderAndIsrRequest) and isinstance(event.response, LeaderAndIsrResponse):
