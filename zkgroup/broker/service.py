@@ -97,6 +97,8 @@ class BrokerService:
         controlled_shutdown: asks the controller that runs in this process, by the id of the broker that
             stops; None where none does.
         observer: is told what was done.
+        obeys: whether controllers may give orders yet. Until then their requests close the connection: they
+            are meant for a former start, whose registration still stands (K8).
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class BrokerService:
         host: HostThread | None = None,
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None = None,
         observer: Observer | None = None,
+        obeys: Callable[[], bool] = lambda: True,
     ) -> None:
         self._broker = broker
         self._receiver = receiver
@@ -117,6 +120,7 @@ class BrokerService:
         self._host = host
         self._controlled_shutdown = controlled_shutdown
         self._observer = observer
+        self._obeys = obeys
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[Response]]] = asyncio.Queue(
             CONTROL_QUEUE_MAX
         )
@@ -159,7 +163,7 @@ class BrokerService:
     # --- the controller's requests --------------------------------------------------------------
 
     async def _ordered(self, request: ControlRequest) -> Response | None:
-        if self._task.done():
+        if self._task.done() or not self._obeys():
             return None
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         await self._orders.put((request, answer))

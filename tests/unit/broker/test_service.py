@@ -21,8 +21,11 @@ from tests.unit.broker.requests import (
 )
 from tests.unit.broker.serving import ScriptedHost, on_a_loop, served, until
 from zkgroup.broker.host_thread import HostThread
-from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Delete, Stop
+from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Delete, Receiver, Stop
+from zkgroup.broker.service import BrokerService
 from zkgroup.model import TopicPartition
+from zkgroup.testing import FakeClock
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -100,6 +103,28 @@ async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -
         ]
         await client.close()
     assert host.closed == 1
+
+
+@on_a_loop
+async def test_nobody_gives_orders_before_the_broker_is_registered() -> None:
+    """K8: a channel to the former start, whose registration still stands, reaches the new one on its port.
+    Its requests close the connection; clients are answered."""
+    registered: list[int] = []
+    cache = MetadataCache()
+    service = BrokerService(
+        broker=2,
+        receiver=Receiver(2, cache),
+        answers=cache,
+        clock=FakeClock(),
+        obeys=lambda: bool(registered),
+    )
+    assert await service.respond(update_metadata()) is None
+    assert cache.controller_epoch is None
+    assert isinstance(await service.respond(MetadataRequest(())), MetadataResponse)
+
+    registered.append(1)
+    assert await service.respond(update_metadata()) == UpdateMetadataResponse(0)
+    await service.close()
 
 
 @on_a_loop

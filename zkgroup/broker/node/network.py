@@ -100,6 +100,7 @@ class Network:
             host=self._host,
             controlled_shutdown=controlled_shutdown,
             observer=self,
+            obeys=lambda: self._epoch >= 0,
         )
         limits = Limits(
             connections_max=settings.max_connections,
