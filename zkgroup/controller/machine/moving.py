@@ -62,7 +62,7 @@ class Situation(NamedTuple):
     """The replicas are known to have been others when the move began: a list that is the target already is
     then a step 1 that only added."""
     left_out: bool = False
-    """Some of the replicas were held, and so left out, when the list was told last."""
+    """Brokers were told a shorter list last: some of the replicas were held, or the target alone was told."""
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _plan(now: Situation) -> Decision:
         blocking -= replicas - target
     if blocking:
         return _wait(now, Stage.PLAN, "a deletion that is under way", blocking)
-    if now.left_out and not complete and now.leader in now.live:
+    if now.left_out and (not complete or now.replicas == now.target) and now.leader in now.live:
         # The move may wait for days, or be over by what follows: its replicas shall follow in any case.
         return Decision(Announce(now.replicas), Stage.PLAN, Stage.PLAN)
     if now.replicas == now.target and not set(now.isr) - target and (end := _already_there(now, complete)):

@@ -100,7 +100,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         """Records of ends that are kept, once they were counted."""
         self._open: dict[TopicPartition, OpenMove] = {}
         self._left_out: set[TopicPartition] = set()
-        """Partitions of which somebody was held, and so left out, when the list was told last."""
+        """Partitions of which a shorter list was told last: somebody was held, or it was the target alone."""
         self._followed: Request | None = None
         """The request as it was when it was last followed."""
 
@@ -143,7 +143,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             held, told = holding.of(picture, each), picture.replicas(each)
             if (move := self._open.get(each)) is not None:
                 told = moving.told_replicas(move.stage, move.target, told)
-            (self._left_out.add if held.intersection(told) else self._left_out.discard)(each)
+            is_whole = set(told) - held == set(picture.replicas(each))
+            (self._left_out.discard if is_whole else self._left_out.add)(each)
             if move is None:
                 continue
             stage = moving.interrupted(move.stage, moving.union(move.target, told), held)
@@ -155,6 +156,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
     def ended(self, partitions: Iterable[TopicPartition], picture: Picture) -> None:
         """Their ends are written."""
         for each in partitions:
+            self._left_out.discard(each)
             self._open.pop(each, None)
             picture.moves.discard(each)
 
