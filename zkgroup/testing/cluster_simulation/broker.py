@@ -185,12 +185,12 @@ class BrokerProcess:
     def _perform(self, effect: ef.BrokerEffect) -> None:
         match effect:
             case ef.Prepared():
-                self.is_listening = True
                 self.shell.tell(Serving(f"h{self.broker}", 9092, f"folder-{self.broker}"))
             case ef.Registered(epoch, incarnation):
                 if self.epoch >= 0:
                     self.cache.doubt()
                 self.epoch = epoch
+                self.is_listening = True
                 self._world.registered(self, incarnation)
             case ef.CountIsrs():
                 self.errands.append(lambda: self._count(effect))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from zkgroup.broker.replica_host import Role
 from zkgroup.history.cluster_report import ClusterOptions
@@ -96,7 +96,7 @@ class Quiet:
             replicas = picture.replicas(tp)
             if state is None or replicas is None or tp.topic in picture.deletions:
                 continue
-            if state.leader not in world.brokers or self._was_never_led(tp, state):
+            if state.leader not in world.brokers or self._was_never_told(tp, replicas):
                 continue
             if set(state.isr) != {one for one in replicas if one in world.brokers}:
                 return f"{tp}: of {list(replicas)} only {list(state.isr)} are in sync"
@@ -112,14 +112,11 @@ class Quiet:
                 return f"broker {broker} tells clients of brokers {sorted(process.cache.brokers)}"
         return None
 
-    def _was_never_led(self, tp: TopicPartition, state: PartitionState) -> bool:
-        """Nobody in sync has ever been told of the partition, so no host can tell it from one that was lost:
-        an operator has to allow the election of another replica (replica-host.md)."""
-        views = [self._world.brokers[one].host.view(tp) for one in state.isr if one in self._world.brokers]
-        nothing = [
-            v is not None and v.failure is not None and "nothing of it here" in v.failure for v in views
-        ]
-        return all(nothing) and not self._world.has_acknowledged(tp)
+    def _was_never_told(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:
+        """A replica was elected before it was ever told of the partition. Its host cannot tell that from lost
+        lines, and does not serve it before its broker starts anew (replica-host.md)."""
+        views = [self._world.brokers[one].host.view(tp) for one in replicas if one in self._world.brokers]
+        return any(view is not None and "nothing of it here" in (view.failure or "") for view in views)
 
     def _role(self, tp: TopicPartition, broker: int, state: PartitionState) -> str | None:
         process = self._world.brokers.get(broker)
@@ -192,12 +189,12 @@ class Quiet:
     def _acknowledge(self) -> None:
         """At rest every leader acknowledges, and has all that was acknowledged before."""
         world = self._world
-        going = world.audit.look().deletions
+        picture = world.audit.look()
         led = {
             tp: state.leader
             for tp, state in self._states().items()
-            if state is not None and state.leader in world.brokers and tp.topic not in going
-            if not self._was_never_led(tp, state)
+            if state is not None and state.leader in world.brokers and tp.topic not in picture.deletions
+            if not self._was_never_told(tp, picture.replicas(tp) or ())
         }
         for tp, leader in led.items():
             assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} takes no line"

@@ -110,6 +110,7 @@ class World:
             process.stop()
             self.network.process_gone(process)
         self._paused_until.pop(client.name, None)
+        self._isolated_until.pop(client.name, None)
         self.server.cut(client.name, executed=executed, keep_requests=keep_requests, hold=True)
 
     def close(self, broker: int) -> None:
