@@ -11,7 +11,7 @@ and once the group had time to settle, L1 all owned, L2 no owner that is no memb
 share, L4 at rest.
 
 `check_cluster` decides the invariants of brokers and controllers: S11 to S17, L6 and L7, and that every
-acknowledged line is still there.
+acknowledged line is still there. `read_transactions` reads what real servers accepted out of their logs.
 """
 
 from zkgroup.history.checker import check_history
@@ -21,6 +21,7 @@ from zkgroup.history.evidence import CheckOptions
 from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
 from zkgroup.history.records import Record, Recording, parse, record_of
 from zkgroup.history.report import Figures, Report, Violation
+from zkgroup.history.transaction_log import read_transactions
 from zkgroup.history.transactions import Change, Refusal, ServerTransaction
 
 __all__ = [
@@ -42,5 +43,6 @@ __all__ = [
     "check_history",
     "parse",
     "read_files",
+    "read_transactions",
     "record_of",
 ]

@@ -1,0 +1,267 @@
+"""How each fault is brought about, and ended. Numbers are those of the fault catalogue."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+from tests.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node
+from tests.chaos.operations import PARTITIONS, Operations
+from tests.chaos.schedule import BROKERS, MOVE_STEPS, Fault
+from zkgroup.errors import EmbeddedServerError, ZkGroupError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.controller import Controller
+
+STEP_S = 6.0
+"""Longest wait for a move to be at the step at which the controller is to be killed."""
+OUT_S = 20.0
+"""Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
+
+End = Callable[[], None]
+
+
+class Faults:
+    """Brings faults about and says what has bitten. One thread uses it."""
+
+    def __init__(self, cluster: ChaosCluster, operations: Operations) -> None:
+        self.cluster = cluster
+        self.operations = operations
+        self.bitten: Counter[str] = Counter()
+        """Fault to how often it took effect, by what only its effect can show."""
+        self._ways: dict[str, Callable[[Fault, Node], End]] = {
+            "F1": self._kill,
+            "F2": self._pause,
+            "F3": self._expire,
+            "F7": self._swallow,
+            "F8": self._cut,
+            "F9": self._lose_answer,
+            "F12": self._kill_server,
+            "F13": self._isolate,
+            "F15": self._lose_quorum,
+            "F16": self._pause_server,
+            "F29": self._depose,
+            "F37": self._kill_in_move,
+            "F38": self._two_controllers,
+            "F39": self._dead_target,
+            "shutdown": self._shut_down,
+            "wipe": self._wipe,
+        }
+
+    def begin(self, fault: Fault) -> End:
+        """In force when it returns; what it returns ends it."""
+        return self._ways[fault.kind](fault, self.victim(fault))
+
+    def victim(self, fault: Fault) -> Node:
+        """Whom it hits as things stand; by number where that is not known."""
+        by_number = self.cluster.nodes[BROKERS[fault.number % len(BROKERS)]]
+        with suppress(ZkGroupError):
+            if fault.victim == "controller":
+                controller = self.cluster.controller()
+                return by_number if controller is None else self.cluster.nodes.get(controller, by_number)
+            state = self.cluster.states().get(TopicPartition(LINES, fault.number % PARTITIONS))
+            if state is not None and fault.victim == "leader":
+                return self.cluster.nodes.get(state.leader, by_number)
+            others = [each for each in state.isr if each != state.leader] if state else []
+            if others and fault.victim == "follower":
+                return self.cluster.nodes[others[fault.number % len(others)]]
+        return by_number
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def _kill(self, _: Fault, node: Node) -> End:
+        self.bitten["F1"] += node.is_running
+        node.kill()
+        return node.start
+
+    def _pause(self, fault: Fault, node: Node) -> End:
+        if not node.is_running:
+            return _nothing
+        node.pause()
+        self.bitten["F2 beyond the session" if fault.hold_ms > SESSION_MS else "F2 below it"] += 1
+        return node.resume
+
+    def _shut_down(self, _: Fault, node: Node) -> End:
+        self.bitten["shutdown"] += node.is_running
+        node.ask_to_stop()
+
+        def end() -> None:
+            if (code := node.wait_stopped()) not in (0, None):
+                node.died.append(f"broker {node.broker} stopped with code {code}")
+            node.start()
+
+        return end
+
+    def _wipe(self, _: Fault, node: Node) -> End:
+        """The disk of a broker without which every line is still in sync somewhere."""
+        node.kill()
+
+        def is_out() -> bool:
+            with suppress(ZkGroupError):
+                every = self.cluster.states()
+                lines = [state.isr for tp, state in every.items() if tp.topic == LINES and state]
+                alone = any(state is not None and state.isr == (node.broker,) for state in every.values())
+                return len(lines) >= PARTITIONS and not alone and all(node.broker not in isr for isr in lines)
+            return False
+
+        with suppress(TimeoutError):
+            wait_until(is_out, OUT_S)
+            node.wipe()
+            self.bitten["wipe"] += 1
+        return node.start
+
+    # --- the network between brokers and servers ----------------------------------------------------
+
+    def _swallow(self, fault: Fault, node: Node) -> End:
+        ways = ({}, {"to_server": False}, {"to_client": False})[fault.number % 3]
+        node.network.swallow(**ways)
+        self.bitten["F7"] += bool(node.network.sessions())
+        return lambda: node.network.heal(cut=fault.number % 2 == 0)
+
+    def _cut(self, fault: Fault, node: Node) -> End:
+        self.bitten["F8"] += bool(node.network.sessions())
+        node.network.cut(refuse=fault.number % 2 == 0)
+        return node.network.heal
+
+    def _lose_answer(self, fault: Fault, node: Node) -> End:
+        """Of its next transaction: half of the time with no way to read back until the end."""
+        dropped = node.network.drop_reply("multi", then_refuse=fault.number % 2 == 0)
+
+        def end() -> None:
+            with suppress(TimeoutError):
+                dropped.wait(0.1)
+                self.bitten["F9"] += 1
+            node.network.heal()
+
+        return end
+
+    def _expire(self, _: Fault, node: Node) -> End:
+        with suppress(KeyError, StopIteration, OSError):
+            for session in node.network.sessions():
+                node.network.expire_session(session)
+                self.bitten["F3"] += 1
+        return _nothing
+
+    # --- servers ------------------------------------------------------------------------------------
+
+    def _leader(self) -> int | None:
+        for server in self.cluster.zookeeper.servers:
+            with suppress(OSError):
+                if server.pid is not None and "Mode: leader" in server.ask("srvr"):
+                    return server.number
+        return None
+
+    def _kill_server(self, _: Fault, __: Node) -> End:
+        if (leader := self._leader()) is None:
+            return _nothing
+        self.cluster.zookeeper.server(leader).kill()
+        self.bitten["F12"] += 1
+        return self.cluster.zookeeper.revive
+
+    def _pause_server(self, _: Fault, __: Node) -> End:
+        if (leader := self._leader()) is None:
+            return _nothing
+        self.cluster.zookeeper.server(leader).pause()
+        self.bitten["F16"] += 1
+        return self.cluster.zookeeper.revive
+
+    def _isolate(self, fault: Fault, _: Node) -> End:
+        leader = self._leader()
+        followers = [each for each in range(3) if each != leader]
+        self.cluster.network.isolate(followers[fault.number % len(followers)])
+        self.bitten["F13"] += leader is not None
+        return lambda: self.cluster.network.heal(cut=True)
+
+    def _lose_quorum(self, _: Fault, __: Node) -> End:
+        with suppress(EmbeddedServerError):
+            self.cluster.network.lose_quorum()
+            self.bitten["F15"] += 1
+        return self.cluster.zookeeper.revive
+
+    # --- controllers --------------------------------------------------------------------------------
+
+    def _depose(self, _: Fault, __: Node) -> End:
+        """An operator deletes `/controller`, as people did with Kafka."""
+        with suppress(ZkGroupError):
+            self.cluster.zk.multi(Delete(Controller.path(), -1))
+            self.bitten["F29"] += 1
+        return _nothing
+
+    def _two_controllers(self, fault: Fault, _: Node) -> End:
+        """The controller sleeps while another is elected; it wakes in its old session, with work to do."""
+        broker = None
+        with suppress(ZkGroupError):
+            broker = self.cluster.controller()
+        if broker is None:
+            return _nothing
+        node = self.cluster.nodes[broker]
+        if not node.is_running:
+            return _nothing
+        self.operations.do("move", fault.number)
+        node.pause()
+        with suppress(ZkGroupError, TimeoutError):
+            if fault.number % 2:
+                self.cluster.zk.multi(Delete(Controller.path(), -1))
+            wait_until(lambda: self.cluster.controller() not in (None, broker), SESSION_MS / 1000 + 4)
+            self.bitten["F38"] += 1
+        return node.resume
+
+    def _kill_in_move(self, fault: Fault, _: Node) -> End:
+        """The controller dies when a move is at the drawn step."""
+        step = MOVE_STEPS[fault.number % len(MOVE_STEPS)]
+        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        self.operations.move_one(tp, fault.number)
+        deadline = time.monotonic() + STEP_S
+        node = None
+        with suppress(ZkGroupError):
+            while time.monotonic() < deadline and not self._is_at(tp, step):
+                pass
+            controller = self.cluster.controller()
+            node = None if controller is None else self.cluster.nodes[controller]
+        if node is None:
+            return _nothing
+        self.bitten[f"F37 {step}"] += node.is_running
+        node.kill()
+        return node.start
+
+    def _is_at(self, tp: TopicPartition, step: str) -> bool:
+        asked = self.cluster.zk.find(Reassignment.path())
+        targets = Reassignment.decode(asked.path, asked.data).targets if asked is not None else {}
+        target = targets.get(tp)
+        if target is None or step == "asked":
+            return True
+        replicas = self.cluster.topics()[tp.topic].partitions[tp.partition]
+        found = self.cluster.zk.find(PartitionState.path(tp))
+        if found is None or not set(target) <= set(replicas):
+            return False
+        state = PartitionState.decode(found.path, found.data)
+        return {
+            "union": True,
+            "announced": state.leader_epoch > self.operations.epochs.get(tp, -1),
+            "in sync": set(target) <= set(state.isr),
+            "led": set(target) <= set(state.isr) and state.leader in target,
+            "shrunk": set(target) == set(state.isr),
+            "ended": False,
+        }[step]
+
+    def _dead_target(self, fault: Fault, _: Node) -> End:
+        """A move to a broker that has just died; it comes back with the end of the fault, or much later."""
+        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        with suppress(ZkGroupError):
+            replicas = self.cluster.topics()[LINES].partitions[tp.partition]
+            away = [each for each in BROKERS if each not in replicas] or [BROKERS[fault.number % 4]]
+            node = self.cluster.nodes[away[0]]
+            self.bitten["F39"] += node.is_running
+            node.kill()
+            self.operations.submit({tp: (away[0], *replicas[:2])})
+            return node.start if fault.number % 3 else _nothing
+        return _nothing
+
+
+def _nothing() -> None:
+    """The fault ends by itself, or with the round."""

@@ -1,0 +1,200 @@
+"""One round: a cluster comes to be, slots of faults and operations, quiet, verdict."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.cluster import LINES, ChaosCluster
+from tests.chaos.faults import End, Faults
+from tests.chaos.lines import Lines, kept
+from tests.chaos.operations import Operations
+from tests.chaos.schedule import Slot
+from zkgroup.errors import ZkGroupError
+from zkgroup.history import ClusterOptions, ClusterReport, Record, check_cluster
+from zkgroup.history.transaction_log import read_transactions
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+REST_S = 100.0
+"""Longest way to rest once all faults have ended, on a machine that has other work."""
+BETWEEN_S = 12.0
+"""Longest wait for a controller between two slots; then the next one begins all the same."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Round:
+    """What happened, and what was wrong."""
+
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+    bitten: Counter[str] = field(default_factory=Counter)
+    report: ClusterReport | None = None
+    rest_s: float = 0.0
+    """From the end of the faults until all was done, led and in sync."""
+
+
+def run_round(
+    zookeeper: EmbeddedZooKeeper,
+    links: PeerLinks,
+    home: Path,
+    seed: int,
+    slots: Sequence[Slot],
+    *,
+    calm_s: float = 3.0,
+    say: Say = lambda _: None,
+) -> Round:
+    """Carries out a schedule on running servers with these links, and judges it.
+
+    `calm_s`: how long the cluster is watched at rest: nobody else may become controller (L6).
+    """
+    chroot = f"/chaos-{seed}-{time.monotonic_ns()}"
+    zookeeper.create_chroot(chroot)
+    home.mkdir(parents=True, exist_ok=True)
+    done = Round(seed)
+    with ChaosCluster(zookeeper, links, home, chroot) as cluster:
+        operations = Operations(cluster)
+        faults = Faults(cluster, operations)
+        try:
+            _play(cluster, operations, faults, slots, done, calm_s, say)
+        except (TimeoutError, ZkGroupError) as error:
+            done.wrong.append(f"{type(error).__name__}: {error}")
+            cluster.heal()
+        finally:
+            done.bitten += faults.bitten
+            done.figures.update({f"done {name}": count for name, count in operations.done.items()})
+            done.figures.update({f"refused {name}": count for name, count in operations.refused.items()})
+        done.wrong += [why for node in cluster.nodes.values() for why in node.died]
+        done.figures["roles"] = sum(len(node.events) for node in cluster.nodes.values())
+    return done
+
+
+def _play(
+    cluster: ChaosCluster,
+    operations: Operations,
+    faults: Faults,
+    slots: Sequence[Slot],
+    done: Round,
+    calm_s: float,
+    say: Say,
+) -> None:
+    cluster.start_all()
+    wait_until(lambda: cluster.controller() is not None, REST_S)
+    operations.begin()
+    cluster.rest(REST_S)
+    with Lines(cluster) as lines:
+        for number, slot in enumerate(slots):
+            say(f"seed {done.seed} slot {number}: {slot} {[name for name, _ in slot.operations]}")
+            _slot(cluster, operations, faults, slot)
+        cluster.heal()
+        quiet_from_ms = int(time.time() * 1000)
+        for node in cluster.nodes.values():
+            node.start()
+        done.rest_s = cluster.rest(REST_S)
+        say(f"seed {done.seed}: at rest after {done.rest_s:.1f} s")
+        _watch(cluster, calm_s)
+        lines.stop()
+    done.wrong += [f"lines were not acknowledged: {why}" for why in lines.trouble]
+    _judge(cluster, lines, quiet_from_ms, done)
+
+
+def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: Slot) -> None:
+    """Two faults that overlap: the first one ends first, unless its time is longer."""
+    todo = iter(slot.operations)
+    ends: list[tuple[float, End]] = []
+    operations.do(*next(todo))
+    for fault, gap_ms in ((slot.first, slot.gap_ms), (slot.second, 0)):
+        ends.append((fault.hold_ms / 1000, faults.begin(fault)))
+        if gap_ms:
+            operations.do(*next(todo))
+            _hold(gap_ms / 1000)
+    began_s = time.monotonic()
+    for operation in todo:
+        operations.do(*operation)
+    for hold_s, end in sorted(ends, key=lambda each: each[0]):
+        _hold(max(0.0, began_s + hold_s - time.monotonic()))
+        end()
+
+    def rules() -> bool:
+        try:
+            return cluster.controller() is not None
+        except ZkGroupError:
+            return False
+
+    try:
+        wait_until(rules, BETWEEN_S)
+    except TimeoutError:
+        return
+
+
+def _hold(seconds: float) -> None:
+    """A fault lasts so long: the one kind of wait here that is for time, and not for what it brings."""
+    threading.Event().wait(seconds)
+
+
+def _watch(cluster: ChaosCluster, calm_s: float) -> None:
+    """Raises TimeoutError where the cluster does not stay at rest."""
+    until_s = time.monotonic() + calm_s
+    while time.monotonic() < until_s:
+        if why := cluster.unrest():
+            raise TimeoutError(f"no longer at rest: {why}; {cluster.told()}")
+        _hold(0.2)
+
+
+def _judge(cluster: ChaosCluster, lines: Lines, quiet_from_ms: int, done: Round) -> None:
+    """Brokers stop one after the other, so that files are complete; then the logs of the servers decide."""
+    states = cluster.states()
+    leaders = {
+        tp: (state.leader, cluster.nodes[state.leader].data)
+        for tp, state in states.items()
+        if tp.topic == LINES and state is not None
+    }
+    folders = [server.folder / "version-2" for server in cluster.zookeeper.servers]
+    log = read_transactions(folders, cluster.chroot)
+    for node in cluster.nodes.values():
+        node.ask_to_stop()
+    for node in cluster.nodes.values():
+        if (code := node.wait_stopped()) != 0:
+            done.wrong.append(f"broker {node.broker} ended with code {code} when it was asked to stop")
+    records = [*lines.records(leaders), *_roles(cluster)]
+    options = ClusterOptions(
+        quiet_from_ms=quiet_from_ms,
+        takeover_ms=int(REST_S * 1000),
+        recovery_ms=int(REST_S * 1000),
+    )
+    report = check_cluster(log, records, options)
+    done.report = report
+    done.wrong += [str(each) for each in (*report.violations, *report.damage)]
+    done.figures["unacknowledged"] = len(lines.failed)
+    for tp, (broker, folder) in leaders.items():
+        for other in states[tp].isr:  # type: ignore[union-attr]
+            theirs = kept(cluster.nodes[other].data, tp)
+            if theirs != kept(folder, tp):
+                done.wrong.append(f"{tp}: {other} has other lines than its leader {broker}")
+
+
+def _roles(cluster: ChaosCluster) -> list[Record]:
+    """Who led the lines in which leader epoch, as the brokers said themselves."""
+    made: list[Record] = []
+    for node in cluster.nodes.values():
+        for event in node.events:
+            if event.get("event") == "leader" and event["topic"] == LINES:
+                tp = TopicPartition(event["topic"], event["partition"])
+                fields = {
+                    "broker": node.broker,
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "leader": node.broker,
+                    "leader_epoch": event["leader_epoch"],
+                }
+                made.append(Record(0, len(made) + 1, 0, f"broker-{node.broker}", None, "role.taken", fields))
+    return made

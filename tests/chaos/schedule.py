@@ -1,0 +1,91 @@
+"""What is done in a round, drawn from its seed. Pure: the same seed is the same schedule.
+
+Numbers are those of the fault catalogue. A slot has two faults that overlap, and what operators do meanwhile.
+When exactly a broker is in which step of its work is not ours to say: a seed repeats what was done to the
+cluster and when, not how its processes took turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+BROKERS: Final = (1, 2, 3, 4)
+
+PAIRED: Final = ("F1", "F2", "F7", "F9", "F12", "F13", "F15", "F29")
+"""The faults of which every pair is tried."""
+OTHERS: Final = ("F3", "F8", "F16", "F37", "F38", "F39", "shutdown", "wipe")
+"""Faults tried beside one of them."""
+MOVE_STEPS: Final = ("asked", "union", "announced", "in sync", "led", "shrunk", "ended")
+"""Where a controller is killed in a move (F37)."""
+
+VICTIMS: Final = ("controller", "leader", "follower", "any")
+OPERATIONS: Final = (
+    "create",
+    "grow",
+    "delete",
+    "delete moving",
+    "move",
+    "move",
+    "cancel",
+    "retarget",
+    "prefer",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault; who it hits is settled when it strikes."""
+
+    kind: str
+    victim: str
+    number: int
+    """Chooses among victims, ways and steps."""
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Two faults, the second `gap_ms` after the first, and operations before, between and after."""
+
+    first: Fault
+    second: Fault
+    gap_ms: int
+    operations: tuple[tuple[str, int], ...]
+    """Names, each with a number that chooses what it is about."""
+
+    def __str__(self) -> str:
+        return f"{self.first.kind}/{self.first.victim} + {self.second.kind}/{self.second.victim}"
+
+
+def pairs() -> list[tuple[str, str]]:
+    """All that are to be tried: every pair of the paired faults, and each other fault beside two of them."""
+    both = list(itertools.combinations_with_replacement(PAIRED, 2))
+    return both + [(other, PAIRED[number % len(PAIRED)]) for number, other in enumerate(OTHERS * 2)]
+
+
+def draw(seed: int, slots: int, chosen: Sequence[tuple[str, str]] | None = None) -> tuple[Slot, ...]:
+    """The slots of one round. Rounds of seeds that follow each other go through all pairs in turn."""
+    rng = random.Random(f"chaos {seed}")
+    every = pairs()
+    random.Random("pairs").shuffle(every)
+    mine = chosen or [every[(seed * slots + number) % len(every)] for number in range(slots)]
+    return tuple(_slot(rng, *pair) for pair in mine)
+
+
+def _slot(rng: random.Random, one: str, other: str) -> Slot:
+    kinds = [one, other]
+    rng.shuffle(kinds)
+    first, second = (_fault(rng, kind) for kind in kinds)
+    operations = tuple((rng.choice(OPERATIONS), rng.randrange(1 << 30)) for _ in range(rng.randint(2, 4)))
+    return Slot(first, second, rng.choice((0, 300, 1500)), operations)
+
+
+def _fault(rng: random.Random, kind: str) -> Fault:
+    holds = (400, 2_000, 6_000) if kind in ("F2", "F7", "F16") else (1_000, 3_000)
+    weights = (3, 1, 1, 2)
+    victim = rng.choices(VICTIMS, weights)[0]
+    return Fault(kind, victim, rng.randrange(1 << 30), rng.choice(holds))

@@ -1,0 +1,107 @@
+"""The logs of servers, made byte by byte, and those of a real server."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from zkgroup.errors import ConfigError
+from zkgroup.history import Change, Refusal, ServerTransaction
+from zkgroup.history.transaction_log import read_transactions
+
+HEADER = struct.pack(">4siq", b"ZKLG", 2, 0)
+CREATE, DELETE, SET, CHECK, MULTI, ERROR, OPEN, CLOSE = 1, 2, 5, 13, 14, -1, -10, -11
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">i", len(value)) + value.encode()
+
+
+def create(path: str, *, ephemeral: bool = False) -> bytes:
+    acls = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
+    return text(path) + text("x") + acls + struct.pack(">?i", ephemeral, 1)
+
+
+def multi(*parts: tuple[int, bytes]) -> bytes:
+    whole = struct.pack(">i", len(parts))
+    return whole + b"".join(struct.pack(">ii", kind, len(body)) + body for kind, body in parts)
+
+
+def record(zxid: int, kind: int, body: bytes = b"", session: int = 7) -> bytes:
+    whole = struct.pack(">qiqqi", session, 1, zxid, 1_000 + zxid, kind) + body
+    return struct.pack(">qi", zlib.adler32(whole), len(whole)) + whole + b"B"
+
+
+def server(folder: Path, *records: bytes, name: str = "log.1", end: bytes = bytes(64)) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(HEADER + b"".join(records) + end)
+    return folder
+
+
+def test_what_a_log_says(tmp_path: Path) -> None:
+    """Every kind of operation; the end of a session takes away what was its own, and is left."""
+    error = struct.pack(">i", -103)
+    folder = server(
+        tmp_path / "one",
+        record(1, OPEN, struct.pack(">i", 4_000)),
+        record(2, CREATE, create("/c/e", ephemeral=True)),
+        record(3, CREATE, create("/c/f", ephemeral=True)),
+        record(
+            4, MULTI, multi((CHECK, text("/c/e")), (SET, text("/c/e") + text("y") + struct.pack(">i", 1)))
+        ),
+        record(5, MULTI, multi((CHECK, text("/c/e")), (ERROR, error), (ERROR, struct.pack(">i", -2)))),
+        record(6, ERROR, error),
+        record(7, DELETE, text("/c/f")),
+        record(8, CLOSE),
+    )
+
+    assert read_transactions([folder], "/c") == (
+        ServerTransaction(1, 1_001, 7, (), "create_session"),
+        ServerTransaction(2, 1_002, 7, (Change("create", "/e", b"x", 0, 7),)),
+        ServerTransaction(3, 1_003, 7, (Change("create", "/f", b"x", 0, 7),)),
+        ServerTransaction(4, 1_004, 7, (Change("check", "/e"), Change("set", "/e", b"y", 1))),
+        ServerTransaction(5, 1_005, 7, (Change("check", "/e"),), "write", Refusal("", "BadVersion")),
+        ServerTransaction(6, 1_006, 7, (), "write", Refusal("", "BadVersion")),
+        ServerTransaction(7, 1_007, 7, (Change("delete", "/f"),)),
+        ServerTransaction(8, 1_008, 7, (Change("delete", "/e"),), "close_session"),
+    )
+
+
+def test_what_most_servers_have_counts(tmp_path: Path) -> None:
+    """A deposed leader's own tail does not; what one lacks that was given a snapshot does."""
+    first, second, third = (record(zxid, DELETE, text(f"/{zxid}")) for zxid in (1, 2, 3))
+    folders = [
+        server(tmp_path / "deposed", first, second),
+        server(tmp_path / "leads", first, third),
+        server(tmp_path / "caught up", third),
+    ]
+
+    assert [each.zxid for each in read_transactions(folders)] == [1, 3]
+
+
+def test_other_trees_on_the_same_servers_are_left_out(tmp_path: Path) -> None:
+    """One whose name begins alike, too."""
+    folder = server(tmp_path / "one", record(1, DELETE, text("/c/a")), record(2, DELETE, text("/cc/a")))
+
+    assert [each.changes for each in read_transactions([folder], "/c")] == [(Change("delete", "/a"),)]
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0\0\0", record(9, DELETE, text("/9"))[:-4] + b"xxxx"])
+def test_a_torn_record_is_the_end_of_its_file(tmp_path: Path, torn: bytes) -> None:
+    """A server that was killed while it wrote; it went on in its next file."""
+    folder = server(tmp_path / "one", record(1, DELETE, text("/1")), end=torn)
+    server(folder, record(16, DELETE, text("/16")), name="log.10")
+    (folder / "log.20").write_bytes(b"")
+
+    assert [each.zxid for each in read_transactions([folder])] == [1, 16]
+
+
+def test_another_file_is_named(tmp_path: Path) -> None:
+    """Nothing is read out of what is no log."""
+    (tmp_path / "log.1").write_bytes(b"hello, this is text")
+
+    with pytest.raises(ConfigError, match="expected a transaction log"):
+        read_transactions([tmp_path])
