@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,18 @@ from tests.chaos.lines import Lines, kept
 from tests.chaos.operations import Operations
 from tests.chaos.schedule import Slot
 from zkgroup.errors import ZkGroupError
-from zkgroup.history import ClusterOptions, ClusterReport, Record, check_cluster
-from zkgroup.history.transaction_log import read_transactions
+from zkgroup.history import (
+    ClusterOptions,
+    ClusterReport,
+    Record,
+    ServerTransaction,
+    check_cluster,
+    read_transactions,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 REST_S = 100.0
@@ -170,6 +177,7 @@ def _judge(cluster: ChaosCluster, lines: Lines, quiet_from_ms: int, done: Round)
         quiet_from_ms=quiet_from_ms,
         takeover_ms=int(REST_S * 1000),
         recovery_ms=int(REST_S * 1000),
+        same_process=_processes(log),
     )
     report = check_cluster(log, records, options)
     done.report = report
@@ -180,6 +188,17 @@ def _judge(cluster: ChaosCluster, lines: Lines, quiet_from_ms: int, done: Round)
             theirs = kept(cluster.nodes[other].data, tp)
             if theirs != kept(folder, tp):
                 done.wrong.append(f"{tp}: {other} has other lines than its leader {broker}")
+
+
+def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
+    """Sessions of one process each: every process listens on a port of its own."""
+    found: defaultdict[tuple[str, int | None], set[int]] = defaultdict(set)
+    for transaction in log:
+        for change in transaction.changes if transaction.refusal is None else ():
+            if change.action == "create" and change.path.startswith(f"{broker_ids_path()}/"):
+                told = BrokerRegistration.decode(change.path, change.data)
+                found[change.path, told.port].add(transaction.session)
+    return list(found.values())
 
 
 def _roles(cluster: ChaosCluster) -> list[Record]:
