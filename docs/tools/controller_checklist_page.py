@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from docs.tools import checklist_page, markdown
 from docs.tools.checklist_page import CONTROLLER_ITEM, Test, all_tests
-from docs.tools.controller_statements import ITEMS, RECIPES, SECTIONS
+from docs.tools.controller_statements import ITEMS, RECIPES, SECTIONS, Kind
 
 
 def page() -> str:
     """`reference/controller-checklist.md`."""
     tests = list(all_tests())
-    shown = checklist_page.by_item(tests, CONTROLLER_ITEM)
+    named = checklist_page.by_item(tests, CONTROLLER_ITEM)
+    shown = [number for number, item in ITEMS.items() if is_shown(item.kind, named.get(number, []))]
     facts = checklist_page.by_recipe(tests)
     intro = [
         "Brokers and controller of the ZooKeeper era as 80 statements, each with what it has to be shown against",
@@ -21,7 +22,7 @@ def page() -> str:
     blocks = [["## Shown so far", "", f"{len(shown)} of {len(ITEMS)}."]]
     for section, numbers in SECTIONS.items():
         rows = [
-            (str(number), ITEMS[number].kind, ITEMS[number].text, _names(shown.get(number, [])))
+            (str(number), ITEMS[number].kind, ITEMS[number].text, _names(named.get(number, [])))
             for number in numbers
         ]
         blocks += [[f"## {section}"], markdown.table(["item", "against", "statement", "tests"], rows)]
@@ -31,6 +32,14 @@ def page() -> str:
     ]
     blocks += [["## The recipes"], markdown.table(["recipe", "fact", "tests"], found)]
     return markdown.page("Brokers and controller: statement and test", intro, *blocks)
+
+
+_ON_REAL_SERVERS = ("tests/interop/", "tests/integration/", "tests/cli/")
+
+
+def is_shown(kind: Kind, tests: list[Test]) -> bool:
+    """Whether a statement has a test, on a real server where it is to be shown there."""
+    return any(kind != "server" or test.file.startswith(_ON_REAL_SERVERS) for test in tests)
 
 
 def _names(tests: list[Test]) -> str:

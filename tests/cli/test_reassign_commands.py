@@ -11,8 +11,10 @@ import pytest
 from tests.cli.cluster import Cluster, reassignment_file
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
+from zkgroup.model.requests import SetData
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import Topic
 
 
 @pytest.fixture
@@ -55,6 +57,25 @@ def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster
     cluster.finish()
     assert shell.run("reassign", "verify", *back).code == 0
     assert shell.run("reassign", "verify", *words).code == 3
+
+
+def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluster: Cluster) -> None:
+    """controller item 45: asked for by Kafka's API, so that there is no request in the admin znode."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+    path = Topic.path("orders")
+    moving = Topic({0: (3, 1, 2), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (2,)})
+    cluster.zk.multi(SetData(path, moving.encode(), 0))
+
+    (running,) = shell.json("reassign", "verify", *words, code=3)["reassignments"]
+    listed = shell.json("reassign", "list")["reassignments"]
+    cluster.zk.multi(SetData(path, Topic({0: (3, 1), 1: (2, 1)}).encode(), 1))
+    (finished,) = shell.json("reassign", "verify", *words)["reassignments"]
+
+    assert running["status"] == "in_progress"
+    assert [(row["topic"], row["partition"], row["status"]) for row in listed] == [
+        ("orders", 0, "in_progress")
+    ]
+    assert finished["status"] == "done"
 
 
 def test_the_undo_of_a_move_is_the_rollback_file(shell: Shell, cluster: Cluster) -> None:

@@ -7,7 +7,14 @@ from dataclasses import fields
 
 import pytest
 
-from docs.tools import checklist_page, controller_statements, errors_page, known_defects_page, znodes_page
+from docs.tools import (
+    checklist_page,
+    controller_checklist_page,
+    controller_statements,
+    errors_page,
+    known_defects_page,
+    znodes_page,
+)
 from docs.tools.generate import DOCS, PAGES
 from docs.tools.known_defects import DEFECTS
 from docs.tools.statements import ITEMS, RECIPES
@@ -71,6 +78,37 @@ def test_statements_about_the_controller_are_told_from_the_protocols() -> None:
 
     assert set(checklist_page.by_item([test])) == {1, 2, 7}
     assert set(checklist_page.by_item([test], checklist_page.CONTROLLER_ITEM)) == {3, 4, 5}
+
+
+def test_every_statement_about_the_controller_has_a_test() -> None:
+    """Those about a real server on one; the facts of the recipes where their mark says, or by a search."""
+    tests = list(checklist_page.all_tests())
+    named, facts = (
+        checklist_page.by_item(tests, checklist_page.CONTROLLER_ITEM),
+        checklist_page.by_recipe(tests),
+    )
+    statements = controller_statements.ITEMS.items()
+
+    assert [
+        number
+        for number, item in statements
+        if not controller_checklist_page.is_shown(item.kind, named.get(number, []))
+    ] == []
+    assert [fact for fact in controller_statements.RECIPES if fact not in facts] == []
+    on_servers = [fact for fact in controller_statements.RECIPES if fact[1] == "T"]
+    assert [fact for fact in on_servers if not checklist_page.is_shown("T", facts[fact])] == []
+
+
+def test_a_statement_about_a_server_is_not_shown_without_one() -> None:
+    """The command line's tests run on a real server; other kinds of statements take any test."""
+    unit, real, cli = (
+        checklist_page.Test(f"tests/{folder}/test_a.py", "f", "") for folder in ("unit", "interop", "cli")
+    )
+
+    is_shown = controller_checklist_page.is_shown
+    assert [is_shown("server", [one]) for one in (unit, real, cli)] == [False, True, True]
+    assert [is_shown(kind, [unit]) for kind in ("wire", "unit")] == [True, True]
+    assert not is_shown("unit", [])
 
 
 def test_sections_hold_every_statement_about_the_controller_once() -> None:
