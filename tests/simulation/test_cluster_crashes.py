@@ -19,7 +19,7 @@ PAIRS = 12
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_point(name: str) -> None:
-    """R45, controller item 47: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
+    """R45, controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
     action = ACTIONS[name]
     points = play(action).passed
     crashed = [play(action, [at]).crashed for at in range(len(points))]
