@@ -219,6 +219,31 @@ def test_a_topic_is_deleted_after_its_move() -> None:
     assert all(not host.logs for host in cluster.replicas.hosts.values())
 
 
+@pytest.mark.parametrize("version", [1, 4])
+@pytest.mark.parametrize("target", [(3, 2), (1, 2, 3), (3, 1, 2)])
+def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Brokers, version: int) -> None:
+    """Controller item 46: it finds the marker and the move at once, and the list is that of the way already;
+    of a growth it is the target's, so that nothing but the ISR shows that it has not ended."""
+    cluster = ruled((1, 2, 3), {0: (1, 2)}, version)
+    cluster.replicas.holds_back.add(3)
+    cluster.request({tp(0): target})
+    cluster.run(limit_ms=1_000)
+    cluster.world.write(Create(TopicDeletion.path("t"), None))
+    cluster.run(limit_ms=1_000)
+    cluster.kill(cluster.ruler)
+    cluster.candidate()
+    cluster.run(limit_ms=5_000)
+    assert cluster.records == []
+    assert cluster.world.server.find(Topic.path("t")) is not None
+    assert cluster.reign.waiting["deletion of t"] == "waits for the reassignment of t-0"
+
+    cluster.replicas.holds_back.clear()
+    cluster.run(lambda: cluster.world.server.find(TopicDeletion.path("t")) is None)
+    assert ends(cluster) == {0: ("done", "moved")}
+    assert cluster.world.server.find(Topic.path("t")) is None
+    assert all(not host.logs for host in cluster.replicas.hosts.values())
+
+
 # --- many at once ---------------------------------------------------------------------------------
 
 

@@ -212,10 +212,13 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         return self._open[each].before if each in self._open else picture.replicas(each)
 
     def _is_under_way(self, each: TopicPartition, target: Brokers, picture: Picture) -> bool:
+        """Of a move found at a take-over the list is that of the way, which has all of the target.
+
+        So has that of one that only drops or orders replicas, and has not begun: it copies nothing.
+        """
         if each in self._open:
             return True
-        now = picture.replicas(each)
-        return _keys(picture, each) is not None or (set(target) <= set(now) and len(target) < len(now))
+        return _keys(picture, each) is not None or set(target) <= set(picture.replicas(each))
 
 
 def _is_stuck(picture: Picture, each: TopicPartition) -> bool:
