@@ -211,13 +211,14 @@ class Realm(World):
         ruler.loop.stop()
         self.server.expire(ruler.name)
 
-    def start_broker(self, id_: int) -> Host:
-        """It registers, in a session of its own."""
+    def start_broker(self, id_: int, *, ours: bool = False) -> Host:
+        """It registers, in a session of its own; `ours` with our key, as no broker of Kafka does."""
         host = self.hosts.setdefault(id_, Host(id_))
         client = self.server.client(f"broker-{id_}-{len(self.server.clients)}")
         self.server.deliver(Step("connect", client.name))
         assert client.session is not None
-        registration = BrokerRegistration("h", 9000 + id_, 1, 0)
+        extensions = {"zkgroup": {"role": "data"}} if ours else {}
+        registration = BrokerRegistration("h", 9000 + id_, 1, 0, extensions=extensions)
         path = BrokerRegistration.path(id_)
         self.write(Create(path, registration.encode(), True), session_id=client.session.session_id)
         host.incarnation = self.find(path).stat.czxid

@@ -45,6 +45,7 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     batch = reign.batch()
     yield from elect_leaderless(reign, batch)
     yield from recover(reign, batch)
+    yield from end_terms(reign, batch)
     reign.tell(batch)
 
 
@@ -208,6 +209,27 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
     reign.to_replicas(batch, carried.written)
     if foreign:
         reign.core.note("recovery", foreign_epoch=last, written=len(carried.written))
+
+
+def end_terms(reign: Reign, batch: Batch) -> Procedure[None]:
+    """A broker of ours that has started since it was chosen as a leader leads on in a new term, or another.
+
+    A controller that sees it go and come ends the term at once; this is for a start that none has seen. It
+    derives from ZooKeeper alone: the registration is younger than the state. Leaders that are not ours are
+    not touched. After `recover`, which writes anew whatever it finds. The caller tells the batch.
+    """
+    picture = reign.picture
+
+    def select(topic_partition: TopicPartition, standing: Standing) -> Choice | NoChoice | NotNeeded:
+        if topic_partition not in reign.outlived:
+            return NotNeeded(standing.leader)
+        able = picture.candidates(topic_partition, picture.live)
+        held = reign.holding.of(picture, topic_partition)
+        return selectors.started_again(picture.replicas(topic_partition), standing, able, held)
+
+    if mine := [each for each in reign.outlived if not picture.is_going(each)]:
+        led = yield from elect(reign, mine, select, batch)
+        reign.core.note("terms.ended", written=len(led.chosen), failed=len(led.failed))
 
 
 def online(reign: Reign, partitions: Iterable[TopicPartition]) -> None:

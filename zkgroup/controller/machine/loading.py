@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from zkgroup.controller.machine import brokers, topics
 from zkgroup.controller.machine.agenda import Look
-from zkgroup.controller.machine.leading import elect_leaderless, recover
+from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
 from zkgroup.controller.machine.records import Records
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.requests import Batch
@@ -70,6 +70,7 @@ def _load_first(reign: Reign) -> Procedure[None]:
     batch = reign.batch()
     yield from elect_leaderless(reign, batch)
     yield from recover(reign, batch)
+    yield from end_terms(reign, batch)
     _tell_all(reign, every, batch)
     load_ms = reign.core.now.ms - reign.began_ms
     reign.core.note("controller.loaded", epoch=reign.epoch, partitions=len(every), load_ms=load_ms)
@@ -124,7 +125,8 @@ def _read_topics(reign: Reign) -> Procedure[list[TopicPartition]]:
 def _read_requests(reign: Reign) -> Procedure[None]:
     """Which topics are being deleted and which partitions moved: they take no part in what follows.
 
-    Nothing is decided about them yet; their duties read them again, with their watches.
+    Nothing is decided about them yet; their duties read them again, with their watches. A topic that is both
+    is not deleted before its moves have been looked at.
     """
     picture = reign.picture
     listed, asked = yield from ask(
@@ -134,9 +136,9 @@ def _read_requests(reign: Reign) -> Procedure[None]:
         picture.deletions.update(name for name in list_done(listed).children if name in picture.topics)
     request = reign.decoded(read_done(asked), Reassignment.decode)
     targets: Iterable[TopicPartition] = request.targets if request else ()
-    picture.moves.update(each for each in targets if each in picture and not picture.is_going(each))
+    picture.moves.update(each for each in targets if each in picture)
     for name in picture.topics:
-        if (seen := picture.topic(name)) is not None and name not in picture.deletions:
+        if (seen := picture.topic(name)) is not None:
             picture.moves.update(TopicPartition(name, number) for number in seen.topic.moving)
 
 

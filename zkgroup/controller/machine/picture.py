@@ -161,6 +161,11 @@ class Picture:
         """Brokers that may be elected: the reachable ones that are not shutting down."""
         return self.reachable - self.shutting_down
 
+    def has_outlived(self, broker: int, zxid: int) -> bool:
+        """Whether this broker of ours has started after a change with that zxid."""
+        found = self.brokers.get(broker)
+        return found is not None and found.epoch > zxid and found.registration.is_zkgroup
+
     def candidates(self, topic_partition: TopicPartition, live: frozenset[int]) -> frozenset[int]:
         """Those of `live` that can serve this partition."""
         unfit = self.unfit.get(topic_partition)
@@ -267,7 +272,7 @@ class Picture:
 
     def is_going(self, topic_partition: TopicPartition) -> bool:
         """Whether its topic is queued for deletion, and so takes part in nothing else."""
-        return topic_partition.topic in self.deletions
+        return topic_partition.topic in self.deletions and topic_partition not in self.moves
 
     def _set_standing(self, known: TopicSeen, topic: str, partition: int, standing: Standing | None) -> None:
         old = known.standings.get(partition)

@@ -97,6 +97,8 @@ class Reign(Reading):
         self.lists_in_doubt: dict[str, list[Topic]] = {}
         """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
         self.untold: dict[TopicPartition, None] = {}
+        self.outlived: dict[TopicPartition, None] = {}
+        """Partitions led by a broker of ours that has started since its state was written."""
         self.untried: dict[TopicPartition, tuple[int, Brokers]] = {}
         """Partition to its leader that is alone in the ISR and has not said yet that it can serve, and to the
         ISR before its election."""

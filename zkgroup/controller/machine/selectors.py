@@ -81,6 +81,19 @@ def offline(
     return NoChoice(f"no in-sync replica of {_list(isr)} is live, and unclean election is off")
 
 
+def started_again(
+    replicas: Brokers, standing: Standing, live: Collection[int], held: Collection[int] = _NOBODY
+) -> Choice | NoChoice:
+    """For a leader that has started anew since it was chosen: it leads in a new term if it can, else others.
+
+    It may have lost the end of its log. In the same term it could give these offsets to other records, which
+    followers that still have the lost ones would not see (replica-host.md, KIP-101).
+    """
+    if standing.leader in live and standing.leader in standing.isr and standing.leader not in held:
+        return Choice(standing.leader, standing.isr, _told(replicas, live, held))
+    return offline(replicas, standing.isr, live, held=held)
+
+
 def reassigned(
     target: Brokers, isr: Brokers, live: Collection[int], held: Collection[int] = _NOBODY
 ) -> Choice | NoChoice:

@@ -175,6 +175,8 @@ def state_read(
         reign.picture.state_seen(topic_partition, None)
     else:
         state_seen(reign, topic_partition, Standing.of(state, znode.stat.version))
+        if reign.picture.has_outlived(state.leader, znode.stat.mzxid):
+            reign.outlived[topic_partition] = None
 
 
 def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing) -> None:
@@ -183,6 +185,7 @@ def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing
     before = picture.standing(topic_partition)
     if topic_partition in picture and (before is None or before.leader_epoch < standing.leader_epoch):
         reign.untold[topic_partition] = None
+        reign.outlived.pop(topic_partition, None)
     picture.state_seen(topic_partition, standing)
     for broker in list(picture.unfit.get(topic_partition, ())):
         if before is not None and broker in standing.isr and broker not in before.isr:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write
-from zkgroup.controller.machine.leading import elect_leaderless, recover
+from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.states import ATTEMPTS_MAX, commit, read_states
@@ -114,6 +114,7 @@ def forget(reign: Reign, names: Iterable[str]) -> None:
         )
         for each in partitions:
             reign.untold.pop(each, None)
+            reign.outlived.pop(each, None)
             reign.wait(f"leader of {each}", None)
         picture.forget_topic(name)
         picture.deletions.discard(name)
@@ -156,6 +157,7 @@ def begin(reign: Reign, fresh: Iterable[TopicPartition]) -> Procedure[None]:
     reign.to_replicas(batch, [each for each in mine if reign.picture.standing(each) is not None])
     yield from elect_leaderless(reign, batch)
     yield from recover(reign, batch)
+    yield from end_terms(reign, batch)
     reign.tell(batch)
 
 
