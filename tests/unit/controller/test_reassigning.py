@@ -244,6 +244,32 @@ def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Broker
     assert all(not host.logs for host in cluster.replicas.hosts.values())
 
 
+@pytest.mark.parametrize("noticed", [True, False])
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_a_broker_that_starts_anew_does_not_hold_up_a_deletion_behind_its_move(
+    broker: int, noticed: bool
+) -> None:
+    """Controller item 46: until the move is over another one leads, and whoever is back, at once or later, is
+    told of it again; else the deletion would wait for the move, and the move for ever."""
+    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster.replicas.holds_back.add(3)
+    cluster.request({tp(0): (3, 2)})
+    cluster.run(limit_ms=1_000)
+    cluster.world.write(Create(TopicDeletion.path("t"), None))
+    cluster.run(limit_ms=1_000)
+    cluster.replicas.stop(broker)
+    if noticed:
+        cluster.run(limit_ms=1_000)
+    cluster.replicas.start(broker)
+    cluster.run(limit_ms=1_000)
+    cluster.replicas.holds_back.clear()
+    cluster.run(lambda: cluster.world.server.find(TopicDeletion.path("t")) is None)
+
+    assert ends(cluster) == {0: ("done", "moved")}
+    assert cluster.world.server.find(Topic.path("t")) is None
+    assert all(not host.logs for host in cluster.replicas.hosts.values())
+
+
 # --- many at once ---------------------------------------------------------------------------------
 
 
