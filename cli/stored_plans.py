@@ -12,9 +12,11 @@ from zkgroup.admin.stored_plans import (
     FAILED,
     FINISHED,
     PAUSED,
+    RUNNING,
     PlanDescription,
     begin,
     find_plan,
+    prune,
     stop,
     take_throttles_off,
     who_goes_on,
@@ -78,6 +80,8 @@ def carried(ensemble: Ensemble, one: PlanDescription, longest_s: float | None) -
         one, written = take_throttles_off(ensemble, one)
         if written:
             say(f"the throttle is removed: {counted(written, 'configuration')} written")
+    if one.stored.state != RUNNING:
+        prune(ensemble)
     return one
 
 

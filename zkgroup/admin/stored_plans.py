@@ -7,6 +7,7 @@ plan (recipes 17). Throttles are taken off when the plan has ended.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,13 +20,21 @@ from zkgroup.admin.picture import held
 from zkgroup.admin.reassignments import DONE, MoveStatus, verify_moves
 from zkgroup.admin.ruling import Ruling, check_throttle, read_ruling, refuse_kraft
 from zkgroup.admin.throttling import clear_throttles, read_throttles
-from zkgroup.errors import ConflictError, CorruptZnodeError, NotFoundError, RefusedError
+from zkgroup.errors import (
+    ConflictError,
+    CorruptZnodeError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    RefusedError,
+)
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, SetData
+from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path
+from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path, surplus_plans
+from zkgroup.znodes.topics import delete_topics_path
 
 RUNNING: Final = "running"
 PAUSED: Final = "paused"
@@ -181,8 +190,9 @@ def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str
 
 
 def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas now of those partitions that still exist and can be read."""
-    names = sorted({move.topic_partition.topic for move in moves})
+    """The replicas now of those partitions that exist, can be read, and are not about to be deleted."""
+    going = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    names = sorted({move.topic_partition.topic for move in moves} - set(going))
     znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
     topics = {name: held(znode, Topic.decode).value for name in names if (znode := znodes[Topic.path(name)])}
     found = {}
@@ -203,6 +213,27 @@ def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDe
     topics = {move.topic_partition.topic for move in final_moves(stored)}
     written = clear_throttles(ensemble, read_throttles(ensemble, topics))
     return _write(ensemble, one, dataclasses.replace(stored, throttles_off=True)), written
+
+
+def prune(ensemble: Ensemble) -> int:
+    """Deletes plans that are over but for the last ones, where no controller of ours does; how many."""
+    if read_ruling(ensemble).is_ours:
+        return 0
+    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
+    over = {}
+    for name in names:
+        if znode := znodes[StoredPlan.path(name)]:
+            entry = held(znode, StoredPlan.decode)
+            if entry.value is not None and entry.value.is_over:
+                over[name] = entry.stat
+    pruned = 0
+    for name in surplus_plans(over):
+        # One that somebody lets run again meanwhile stays; the next command prunes what is left.
+        with contextlib.suppress(OperationRefusedError, OutcomeUnknownError):
+            ensemble.zk.multi(Delete(StoredPlan.path(name), over[name].version))
+            pruned += 1
+    return pruned
 
 
 def who_goes_on(ruling: Ruling) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeVar, get_args
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.model import TopicPartition
+from zkgroup.model import TopicPartition, ZnodeStat
 from zkgroup.znodes.admin_requests import Move, read_moves
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.ids import validate_group
@@ -35,6 +35,8 @@ Outcome = Literal["done", "cancelled", "dropped"]
 PlanState = Literal["running", "paused", "done", "cancelled", "failed"]
 
 FINISHED_KEPT: Final = 1000
+PLANS_KEPT: Final = 100
+ENDED: Final[frozenset[PlanState]] = frozenset({"done", "cancelled", "failed"})
 FINISHED_PREFIX: Final = "done-"
 THROTTLES_OFF: Final = "off"
 
@@ -51,7 +53,7 @@ def finished_reassignments_path() -> str:
 
 
 def plans_path() -> str:
-    """Its children are the plans."""
+    """Its children are the plans; of those that are over the last, `PLANS_KEPT` of them."""
     return f"{zkgroup_path()}/plans"
 
 
@@ -159,6 +161,11 @@ class StoredPlan:
         except ConfigError as error:
             raise ConfigError(f"plan {plan!r}: expected letters, digits, '.', '_' and '-'") from error
 
+    @property
+    def is_over(self) -> bool:
+        """It has ended, and nothing of it is left to be taken off."""
+        return self.state in ENDED and (self.throttle is None or self.throttles_off)
+
     def at(self, next_phase: int, state: PlanState, reason: str = "") -> Self:
         """The plan further on."""
         off = self.throttles_off and state != "running"
@@ -203,6 +210,16 @@ class StoredPlan:
             throttles_off=fields.get("throttles") == THROTTLES_OFF,
             extensions=others(fields, *_PLAN_KEYS),
         )
+
+
+def surplus_plans(over: Mapping[str, ZnodeStat]) -> tuple[str, ...]:
+    """Ids of plans that are over and not among the last `PLANS_KEPT` that have ended, the oldest first.
+
+    Args:
+        over: id to the Stat of the znode, of plans that are over: the last write is their end.
+    """
+    by_end = sorted(over, key=lambda plan: (over[plan].mzxid, plan))
+    return tuple(by_end[:-PLANS_KEPT])
 
 
 def _word(path: str, fields: Mapping[str, object], key: str, allowed: tuple[_Word, ...]) -> _Word:

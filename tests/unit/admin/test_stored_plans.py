@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -18,16 +19,18 @@ from zkgroup.admin.stored_plans import (
     find_plan,
     list_plans,
     plan_storing,
+    prune,
     stop,
     store,
     take_throttles_off,
 )
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Delete
+from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.reassignment_records import StoredPlan
+from zkgroup.znodes.topics import TopicDeletion
 
 QUIET: Callable[[Progress], object] = lambda progress: None  # noqa: E731
 
@@ -137,6 +140,19 @@ def test_a_topic_that_is_gone_holds_nothing_up(world: World, cluster: KafkaClust
     ended = carry_on(world.ensemble, "p", 60, QUIET)
 
     assert (ended.stored.state, cluster.requested()) == ("done", None)
+
+
+def test_a_topic_that_is_being_deleted_holds_nothing_up(world: World, cluster: KafkaCluster) -> None:
+    """A controller drops its moves; a plan that waited for them would fail by it."""
+    cluster.topic("leaving", (1, 2))
+    _kept(world)
+    world.server.put(TopicDeletion.path("leaving"), b"")
+
+    ended = carry_on(_finishing(world, cluster), "p", 60, QUIET)
+
+    assert ended.stored.state == "done"
+    assert cluster.replicas("leaving") == {0: (1, 2)}
+    assert {tuple(sorted(brokers)) for brokers in cluster.replicas("orders").values()} == {(2, 3)}
 
 
 def test_somebody_elses_request_is_waited_for(world: World, cluster: KafkaCluster) -> None:
@@ -249,6 +265,24 @@ def test_a_broker_that_is_gone_stops_the_command_not_the_plan(world: World, clus
 
     assert (stays.stored.state, stays.stored.next_phase) == ("running", 0)
     assert carry_on(_finishing(world, cluster), "p", 60, QUIET).stored.state == "done"
+
+
+def test_of_plans_that_are_over_the_last_hundred_stay(world: World, cluster: KafkaCluster) -> None:
+    """By their ends; one with throttles stays until they are off, and a controller of ours prunes itself."""
+    over = _found(world)
+    assert over.phases
+    stored = plan_storing(world.ensemble, over, by="ada", begin=False).stored
+    _kept(world, start=False, name="resting")
+    for number in range(103):
+        throttle = 1000 if number == 0 else None
+        data = dataclasses.replace(stored, state="done", throttle=throttle).encode()
+        world.ensemble.zk.multi(Create(StoredPlan.path(f"old-{number:03}"), data))
+
+    assert prune(world.ensemble) == 2
+    assert prune(world.ensemble) == 0
+    names = [one.plan for one in list_plans(world.ensemble)[0]]
+    left = [f"old-{number:03}" for number in (0, *range(3, 103))]
+    assert sorted(names) == [*left, "resting"]
 
 
 def _row(status: str) -> MoveStatus:

@@ -7,12 +7,14 @@ import pytest
 from tests.unit.controller.candidates import resigned
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.reassignments import Cluster
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.configs import EntityConfig
 from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
 from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from zkgroup.znodes.topics import TopicDeletion, delete_topics_path
 
 TWO = ((Move(tp(0), (2,)),), (Move(tp(1), (3,)), Move(tp(0), (3,))))
 """Partition 0 goes from 1 by 2 to 3, partition 1 from 1 to 3."""
@@ -164,6 +166,22 @@ def test_a_plan_whose_phase_was_taken_back_fails_and_can_be_resumed() -> None:
     assert settings(cluster) == {}
 
 
+def test_a_topic_that_is_being_deleted_fails_no_plan() -> None:
+    """Its moves are dropped, so what was to be there never will; the others go on."""
+    cluster = kept()
+    cluster.replicas.topic("u", {0: (1, 2)})
+    cluster.world.server.put(delete_topics_path())
+    cluster.world.write(Create(TopicDeletion.path("u"), b""))
+    cluster.replicas.stop(2)  # so that the deletion does not end
+    phases = ((Move(tp(0), (3,)), Move(TopicPartition("u", 0), (3, 2))), (Move(tp(1), (3,)),))
+    change(cluster, StoredPlan(phases, "running", 0, 5, "me@host"))
+    cluster.run(lambda: plan(cluster).state != "running")
+
+    assert cluster.replicas.lists("u").partitions == {0: (1, 2)}
+    assert plan(cluster).state == "done"
+    assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (3,)}
+
+
 def test_a_plan_waits_for_a_request_of_somebody_else() -> None:
     """Of two who ask, one is first; the other one's phase follows."""
     cluster = kept()
@@ -197,3 +215,41 @@ def test_a_plan_that_could_not_be_written_again_is_reported() -> None:
         "move of t-0: expected replicas, found none"
     )
     assert resigned(cluster.ruler) == []
+
+
+def ended(cluster: Cluster, names: range, **how: object) -> None:
+    """Plans of former times, in the order of their ends."""
+    for number in names:
+        stored = StoredPlan(TWO, "done", 2, 5, "me@host", **how)  # type: ignore[arg-type]
+        cluster.world.write(Create(StoredPlan.path(f"old-{number:03}"), stored.encode()))
+
+
+def plans(cluster: Cluster) -> list[str]:
+    return sorted(each for each in cluster.world.server.tree() if each.startswith(f"{plans_path()}/"))
+
+
+def test_of_plans_that_have_ended_the_last_hundred_stay() -> None:
+    """The one that has just ended among them, however old; one that runs or rests is not counted."""
+    cluster = kept()
+    ended(cluster, range(250))
+    resting = StoredPlan(TWO, "paused", 0, 1, "me@host")
+    cluster.world.write(Create(StoredPlan.path("a"), resting.encode()))
+    over(cluster)
+
+    left = [StoredPlan.path(f"old-{number:03}") for number in range(151, 250)]
+    assert plans(cluster) == [StoredPlan.path("a"), *left, PLAN]
+
+
+def test_a_plan_with_throttles_is_not_pruned_before_they_are_off() -> None:
+    """While a move runs nothing is taken off; the plan is all that tells of them."""
+    cluster = kept()
+    cluster.replicas.holds_back.add(2)
+    ended(cluster, range(1), throttle=1000)
+    ended(cluster, range(1, 102))
+    cluster.run(limit_ms=3_000)
+    assert StoredPlan.path("old-000") in plans(cluster)
+    assert StoredPlan.path("old-001") not in plans(cluster)
+
+    cluster.replicas.holds_back.clear()
+    over(cluster)
+    assert len(plans(cluster)) == 100

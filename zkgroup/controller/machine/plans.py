@@ -12,26 +12,28 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import plan_writes
 from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.election import FENCE_PATHS
 from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.plan_writes import Change
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.states import commit, write_all
 from zkgroup.errors import ConfigError
-from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_done
-from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import CreateMissing, ListChildren, Read, SetData
+from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_done, write
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model.requests import CreateMissing, Delete, ListChildren, Read, SetData
 from zkgroup.znodes.admin_requests import admin_path
 from zkgroup.znodes.config_changes import config_changes_path, notify_format
 from zkgroup.znodes.config_entity import ConfigEntity, config_path, entities_path
 from zkgroup.znodes.configs import EntityConfig
 from zkgroup.znodes.ids import number_of
-from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path
+from zkgroup.znodes.reassignment_records import ENDED, PlanState, StoredPlan, plans_path, surplus_plans
 
 NAMED: Final = 5
 """Partitions that a reason names."""
 AGAIN_MS: Final = 5_000
 """Pause before a configuration that could not be read or written is tried again."""
-_ENDED: Final[frozenset[PlanState]] = frozenset({"done", "cancelled", "failed"})
+PRUNED_MAX: Final = 100
+"""Plans deleted in one transaction; when they are gone the watch of the list asks for more."""
 
 _Changes = Callable[[Mapping[ConfigEntity, EntityConfig]], Mapping[ConfigEntity, Change]]
 """What is to become of configurations as they were read."""
@@ -57,7 +59,7 @@ def look(reign: Reign, _: str = "") -> Procedure[None]:
     if reign.moves.request is not None or reign.moves:
         return
     for plan in plans:
-        if plan.stored.state in _ENDED:
+        if plan.stored.state in ENDED:
             yield from _end(reign, plan, plan.stored.state, plan.stored.reason)
     if not (running := [each for each in plans if each.stored.state == "running"]):
         return
@@ -79,6 +81,7 @@ def _missed(reign: Reign, stored: StoredPlan) -> str | None:
         str(move.topic_partition)
         for move in before
         if move.topic_partition in reign.picture
+        and not reign.picture.is_going(move.topic_partition)
         and reign.picture.replicas(move.topic_partition) != move.replicas
     ]
     if not missed:
@@ -89,7 +92,7 @@ def _missed(reign: Reign, stored: StoredPlan) -> str | None:
 
 
 def _standing(stored: StoredPlan) -> str | None:
-    if stored.state in _ENDED:
+    if stored.state in ENDED:
         return "waits for its throttles to be taken off"
     phases = f"{stored.next_phase} of {len(stored.phases)} phases are submitted"
     return f"{phases}; it is paused" if stored.state == "paused" else phases
@@ -102,7 +105,9 @@ def _read(reign: Reign) -> Procedure[list[_Plan]]:
     for what in [each for each in reign.waiting if each.startswith("plan ")]:
         reign.wait(what, None)
     found = yield from reign.read_many(StoredPlan.path(name) for name in names)
-    active = [name for name in names if _is_active(reign, found.get(StoredPlan.path(name)))]
+    there = {name: znode for name in names if (znode := found.get(StoredPlan.path(name))) is not None}
+    active = [name for name, znode in there.items() if _is_active(reign, znode)]
+    yield from _prune(reign, {name: znode.stat for name, znode in there.items() if name not in active})
     if not active:
         return []
     outcomes = yield from ask(*(reign.watched(Read(StoredPlan.path(name)), Look.PLANS) for name in active))
@@ -125,12 +130,17 @@ def _can_be_kept(reign: Reign, path: str, stored: StoredPlan) -> bool:
     return True
 
 
-def _is_active(reign: Reign, znode: Znode | None) -> bool:
+def _is_active(reign: Reign, znode: Znode) -> bool:
     """Also one that cannot be read, until it can."""
-    if znode is None:
-        return False
     stored = reign.decoded(znode, StoredPlan.decode)
-    return stored is None or stored.state not in _ENDED or _is_throttled(stored)
+    return stored is None or not stored.is_over
+
+
+def _prune(reign: Reign, over: Mapping[str, ZnodeStat]) -> Procedure[None]:
+    """Of plans that are over the last ones stay; one that somebody lets run again meanwhile stays too."""
+    if doomed := surplus_plans(over)[:PRUNED_MAX]:
+        deletions = [Delete(StoredPlan.path(name), over[name].version) for name in doomed]
+        yield from write([*reign.fence.checks(), *deletions], FENCE_PATHS)
 
 
 def _is_throttled(stored: StoredPlan) -> bool:
