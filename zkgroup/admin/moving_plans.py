@@ -27,6 +27,7 @@ from zkgroup.placement import (
 )
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.topics import delete_topics_path
 
 Sizes = Mapping[TopicPartition, int]
 Planner = Callable[[Picture, Collection[Loss]], Plan]
@@ -109,8 +110,10 @@ def propose(
     return Proposal(as_of=ensemble.as_of(), current=current, proposed=proposed, notes=notes)
 
 
-def read_picture(ensemble: Ensemble, wish: Wish) -> Picture:
-    """Every partition with its replicas and ISR, and the brokers that can be given replicas.
+def read_picture(ensemble: Ensemble, wish: Wish) -> tuple[Picture, tuple[str, ...]]:
+    """Every partition with its replicas and ISR, and the brokers that can be given replicas; and notes.
+
+    Topics that are being deleted are left out: a controller drops their moves.
 
     Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
     """
@@ -123,18 +126,23 @@ def read_picture(ensemble: Ensemble, wish: Wish) -> Picture:
         raise ConflictError(
             f"{Topic.path(moving[0].topic)}: {moving[0]} is being moved; `zkgroup reassign list` shows it"
         )
+    marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
+    going = sorted(marked & set(topics))
     replicas = {
         TopicPartition(name, number): lists
         for name, topic in topics.items()
         for number, lists in topic.partitions.items()
+        if name not in going
     }
-    return Picture(
+    sizes = wish.sizes
+    picture = Picture(
         replicas=replicas,
         brokers=placeable(ruling.brokers),
-        sizes=wish.sizes,
-        in_sync={tp: state.isr if state else replicas[tp] for tp, state in states.items()},
+        sizes=None if sizes is None else {tp: size for tp, size in sizes.items() if tp.topic not in going},
+        in_sync={tp: state.isr if state else replicas[tp] for tp, state in states.items() if tp in replicas},
         rack_mode=wish.rack_mode,
     )
+    return picture, tuple(f"topic {name} is being deleted: it is left out" for name in going)
 
 
 def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
@@ -143,14 +151,14 @@ def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
     Raises PlanRefusedError where the plan would make something worse that `wish.allow` does not name, and
     what `read_picture` and the planner raise.
     """
-    picture = read_picture(ensemble, wish)
+    picture, notes = read_picture(ensemble, wish)
     plan = planner(picture, wish.allow)
     limit = NO_LIMIT if wish.max_moves is None else wish.max_moves
     return PhasedPlan(
         as_of=ensemble.as_of(),
         plan=plan,
         phases=phases(plan, picture, max_moves=limit),
-        notes=plan.notes,
+        notes=(*notes, *plan.notes),
     )
 
 

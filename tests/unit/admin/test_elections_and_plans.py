@@ -166,6 +166,20 @@ def test_each_kind_of_plan_reads_the_same_cluster(world: World) -> None:
     assert even.after.replica_spread == 0
 
 
+def test_what_is_being_deleted_is_in_no_plan(world: World) -> None:
+    """A controller drops moves of a topic that is queued for deletion."""
+    cluster = KafkaCluster(world)
+    cluster.topic("orders", (1, 2))
+    cluster.topic("leaving", (1, 2))
+    world.server.put(TopicDeletion.path("leaving"), b"")
+    sizes = {TopicPartition("orders", 0): 10, TopicPartition("leaving", 0): 10}
+
+    for wish in (Wish(), Wish(sizes=sizes)):
+        found = make_plan(world.ensemble, planner_decommission([1]), wish)
+        assert [change.topic_partition.topic for change in found.plan.changes] == ["orders"]
+        assert "topic leaving is being deleted: it is left out" in found.notes
+
+
 def test_a_plan_that_cannot_be_is_refused_by_name(world: World) -> None:
     """Too few brokers stay; nothing is planned while something moves."""
     cluster = KafkaCluster(world, 2)
