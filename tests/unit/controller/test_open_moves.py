@@ -71,20 +71,17 @@ def test_a_move_under_way_outlives_a_request_to_delete_its_topic() -> None:
     assert dropped == [(tp(1), "the topic is being deleted")]
 
 
-@pytest.mark.parametrize("led", [True, False])
-def test_a_move_that_cannot_go_on_is_no_obstacle_to_the_deletion_of_its_topic(led: bool) -> None:
-    """Nobody elects a leader for a topic that is to be deleted: each would wait for the other for ever."""
-    picture = cluster({"t": {0: (3, 1, 2), 1: (3, 1, 2)}, "v2": {0: (3, 1)}})
-    picture.topic_seen("v2", Topic({0: (3, 1)}, 2, adding={0: (3,)}, removing={0: (1,)}), 1)
+def test_what_is_moved_is_going_only_when_the_move_is_over() -> None:
+    """Until then its partition takes part in elections, and brokers are told of it: the deletion waits for
+    the move, which would else wait for ever for a leader."""
+    picture = cluster({"t": {0: (3, 1, 2), 1: (1, 2)}})
     moves = Moves()
-    assert asked(moves, picture, {tp(0): (3,), tp(1): (3,)}) == []
-    picture.deletions.update(("t", "v2"))
-    picture.set_brokers({id_: broker(id_) for id_ in ((1, 2, 3) if led else (1, 2))})
-    dropped = asked(moves, picture, {tp(0): (3,), tp(1): (3,)}, version=1)
+    picture.deletions.add("t")
+    asked(moves, picture, {tp(0): (3,)})
+    assert [picture.is_going(tp(number)) for number in (0, 1)] == [False, True]
 
-    reason = "the topic is being deleted"
-    assert dropped == ([] if led else [(tp(0), reason), (tp(1), reason)])
-    assert set(picture.moves) == ({tp(0), tp(1), tp(0, "v2")} if led else set())
+    moves.ended([tp(0)], picture)
+    assert picture.is_going(tp(0))
 
 
 def test_another_target_is_planned_anew_and_going_back_is_a_cancellation() -> None:

@@ -165,8 +165,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
     def follow(self, picture: Picture) -> Followed:
         """Takes the request as it was read, and the topics, for what is asked; `picture.moves` follow.
 
-        A move that is under way already outlives a request to delete its topic, as long as it has a leader;
-        one that is not is dropped for it.
+        A move that is under way already outlives a request to delete its topic; one that is not is dropped
+        for it.
         """
         request, before = self.request, self._followed
         replaced = before is not None and (request is None or request.czxid != before.czxid)
@@ -178,7 +178,6 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         wanted = {each: (target, True) for each, target in targets.items() if each in picture}
         for each, target in _told_by_topics(picture):
             wanted.setdefault(each, (target, False))
-        wanted = {each: told for each, told in wanted.items() if not _is_stuck(picture, each)}
         gone = tuple(each for each in self._open if each not in wanted)
         self.ended(gone, picture)
         for each, (target, asked) in wanted.items():
@@ -202,8 +201,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             replicas = picture.replicas(each) if each in picture else None
             if replicas is None and Topic.path(each.topic) in picture.unreadable:
                 continue
-            going = picture.is_going(each) and not self._is_under_way(each, target, picture)
-            going |= _is_stuck(picture, each)
+            is_queued = each.topic in picture.deletions
+            going = is_queued and not self._is_under_way(each, target, picture)
             reason = moving.unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
                 yield Ending(each, target, self._before(each, picture), "dropped", reason)
@@ -219,15 +218,6 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         if each in self._open:
             return True
         return _keys(picture, each) is not None or set(target) <= set(picture.replicas(each))
-
-
-def _is_stuck(picture: Picture, each: TopicPartition) -> bool:
-    """Its topic is to be deleted, and so nobody elects the leader, or makes the first state, that it needs:
-    the deletion would wait for the move, and the move for ever."""
-    if not picture.is_going(each):
-        return False
-    standing = picture.standing(each)
-    return standing is None or standing.leader not in picture.reachable
 
 
 class _Keys(NamedTuple):

@@ -169,7 +169,7 @@ class Batch:
             _going(topic_partition, standing, picture.replicas(topic_partition))
             for topic in sorted(picture.deletions)
             for topic_partition in picture.partitions(topic)
-            if (standing := picture.standing(topic_partition))
+            if picture.is_going(topic_partition) and (standing := picture.standing(topic_partition))
         )
         return UpdateMetadataRequest(
             self._controller, self._epoch, tuple(partitions), view.addresses(picture.reachable)
