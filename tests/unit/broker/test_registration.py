@@ -143,6 +143,24 @@ def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
     assert _story(node) == [Prepared, Failed]
 
 
+def test_a_ghost_lives_longer_where_the_servers_have_a_new_leader() -> None:
+    """It gives every session its whole time again, and all connections break: the wait begins anew."""
+    world = World()
+    name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
+    node = world.node()
+    for number in range(3):
+        for _ in range(WAIT_MS // 250 - 1):
+            world.server.ping(name)
+            world.advance(250)
+        assert _story(node) == [Prepared], number
+        world.server.cut(node.client.name)
+        world.run()
+    world.server.expire(name)
+    world.run()
+
+    assert _story(node) == [Prepared, Registered]
+
+
 def test_an_id_in_use_names_session_and_host() -> None:
     """Controller item 73: another live owner; nothing of it is touched and nothing more is asked."""
     world = World()

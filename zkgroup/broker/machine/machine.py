@@ -135,7 +135,7 @@ class BrokerMachine:
         self.core.connected_to(session)
         self._is_resting = False
         self.configuration.connected()
-        self.registration.wake()
+        self.registration.connected()
         self.leading.connected()
 
     def _disconnected(self) -> None:

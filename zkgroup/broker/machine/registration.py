@@ -50,6 +50,11 @@ class Registration:
         self.is_registered = self._is_blocked = False
         self._blocked_since_ms = None
 
+    def connected(self) -> None:
+        """The wait for a ghost begins anew: a new leader of the servers gives each session its whole time."""
+        self._blocked_since_ms = None
+        self.wake()
+
     def wake(self) -> None:
         """Something may have changed about what stands in the way."""
         self._is_blocked = False
