@@ -40,6 +40,7 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.testing.cluster_simulation.network import Line
+from zkgroup.testing.cluster_simulation.real_channels import RealChannels
 from zkgroup.testing.cluster_simulation.real_decisions import (
     Cluster,
     first_state,
@@ -50,12 +51,7 @@ from zkgroup.testing.cluster_simulation.real_decisions import (
 )
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.wire.messages import Response
-from zkgroup.znodes.brokers import (
-    PartitionState,
-    Topic,
-    broker_ids_path,
-    topics_path,
-)
+from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path, topics_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 
 if TYPE_CHECKING:
@@ -90,10 +86,7 @@ class RealController:
         """A call that is to be made, or made again."""
         self._asked = False
         self._incarnation = 0
-        self._queues: dict[int, deque[ControlRequest]] = {}
-        self._opened: dict[int, int] = {}
-        self._up: set[int] = set()
-        self._flying: dict[int, ControlRequest] = {}
+        self._channels = RealChannels(world.network, self)
         self._stop_listening = store.listen(self._heard)
 
     @property
@@ -111,7 +104,7 @@ class RealController:
         self.stands = False
         self._calls = self._waiting = None
         self.events.clear()
-        self._world.network.close_all(self)
+        self._channels.close_all()
 
     def retire(self) -> None:
         """Stands for election no more. A real broker cannot be asked to: its process is stopped."""
@@ -250,11 +243,7 @@ class RealController:
 
     def _resign(self) -> None:
         self.is_active = False
-        self._queues.clear()
-        self._opened.clear()
-        self._up.clear()
-        self._flying.clear()
-        self._world.network.close_all(self)
+        self._channels.close_all()
 
     # --- ruling ---------------------------------------------------------------------------------------
 
@@ -357,16 +346,7 @@ class RealController:
             if found is not None and name.isdigit():
                 live[int(name)] = found.stat.czxid
         self.cluster.live = live
-        for broker in self._opened.keys() - live.keys():
-            self._world.network.close(self, broker, self._opened[broker])
-            self._up.discard(broker)
-            self._queues.pop(broker, None)
-            self._flying.pop(broker, None)
-        self._opened = {broker: at for broker, at in self._opened.items() if broker in live}
-        for broker, czxid in live.items():
-            if broker not in self._opened:  # one that came back unseen keeps its connection (K7)
-                self._opened[broker] = czxid
-                self._world.network.open(self, broker, czxid)
+        self._channels.follow(live)
 
     def _read_topics(self) -> Calls:
         lists: dict[str, dict[int, tuple[int, ...]]] = {}
@@ -390,38 +370,21 @@ class RealController:
 
     def _tell(self, partitions: list[TopicPartition], brokers: Any) -> None:
         for broker, request in orders_of(self.cluster, self.broker, self.epoch, partitions, brokers):
-            self._queue(broker, request)
+            self._channels.send(broker, request)
         self._send_all(metadata_of(self.cluster, self.broker, self.epoch, partitions))
 
     def _send_all(self, request: ControlRequest) -> None:
         for broker in sorted(self.cluster.live):
-            self._queue(broker, request)
-
-    def _queue(self, broker: int, request: ControlRequest) -> None:
-        self._queues.setdefault(broker, deque()).append(request)
-        self._flush(broker)
-
-    def _flush(self, broker: int) -> None:
-        queue = self._queues.get(broker)
-        if broker in self._up and broker not in self._flying and queue:
-            self._flying[broker] = queue.popleft()
-            self._world.network.send(self, broker, self._opened[broker], self._flying[broker])
+            self._channels.send(broker, request)
 
     def connected(self, line: Line) -> None:
-        line.told = line.connection
-        self._up.add(line.broker)
-        if line.broker in self._flying:
-            self._world.network.send(self, line.broker, line.incarnation, self._flying[line.broker])
-        else:
-            self._flush(line.broker)
+        self._channels.connected(line)
 
     def disconnected(self, line: Line) -> None:
-        self._up.discard(line.broker)
+        self._channels.disconnected(line)
 
     def answered(self, line: Line, response: Response) -> None:
-        """Whatever it says."""
-        self._flying.pop(line.broker, None)
-        self._flush(line.broker)
+        self._channels.answered(line)
 
 
 def _refused(outcome: Outcome) -> MultiRefused:
