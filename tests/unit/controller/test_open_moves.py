@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit.controller.clusters import broker, cluster, tp
+from tests.unit.controller.clusters import broker, cluster, standing, tp
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.moving import Stage
 from zkgroup.controller.machine.open_moves import Moves, Request
@@ -82,6 +82,21 @@ def test_what_is_moved_is_going_only_when_the_move_is_over() -> None:
 
     moves.ended([tp(0)], picture)
     assert picture.is_going(tp(0))
+
+
+def test_a_move_that_nobody_can_lead_is_no_obstacle_to_the_deletion_of_its_topic() -> None:
+    """A replica in sync may be gone for good, or its log deleted already: a move of a topic that is to be
+    deleted does not wait for it."""
+    picture = cluster({"t": {0: (3, 1), 1: (3, 1)}}, brokers=(1, 2))
+    moves = Moves()
+    for number, isr in enumerate([(3,), (3, 1)]):
+        picture.state_seen(tp(number), standing(3, isr))
+    targets = {tp(0): (3,), tp(1): (3,)}
+    assert asked(moves, picture, targets) == []
+
+    picture.deletions.add("t")
+    assert asked(moves, picture, targets, version=1) == [(tp(0), "the topic is being deleted")]
+    assert picture.moves == {tp(1)}
 
 
 def test_another_target_is_planned_anew_and_going_back_is_a_cancellation() -> None:

@@ -165,8 +165,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
     def follow(self, picture: Picture) -> Followed:
         """Takes the request as it was read, and the topics, for what is asked; `picture.moves` follow.
 
-        A move that is under way already outlives a request to delete its topic; one that is not is dropped
-        for it.
+        A move that is under way already outlives a request to delete its topic, as long as somebody can lead;
+        one that is not is dropped for it.
         """
         request, before = self.request, self._followed
         replaced = before is not None and (request is None or request.czxid != before.czxid)
@@ -178,6 +178,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         wanted = {each: (target, True) for each, target in targets.items() if each in picture}
         for each, target in _told_by_topics(picture):
             wanted.setdefault(each, (target, False))
+        wanted = {each: told for each, told in wanted.items() if not _is_hopeless(picture, each)}
         gone = tuple(each for each in self._open if each not in wanted)
         self.ended(gone, picture)
         for each, (target, asked) in wanted.items():
@@ -203,6 +204,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
                 continue
             is_queued = each.topic in picture.deletions
             going = is_queued and not self._is_under_way(each, target, picture)
+            going |= _is_hopeless(picture, each)
             reason = moving.unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
                 yield Ending(each, target, self._before(each, picture), "dropped", reason)
@@ -218,6 +220,14 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         if each in self._open:
             return True
         return _keys(picture, each) is not None or set(target) <= set(picture.replicas(each))
+
+
+def _is_hopeless(picture: Picture, each: TopicPartition) -> bool:
+    """Its topic is to be deleted, and nobody that lives can lead it: the deletion does not need a leader."""
+    standing = picture.standing(each)
+    if standing is None or each.topic not in picture.deletions:
+        return False
+    return picture.candidates(each, picture.live).isdisjoint(standing.isr)
 
 
 class _Keys(NamedTuple):
