@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .connection import client_settings, target
+from .demo_checks import check_documents, check_table
 from .documents import document
 from .frame import Shared, command, shared
 from .output import Output, say
-from .tables import Cell, Column
+from .tables import Column
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,20 +49,29 @@ NEED_AN_ENSEMBLE = (
 
 
 @command("demo")
-@click.argument("what", type=click.Choice(["group"]), default="group")
+@click.argument("what", type=click.Choice(["group", "brokers"]), default="group")
 @click.option("--keep", is_flag=True, help="Leave znodes and files for looking around.")
 @click.pass_context
 def demo(ctx: click.Context, what: str, keep: bool) -> int:
-    """Three members share real records; one is killed, another joins; nothing is lost.
+    """See it work, with real records and real processes.
 
-    Starts a ZooKeeper server of its own (needs Java and the extra `embedded`), or uses the one given
-    with --zookeeper; ZKGROUP_ZOOKEEPER alone does not count. Ends with 0 when everything was proved,
-    with 3 when something was wrong.
+    \b
+    group    Three members share partitions; one is killed, another joins; nothing is lost. [default]
+    brokers  Four brokers host lines while two consumers read them; the controller is killed, another broker,
+             and the controller in the middle of a move; one broker is emptied; nothing is lost.
+
+    Starts ZooKeeper servers of its own (needs Java and the extra `embedded`). `group` uses the one given
+    with -z instead; ZKGROUP_ZOOKEEPER alone does not count. Ends with 0 when everything was proved, with 3
+    when something was wrong.
     """
+    options = shared(ctx)
+    return _brokers(options, keep) if what == "brokers" else _group(options, keep)
+
+
+def _group(options: Shared, keep: bool) -> int:
     from zkgroup.demo.group.scenario import run
     from zkgroup.demo.group.view import render
 
-    options = shared(ctx)
     out = options.output()
     order = _options(options, keep)
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
@@ -70,6 +80,31 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
         print_report(out, report)
     _say_what_is_left(report)
     return 0 if report.passed else EXIT_NOT_PROVED
+
+
+def _brokers(options: Shared, keep: bool) -> int:
+    from zkgroup.demo.brokers.scenario import run
+    from zkgroup.demo.brokers.stage import DemoOptions
+    from zkgroup.demo.brokers.view import render
+
+    from . import demo_brokers
+
+    out = options.output()
+    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
+        report = run(DemoOptions(keep=keep), screen)
+    if not out.document(demo_brokers.report_document(report)):
+        demo_brokers.print_report(out, report)
+    demo_brokers.say_what_is_left(report)
+    return 0 if report.passed else EXIT_NOT_PROVED
+
+
+def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
+    """Raises UsageError for shared options that are of no use here."""
+    unused = [name for name in names if getattr(options, name) is not None]
+    if unused:
+        given = ", ".join("--" + name.replace("_", "-") for name in unused)
+        raise click.UsageError(f"{given}: {why}")
 
 
 def _options(options: Shared, keep: bool) -> DemoOptions:
@@ -84,10 +119,7 @@ def _options(options: Shared, keep: bool) -> DemoOptions:
             answer_timeout_s=where.timeout_s,
             keep=keep,
         )
-    unused = [name for name in NEED_AN_ENSEMBLE if getattr(options, name) is not None]
-    if unused:
-        given = ", ".join("--" + name.replace("_", "-") for name in unused)
-        raise click.UsageError(f"{given}: only with -z; without it the demo starts a server of its own")
+    _refuse(options, NEED_AN_ENSEMBLE, "only with -z; without it the demo starts a server of its own")
     return DemoOptions(keep=keep)
 
 
@@ -134,10 +166,7 @@ def _document(report: DemoReport) -> dict[str, Any]:
         zookeeper=report.zookeeper,
         kept=str(report.folder) if report.folder else None,
         passed=report.passed,
-        checks=[
-            {"statement": one.statement, "holds": one.holds, "evidence": one.evidence}
-            for one in report.checks
-        ],
+        checks=check_documents(report.checks),
         history={name: getattr(report.figures, name) for name in HISTORY_FIGURES},
         records=report.records,
         twice=report.twice,
@@ -162,15 +191,7 @@ def print_report(out: Output, report: DemoReport) -> None:
         [(one.airport, one.flights, f"{one.mean:.1f}") for one in report.airports],
     )
     out.line()
-    out.table(
-        [Column(header="proved"), Column(header=""), Column(header="evidence", shorten="end", least=20)],
-        [(_mark(one.holds), one.statement, one.evidence) for one in report.checks],
-    )
-    for one in report.checks:
-        if not one.holds:
-            out.line()
-            out.line(out.paint(f"NOT PROVED: {one.statement}", "bad"))
-            out.line(one.evidence)
+    check_table(out, report.checks)
     figures = report.figures
     out.line()
     out.line(f"{report.records:,} records in {report.took_s:.0f} s, {report.twice:,} of them twice.")
@@ -179,10 +200,6 @@ def print_report(out: Output, report: DemoReport) -> None:
         f"In the history: {figures.deliveries:,} deliveries, {figures.commits:,} commits "
         f"({figures.refused_stale_commits:,} stale ones refused), {figures.ownership_changes:,} moves."
     )
-
-
-def _mark(holds: bool) -> Cell:
-    return Cell("yes", "good") if holds else Cell("NO", "bad")
 
 
 def _say_what_is_left(report: DemoReport) -> None:

@@ -18,7 +18,7 @@ EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
-    "demo": (".demo_command:demo", "See it work: three members, one killed, nothing lost."),
+    "demo": (".demo_command:demo", "See it work: members or brokers are killed, nothing is lost."),
     "status": (".status_commands:status", "The ensemble on one screen."),
     "doctor": (".status_commands:doctor", "Explain what is wrong and what to type next."),
     "zookeeper": (".zookeeper_commands:zookeeper", "Run the embedded ZooKeeper; create a chroot."),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .cluster_schemas import BROKERS, CLUSTER_SCHEMAS
+from .demo_schemas import DEMOS
 from .schema_parts import (
     BOOLEAN,
     COUNT,
@@ -128,29 +129,7 @@ _CHANGES = document(
 
 
 SCHEMAS: Mapping[str, Schema] = {
-    "zkgroup.demo/1": document(
-        "demo",
-        group=STRING,
-        zookeeper=STRING,
-        kept=nullable(STRING),
-        passed=BOOLEAN,
-        checks=list_of(object_of(statement=STRING, holds=BOOLEAN, evidence=STRING)),
-        history=object_of(
-            records=COUNT,
-            deliveries=COUNT,
-            claims=COUNT,
-            ownership_changes=COUNT,
-            commits=COUNT,
-            refused_commits=COUNT,
-            refused_stale_commits=COUNT,
-            unknown_outcomes=COUNT,
-        ),
-        records=COUNT,
-        twice=COUNT,
-        took_ms=COUNT,
-        takeover_ms=COUNT,
-        airports=list_of(object_of(airport=STRING, flights=COUNT, delay_minutes=INTEGER)),
-    ),
+    **DEMOS,
     "zkgroup.groups/1": document("groups", groups={"type": "array", "items": {"anyOf": [_SUMMARY, _GROUP]}}),
     "zkgroup.group/1": _GROUP,
     "zkgroup.verify/1": document(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.cli.json_schema import violations
+from tests.integration.demo_runs import DEMO_TIMEOUT_S, demo, interrupted_when, started_until
 from zkgroup.model.requests import SetData
 from zkgroup.zookeeper import ClientSettings, Digest, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -23,9 +21,6 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
-
-ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
-DEMO_TIMEOUT_S = 150
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +39,6 @@ def blocking(address: str, settings: ClientSettings | None = None) -> Iterator[B
         yield zk
     finally:
         client.close()
-
-
-def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [ZKGROUP, *arguments],
-        env={**os.environ, "TMPDIR": str(folder), "ZKGROUP_ZOOKEEPER": "nowhere.invalid:1"},
-        capture_output=True,
-        text=True,
-        timeout=DEMO_TIMEOUT_S,
-    )
 
 
 def test_demo_proves_that_nothing_was_lost(tmp_path: Path) -> None:
@@ -148,7 +133,7 @@ def test_demo_refuses_a_foreign_topic_of_its_name(server: EmbeddedZooKeeper, tmp
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_interrupted_demo_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C in the middle stops members and server, removes the files and ends with 130."""
-    with interrupted_when("every partition has an owner", number, tmp_path) as process:
+    with interrupted_when("every partition has an owner", number, "demo", folder=tmp_path) as process:
         assert process.wait(60) == 130
 
     assert list(tmp_path.iterdir()) == []
@@ -159,33 +144,5 @@ def test_killed_demo_takes_its_members_with_it(tmp_path: Path) -> None:
 
     That they are gone is what the leak watch of this suite checks after each test.
     """
-    with interrupted_when("every partition has an owner", signal.SIGKILL, tmp_path) as process:
+    with interrupted_when("every partition has an owner", signal.SIGKILL, "demo", folder=tmp_path) as process:
         assert process.wait(60) == -signal.SIGKILL
-
-
-@contextmanager
-def interrupted_when(text: str, number: signal.Signals, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A demo that gets a signal once its story has come so far."""
-    with started_until(text, "demo", folder=folder) as process:
-        process.send_signal(number)
-        yield process
-
-
-@contextmanager
-def started_until(text: str, *arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A demo whose story has come so far."""
-    process = subprocess.Popen(
-        [ZKGROUP, *arguments],
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        story = iter(process.stderr.readline, "")
-        assert any(re.search(text, line) for line in story)
-        yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=30)

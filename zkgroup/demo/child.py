@@ -68,6 +68,9 @@ class Child:
     def note(self, event: dict[str, Any]) -> None:
         """Takes in one event."""
 
+    def check(self) -> None:
+        """Raises where it ended by itself."""
+
     @property
     def ended(self) -> bool:
         """Whether the process has ended."""

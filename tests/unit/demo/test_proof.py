@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from zkgroup.demo.flights import airport_and_delay
-from zkgroup.demo.group.proof import Evidence, judge, slowest
 from zkgroup.demo.members.output import MemberOutput, Processed, reduce
+from zkgroup.demo.members.proof import Evidence, judge, slowest
 from zkgroup.history import Figures, Report, Violation
 from zkgroup.model import TopicPartition
 

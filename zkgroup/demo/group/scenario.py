@@ -7,23 +7,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.demo.checks import Check
+from zkgroup.demo.connecting import connected
 from zkgroup.demo.flights import PARTITIONS, TOPIC, AirportDelay, bundled_lines, deal, write_topic
-from zkgroup.demo.group.proof import Evidence, judge, slowest
 from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
 from zkgroup.demo.members import sight
 from zkgroup.demo.members.orders import Orders
 from zkgroup.demo.members.output import decode, reduce
 from zkgroup.demo.members.processes import MemberProcess
+from zkgroup.demo.members.proof import Evidence, judge, slowest
 from zkgroup.demo.story import Screen, Story, Tone
 from zkgroup.history import Figures, check_history, read_files
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 NAMES = ("ada", "ben", "cleo", "dan")
@@ -95,7 +94,9 @@ def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
             "starting ZooKeeper" if options.zookeeper is None else f"connecting to {options.zookeeper}"
         )
         stage.zookeeper = stack.enter_context(_zookeeper(options, folder))
-        stage.ensemble = stack.enter_context(_connected(stage.zookeeper, options))
+        stage.ensemble = stack.enter_context(
+            connected(stage.zookeeper, options.connection, options.answer_timeout_s)
+        )
         stage.prepare(stack)
         return stage.play()
 
@@ -108,17 +109,6 @@ def _zookeeper(options: DemoOptions, folder: Path) -> Iterator[str]:
     data = folder / "zookeeper" if options.keep else None
     with EmbeddedZooKeeper(data_dir=data, tick_time_ms=EMBEDDED_TICK_MS) as server:
         yield server.address
-
-
-@contextmanager
-def _connected(address: str, options: DemoOptions) -> Iterator[Ensemble]:
-    client = ZooKeeperClient(address, replace(options.connection, session_timeout_ms=10_000))
-    try:
-        zk = Blocking(client, timeout_s=options.answer_timeout_s)
-        zk.wait_connected()
-        yield Ensemble(zk, SystemClock())
-    finally:
-        client.close()
 
 
 @dataclass(kw_only=True)

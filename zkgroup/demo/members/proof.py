@@ -1,9 +1,9 @@
-"""What the demo has to prove at its end, and whether it did. Pure."""
+"""What the consumers of a demo have to prove at its end, and whether they did. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkgroup.demo.checks import Check, named
 from zkgroup.demo.flights import PARTITIONS, AirportDelay, airport_and_delay, delays
@@ -12,7 +12,7 @@ from zkgroup.history import Report
 from zkgroup.history.report import UNKNOWN_SHARE_MAX
 
 EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
-"""What a recorded history must hold at least to prove anything."""
+"""What a recorded history must hold at least to prove anything, where an owner was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Evidence:
     """What `group verify` found while the members were still there."""
     gone: Mapping[str, str]
     """Members that went without saying goodbye, and how: SIGKILL, or a session that ended under them."""
+    events_min: Mapping[str, int] = field(default_factory=lambda: EVENTS_MIN)
+    """What the history must hold at least."""
 
 
 def judge(evidence: Evidence) -> tuple[Check, ...]:
@@ -102,7 +104,7 @@ def _fenced(evidence: Evidence) -> Check:
         text += f"; damaged: {named(report.damage)}"
     if figures.unknown_share > UNKNOWN_SHARE_MAX:
         text += f"; {figures.unknown_outcomes} of {figures.operations} outcomes unknown, too many"
-    short = report.shortfalls(EVENTS_MIN)
+    short = report.shortfalls(evidence.events_min)
     if short:
         text += f"; too little happened: {named(short)}"
     return Check("no stale commit, no second owner", report.holds and not short, text)

@@ -1,0 +1,282 @@
+"""What the demo of brokers has to prove at its end, and whether it did. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkgroup.demo.checks import Check, named
+from zkgroup.history import ClusterReport, Record, ServerTransaction
+from zkgroup.history.cluster_picture import ClusterPicture, endings
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.controller_records import ControllerRecord
+
+MUST_DECIDE = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "lines"})
+"""The invariants without which a verdict proves nothing."""
+EVENTS_MIN = {"elections": 3, "leader_changes": 1, "moves_ended": 1, "isr_writes": 1, "acknowledged_lines": 1}
+"""What the servers' log must hold at least, by name of the checker's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """One line of which a leader has said that every in-sync replica has it."""
+
+    number: int
+    """Of the line in the input."""
+    partition: int
+    offset: int
+    line: bytes
+    may_be_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """A broker ruled in an epoch, by the record in ZooKeeper or by its own account."""
+
+    epoch: int
+    broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A move has ended, under the controller of an epoch."""
+
+    topic_partition: TopicPartition
+    outcome: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """What the ensemble's log tells of the run."""
+
+    reigns: tuple[Reign, ...]
+    endings: tuple[Ending, ...]
+    least_replicas: Mapping[int, int]
+    """The shortest replica list that each partition of the topic ever had, each broker counted once."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderFire:
+    """The move in whose middle the controller was killed."""
+
+    asked: int
+    """Partitions."""
+    open_at_the_kill: int
+    """Of these, by the request just after the controller had died."""
+    epoch: int
+    """Of that controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that the run left to judge by."""
+
+    lines: int
+    """In the input."""
+    acknowledged: Sequence[Acknowledged]
+    kept: Mapping[int, Sequence[bytes]]
+    """Partition to the lines in the file of its final leader."""
+    replication: int
+    log: LogSummary
+    accounts: Sequence[Reign]
+    """What the brokers said themselves."""
+    verdict: ClusterReport
+    under_fire: UnderFire
+    verified: Sequence[tuple[str, str]]
+    """Each partition of each move, and what `reassign verify` said of it."""
+    stuck: Sequence[str]
+    """What was left undone at the end."""
+
+
+def summarise(transactions: Iterable[ServerTransaction], topic: str) -> LogSummary:
+    """Reads an ensemble's log once."""
+    picture = ClusterPicture()
+    reigns: list[Reign] = []
+    ended: list[Ending] = []
+    least: dict[int, int] = {}
+    for transaction in transactions:
+        if transaction.refusal is not None:
+            continue
+        for change in transaction.changes:
+            picture.apply(transaction, change)
+            place = picture.place(change.path)
+            if place is None or change.action == "delete":
+                continue
+            if place.kind == "history" and change.action == "create":
+                record = ControllerRecord.decode(change.path, change.data)
+                reigns.append(Reign(place.number, record.broker))
+            elif place.kind == "topic" and place.topic == topic:
+                lists = picture.topics.get(topic)
+                for number, replicas in (lists.partitions if lists else {}).items():
+                    size = len(set(replicas))
+                    least[number] = min(size, least.get(number, size))
+        ended += [Ending(one.topic_partition, one.outcome, one.epoch) for one in endings(transaction)]
+    return LogSummary(tuple(reigns), tuple(ended), least)
+
+
+def records_of(
+    topic: str,
+    acknowledged: Iterable[Acknowledged],
+    kept: Mapping[int, Sequence[bytes]],
+    leaders: Mapping[int, int],
+    terms: Iterable[tuple[int, int, int]],
+) -> tuple[Record, ...]:
+    """The records for the checker: what was acknowledged, what is left, and who led in which term.
+
+    Args:
+        leaders: partition to the broker that leads it in the end.
+        terms: broker, partition and leader epoch of each term, by the brokers' own accounts.
+    """
+    made: list[Record] = []
+
+    def add(kind: str, partition: int, fields: Mapping[str, object]) -> None:
+        number = len(made) + 1
+        place = {"topic": topic, "partition": partition}
+        made.append(Record(number, number, 0, "demo", None, kind, {**place, **fields}))
+
+    for broker, partition, epoch in terms:
+        add("role.taken", partition, {"broker": broker, "leader": broker, "leader_epoch": epoch})
+    for one in acknowledged:
+        add("append.ok", one.partition, {"offset": one.offset, "lines": [_text(one.line)]})
+    for partition, lines in kept.items():
+        add("lines.kept", partition, {"broker": leaders[partition], "lines": [*map(_text, lines)]})
+    return tuple(made)
+
+
+def judge(evidence: Evidence) -> tuple[Check, ...]:
+    """All checks, in the order in which a reader would ask."""
+    return (
+        _all_acknowledged(evidence),
+        _all_there(evidence),
+        _one_controller(evidence),
+        _floor(evidence),
+        _outlived(evidence),
+        _verified(evidence),
+        _not_stuck(evidence),
+        _checked(evidence),
+    )
+
+
+def _all_acknowledged(evidence: Evidence) -> Check:
+    told = [one.number for one in evidence.acknowledged]
+    missing = sorted(set(range(evidence.lines)) - set(told))
+    text = f"{len(set(told)):,} of {evidence.lines:,}"
+    if missing:
+        text += f"; not line {named([str(number + 1) for number in missing])}"
+    if twice := len(told) - len(set(told)):
+        text += f"; {twice:,} of them twice"
+    return Check("every line was acknowledged once", not missing and not twice, text)
+
+
+def _all_there(evidence: Evidence) -> Check:
+    """Byte for byte, in the file of the final leader."""
+    lost = [
+        f"{one.partition}:{one.offset}"
+        for one in evidence.acknowledged
+        if _at(evidence.kept.get(one.partition, ()), one.offset) != one.line
+    ]
+    held = sum(map(len, evidence.kept.values()))
+    text = f"{len(evidence.acknowledged) - len(lost):,} in {len(evidence.kept)} files of {held:,} lines"
+    if lost:
+        text += f"; not at {named(lost)}"
+    holds = not lost and bool(evidence.acknowledged)
+    return Check("every acknowledged line is at its offset in the final leader's file", holds, text)
+
+
+def _one_controller(evidence: Evidence) -> Check:
+    """By the records in ZooKeeper and by what the brokers said; epochs follow each other without a gap."""
+    rulers: dict[int, set[int]] = {}
+    for one in (*evidence.log.reigns, *evidence.accounts):
+        rulers.setdefault(one.epoch, set()).add(one.broker)
+    times = [one.epoch for one in evidence.log.reigns]
+    faults = [f"epoch {epoch}: brokers {_list(who)}" for epoch, who in sorted(rulers.items()) if len(who) > 1]
+    faults += [f"epoch {epoch} was won {times.count(epoch)} times" for epoch in _repeated(times)]
+    unrecorded = sorted(set(rulers) - set(times))
+    faults += [f"epoch {epoch} has no record" for epoch in unrecorded]
+    gaps = sorted(set(range(1, max(rulers, default=0) + 1)) - set(rulers))
+    faults += [f"epoch {epoch} was nobody's" for epoch in gaps]
+    told = ", ".join(f"{epoch}: broker {_list(who)}" for epoch, who in sorted(rulers.items()))
+    text = f"{len(rulers)} epochs ({told})" if not faults else named(faults)
+    return Check("one controller an epoch", bool(rulers) and not faults, text)
+
+
+def _floor(evidence: Evidence) -> Check:
+    short = [
+        f"{number} had {size}"
+        for number, size in sorted(evidence.log.least_replicas.items())
+        if size < evidence.replication
+    ]
+    count = len(evidence.log.least_replicas)
+    text = f"never fewer than {evidence.replication} in {count} partitions"
+    if short:
+        text = f"fewer than {evidence.replication}: partition {named(short)}"
+    return Check("the floor of replicas was kept", bool(count) and not short, text)
+
+
+def _outlived(evidence: Evidence) -> Check:
+    """Some moves were open when the controller died, and a later one has ended them."""
+    move = evidence.under_fire
+    later = [one for one in evidence.log.endings if one.epoch > move.epoch]
+    broken = [f"{one.topic_partition} {one.outcome}" for one in evidence.log.endings if one.outcome != "done"]
+    text = f"{move.open_at_the_kill} of {move.asked} were open when it died; all done"
+    if broken:
+        text = f"not done: {named(broken)}"
+    elif not move.open_at_the_kill:
+        text = "nothing was open any more when it died"
+    elif len(later) < move.open_at_the_kill:
+        text = f"{move.open_at_the_kill} were open when it died, {len(later)} have ended since"
+    holds = not broken and 0 < move.open_at_the_kill <= len(later)
+    return Check("the move outlived its controller", holds, text)
+
+
+def _verified(evidence: Evidence) -> Check:
+    wrong = [f"{partition} {status}" for partition, status in evidence.verified if status != "done"]
+    text = f"{len(evidence.verified) - len(wrong)} of {len(evidence.verified)} moves done"
+    if wrong:
+        text += f"; {named(wrong)}"
+    return Check("reassign verify: every replica is where it was asked for", not wrong, text)
+
+
+def _not_stuck(evidence: Evidence) -> Check:
+    return Check(
+        "nothing is stuck", not evidence.stuck, named(evidence.stuck) or "all led, all in sync, no move open"
+    )
+
+
+def _checked(evidence: Evidence) -> Check:
+    """By the ensemble's own log, which must not be empty: else it proves nothing."""
+    report, figures = evidence.verdict, evidence.verdict.figures
+    text = f"{figures.transactions:,} transactions, {len(report.violations)} violations"
+    if report.violations:
+        text += f": {named([str(one) for one in report.violations])}"
+    if report.damage:
+        text += f"; damaged: {named(report.damage)}"
+    undecided = sorted(MUST_DECIDE - report.decided)
+    if undecided:
+        text += f"; not decided: {named(undecided)}"
+    short = [
+        f"{name}: {getattr(figures, name)} of {least}"
+        for name, least in EVENTS_MIN.items()
+        if getattr(figures, name) < least
+    ]
+    if short:
+        text += f"; too little happened: {named(short)}"
+    holds = report.holds and not undecided and not short
+    return Check("the checker finds nothing (S11 to S17, L6, L7)", holds, text)
+
+
+def _at(lines: Sequence[bytes], offset: int) -> bytes | None:
+    return lines[offset] if 0 <= offset < len(lines) else None
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "backslashreplace")
+
+
+def _repeated(numbers: Sequence[int]) -> list[int]:
+    return sorted({number for number in numbers if numbers.count(number) > 1})
+
+
+def _list(brokers: Iterable[int]) -> str:
+    return " and ".join(map(str, sorted(brokers)))

@@ -1,0 +1,111 @@
+"""What the demo of brokers looks like on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from zkgroup.demo.brokers.scene import BrokerRow, PartitionRow, Scene
+from zkgroup.demo.screen import STORY_LINES, headline, line, table
+
+COLUMNS = 3
+"""Partitions stand side by side in so many."""
+BAR = 12
+BROKER_COLORS = ("cyan", "magenta", "yellow", "green", "blue")
+_STATES = {"serving": "green", "killed": "bold red", "left": "dim"}
+
+
+def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
+    """The whole screen for one scene, for a terminal of this size; 80x24 is enough."""
+    rows = -(-len(scene.partitions) // COLUMNS)
+    around = 1 + 1 + (1 + len(scene.brokers)) + 1 + (1 + rows) + 1 + 1
+    story = scene.story[-max(height - around, 1) :][-STORY_LINES:]
+    return Group(
+        headline("zkgroup demo brokers", scene.headline, scene.zookeeper, scene.elapsed_s, width),
+        Text(),
+        _brokers(scene.brokers),
+        Text(),
+        _partitions(scene.partitions),
+        _lines(scene),
+        Text(),
+        *map(line, story),
+    )
+
+
+def _color(broker: int | None) -> str:
+    return "bold red" if broker is None else BROKER_COLORS[(broker - 1) % len(BROKER_COLORS)]
+
+
+def _brokers(rows: Sequence[BrokerRow]) -> Table:
+    shown = table(
+        ("broker", "right"),
+        ("pid", "right"),
+        ("state", "left"),
+        ("leads", "right"),
+        ("in sync", "right"),
+        ("replicas", "right"),
+        ("", "left"),
+    )
+    for row in rows:
+        rules = "" if row.rules is None else f"controller, epoch {row.rules}"
+        shown.add_row(
+            Text(str(row.broker), style=_color(row.broker)),
+            str(row.pid),
+            Text(row.state, style=_STATES.get(row.state, "yellow")),
+            str(row.leads),
+            Text(str(row.in_sync), style="" if row.in_sync == row.hosts else "bold red"),
+            str(row.hosts),
+            Text(rules, style="bold green"),
+        )
+    return shown
+
+
+def _partitions(rows: Sequence[PartitionRow]) -> Table:
+    """Leader with its epoch, ISR with the replicas behind it in brackets, high watermark."""
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    height = -(-len(rows) // COLUMNS)
+    blocks = []
+    for start in range(0, len(rows), height or 1):
+        block = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        for name, side in (("", "right"), ("leader", "left"), ("ISR", "left"), ("HW", "right")):
+            block.add_column(
+                name,
+                justify="right" if side == "right" else "left",
+                no_wrap=True,
+                min_width={"": 2, "leader": 6, "ISR": 6, "HW": 5}[name],
+            )
+        for row in rows[start : start + height]:
+            block.add_row(*_partition(row))
+        blocks.append(block)
+    grid.add_row(*blocks)
+    return grid
+
+
+def _partition(row: PartitionRow) -> tuple[Text, ...]:
+    leader = "nobody" if row.leader is None else f"{row.leader}@{row.leader_epoch}"
+    isr = Text("".join(map(str, sorted(row.isr))))
+    if row.behind:
+        isr.append(f"({''.join(map(str, sorted(row.behind)))})", style="bold red")
+    return (
+        Text(str(row.partition), style="dim"),
+        Text(leader, style=_color(row.leader)),
+        isr,
+        Text(f"{row.high_watermark:,}"),
+    )
+
+
+def _lines(scene: Scene) -> Table:
+    """How far producer, consumers and moves are."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    cells: list[RenderableType] = []
+    for name, done in (("acknowledged", scene.acknowledged), ("consumed", scene.consumed)):
+        cells.append(Text(f"{name} {done:,}"))
+        cells.append(ProgressBar(total=scene.total or 1, completed=done, width=BAR))
+    if scene.open_moves:
+        cells.append(Text(f"moving {scene.open_moves}", style="bold yellow"))
+    grid.add_row(*cells)
+    return grid
