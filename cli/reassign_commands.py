@@ -215,7 +215,8 @@ def verify(
                 as_of, rows = wait_for_moves(ensemble, moves, longest, show)
         all_done = all(row.status == DONE for row in rows)
         if clear_throttle:
-            _clear(ensemble, moves, all_done=all_done, execute=execute, yes=yes)
+            over = all(row.status == DONE or row.is_gone for row in rows)
+            _clear(ensemble, moves, is_over=over, execute=execute, yes=yes)
     if not out.document(
         reassign_documents.reassignments(as_of, rows), "reassignments", reassign_tables.MOVE_KEYS
     ):
@@ -298,7 +299,7 @@ def _wait(ensemble: Ensemble, plan: ReassignmentPlan, longest_s: float) -> str:
     with reassign_tables.progress() as show:
         _, rows = wait_for_moves(ensemble, wanted, longest_s, show)
     status = _worst(rows)
-    if status == DONE and plan.throttle is not None:
+    if plan.throttle is not None and all(row.status == DONE or row.is_gone for row in rows):
         throttled = read_throttles(ensemble, [move.topic_partition.topic for move in wanted])
         written = clear_throttles(ensemble, throttled)
         say(f"the throttle is removed: {counted(written, 'configuration')} written")
@@ -310,14 +311,15 @@ def _worst(rows: Sequence[MoveStatus]) -> str:
     return IN_PROGRESS if IN_PROGRESS in found else DONE if found <= {DONE} else FAILED
 
 
-def _clear(ensemble: Ensemble, moves: Sequence[Move], *, all_done: bool, execute: bool, yes: bool) -> None:
+def _clear(ensemble: Ensemble, moves: Sequence[Move], *, is_over: bool, execute: bool, yes: bool) -> None:
     throttled = read_throttles(ensemble, [move.topic_partition.topic for move in moves])
     if not throttled:
         say("nothing is throttled")
         return
-    what = f"the throttle of broker {', '.join(map(str, throttled.brokers)) or '-'}"
-    what += f" and topic {', '.join(throttled.topics) or '-'}"
-    if not all_done:
+    whose = [("broker", map(str, throttled.brokers)), ("topic", throttled.topics)]
+    named = [f"{kind} {', '.join(names)}" for kind, each in whose if (names := list(each))]
+    what = f"the throttle of {' and '.join(named)}"
+    if not is_over:
         say(f"{what} stays: not every move is done")
         return
     if is_wanted(execute, yes, f"Remove {what}?", lambda aside: aside.line(f"would remove {what}")):

@@ -116,6 +116,13 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: She
     assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
 
 
+def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: Cluster) -> None:
+    """Exit code 5, as for every other thing that is asked for by name."""
+    for verb in (["describe"], ["alter", "--set", "a=1", "--execute"]):
+        found = shell.run("config", *verb, "--topic", "nope")
+        assert (found.code, "there is no topic 'nope'" in found.err) == (5, True)
+
+
 def test_the_way_back_holds_for_any_value(shell: Shell, cluster: Cluster) -> None:
     """Commas and brackets in a value do not cut the printed command's setting in two."""
     cluster.topic("orders", (1,))

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.cluster import Cluster, reassignment_file
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
-from zkgroup.model.requests import SetData
+from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
@@ -108,6 +108,24 @@ def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, clust
     assert shown.code == 0
     assert set(throttled.values()) == {"50000000"}
     assert (done.code, [row["configs"] for row in cleared]) == (0, [{}, {}, {}])
+
+
+def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: Cluster) -> None:
+    """A partition that is gone is moved by nobody: its throttle is not kept for ever."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+    shell.run("reassign", "execute", *words, "--throttle", "50MB", "--execute")
+    cluster.finish()
+    topic = Topic.path("orders")
+    below = [f"/partitions/{number}{leaf}" for number in range(2) for leaf in ("/state", "")]
+    doomed = [topic + path for path in (*below, "/partitions", "")]
+    cluster.zk.multi(*(Delete(path, -1) for path in (*doomed, "/config/topics/orders")))
+
+    cleared = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
+    left = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
+
+    assert cleared.code == 3
+    assert "removed the throttle of broker 1, 2, 3\n" in cleared.err
+    assert [row["configs"] for row in left] == [{}, {}, {}]
 
 
 def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: Cluster) -> None:

@@ -67,12 +67,15 @@ def describe_configs(
 ) -> tuple[AsOf, tuple[ConfigDescription, ...], tuple[str, ...]]:
     """These entities, or all of a kind that have a configuration; and what cannot be read.
 
-    Of a kind, the clients of users are included.
+    Of a kind, the clients of users are included. Raises NotFoundError for a topic that does not exist.
     """
     wanted = list(entities)
     if kind is not None:
         wanted = _all_of(ensemble, kind)
     znodes = ensemble.zk.read_many([entity.config_path for entity in wanted])
+    for entity in entities:
+        if entity.kind == "topics" and znodes[entity.config_path] is None:
+            _check_topic(ensemble, entity.name)
     rows, unreadable = [], []
     for entity in wanted:
         znode = znodes[entity.config_path]
@@ -119,8 +122,8 @@ def plan_config(
     """
     _check_names(set_to, removed)
     ensemble.zk.sync("/")
-    if entity.kind == "topics" and ensemble.zk.exists(Topic.path(entity.name)) is None:
-        raise NotFoundError(f"{Topic.path(entity.name)}: there is no topic {entity.name!r}")
+    if entity.kind == "topics":
+        _check_topic(ensemble, entity.name)
     changes = {entity: (set_to, removed)}
     (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling or read_ruling(ensemble))
     return plan
@@ -216,6 +219,11 @@ def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:
         raise ConfigError(
             f"{', '.join(secret)}: passwords are stored encoded by Kafka's own tool; change them with that"
         )
+
+
+def _check_topic(ensemble: Ensemble, name: str | None) -> None:
+    if name is not None and ensemble.zk.exists(Topic.path(name)) is None:
+        raise NotFoundError(f"{Topic.path(name)}: there is no topic {name!r}")
 
 
 def _all_of(ensemble: Ensemble, kind: EntityKind) -> list[ConfigEntity]:

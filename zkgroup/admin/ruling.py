@@ -7,6 +7,7 @@ The data version of `/controller` tells a controller of ours (1) from a real one
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ from zkgroup.znodes.controller_records import (
     controller_history_path,
 )
 
+NO_WORD = "its session ended"
+"""Of a controller that could not write its end, and that another one has followed."""
 OURS_VERSION = 1
 """Data version of a `/controller` of ours: it is set once, in the transaction that makes it."""
 
@@ -75,7 +78,10 @@ class ControllerDescription:
 
 @dataclass(frozen=True, slots=True)
 class PastController:
-    """One row of `controller history`: an epoch in which a controller of ours ruled."""
+    """One row of `controller history`: an epoch in which a controller of ours ruled.
+
+    One that wrote no end, though another epoch follows, was killed or lost its session.
+    """
 
     epoch: int
     record: ControllerRecord
@@ -173,7 +179,8 @@ def controller_history(ensemble: Ensemble) -> tuple[AsOf, tuple[PastController, 
         (epoch for name in names if (epoch := ControllerRecord.epoch_of(name)) is not None), reverse=True
     )
     znodes = ensemble.zk.read_many([ControllerRecord.path(epoch) for epoch in epochs])
-    rows, unreadable = [], []
+    rows: list[PastController] = []
+    unreadable = []
     for epoch in epochs:
         znode = znodes[ControllerRecord.path(epoch)]
         if znode is None:
@@ -182,5 +189,11 @@ def controller_history(ensemble: Ensemble) -> tuple[AsOf, tuple[PastController, 
         if entry.value is None:
             unreadable.append(str(entry.error))
         else:
-            rows.append(PastController(epoch, entry.value))
+            rows.append(PastController(epoch, _with_end(entry.value, rows[-1] if rows else None)))
     return ensemble.as_of(), tuple(rows), tuple(unreadable)
+
+
+def _with_end(record: ControllerRecord, later: PastController | None) -> ControllerRecord:
+    if later is None or record.until_ms is not None:
+        return record
+    return dataclasses.replace(record, ended=NO_WORD)

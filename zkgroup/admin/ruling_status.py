@@ -61,7 +61,10 @@ def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
     if status is None or not is_ours or status.epoch != number:
         kind = None if znode is None else "zkgroup" if is_ours else "kafka"
         return RulingStatus(
-            controller=ruler.broker if ruler else None, epoch=number, kind=kind, unreadable=broken
+            controller=ruler.broker if ruler else None,
+            epoch=number,
+            kind=kind,
+            unreadable=_without_paths(broken),
         )
     return RulingStatus(
         controller=ruler.broker if ruler else None,
@@ -69,7 +72,7 @@ def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
         kind="zkgroup",
         last_processed_zxid=status.zxid,
         hung=is_hung(status.zxid, _changes(ensemble), ensemble.clock.wall_ms()),
-        unreadable={**status.unreadable, **broken},
+        unreadable=_without_paths({**status.unreadable, **broken}),
         refetching=status.unnamed,
         waiting={what: why for what, why in status.waiting.items() if _broker(what) is None},
         restart={
@@ -107,3 +110,8 @@ def _value(znode: Znode | None, decode: Callable[[str, bytes | None], T], broken
     if entry.error:
         broken[znode.path] = f"expected {entry.error.expected}, found {entry.error.found}"
     return entry.value
+
+
+def _without_paths(unreadable: Mapping[str, str]) -> dict[str, str]:
+    """Errors of znodes begin with the path; it is told once."""
+    return {path: why.removeprefix(f"{path}: ") for path, why in unreadable.items()}

@@ -295,11 +295,13 @@ def test_the_history_has_the_latest_epoch_first(world: World) -> None:
     for epoch in (9, 10):
         world.server.put(ControllerRecord.path(epoch), ControllerRecord(1, 5, "first", 1).encode())
     world.server.put(ControllerRecord.path(11), b"{")
+    world.server.put(ControllerRecord.path(8), ControllerRecord(1, 4, "x", 1).over(2, "asked to").encode())
     world.server.put("/zkgroup/controller/history/x", b"{")
 
     _, rows, unreadable = controller_history(world.ensemble)
 
-    assert [row.epoch for row in rows] == [10, 9]
+    assert [row.epoch for row in rows] == [10, 9, 8]
+    assert [row.record.ended for row in rows] == [None, "its session ended", "asked to"]
     assert [text.partition(":")[0] for text in unreadable] == [ControllerRecord.path(11)]
 
 

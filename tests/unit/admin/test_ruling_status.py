@@ -114,6 +114,7 @@ def test_what_cannot_be_read_is_told_by_its_path(world: World) -> None:
     found = read_ruling_status(world.ensemble)
 
     assert sorted(found.unreadable) == ["/controller", "/controller_epoch", ControllerStatus.path()]
+    assert not any(detail.startswith(path) for path, detail in found.unreadable.items())
     assert (found.controller, found.epoch, found.kind) == (None, None, "kafka")
 
 

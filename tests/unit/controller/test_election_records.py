@@ -47,6 +47,7 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     assert ControllerRecord.decode(record, world.find(record).data).ended == "an operator asked for it"
     kept = ControllerRecord.decode(ControllerRecord.path(2), world.find(ControllerRecord.path(2)).data)
     assert kept.ended is None
+    assert kept.reason == "broker 1 rules no more"
 
 
 def test_the_only_candidate_rules_again_after_standing_back() -> None:

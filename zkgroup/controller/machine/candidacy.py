@@ -101,6 +101,11 @@ def seen(controller: Znode, epoch: Znode | None) -> Predecessor:
     )
 
 
+def why_elected(predecessor: Predecessor) -> str:
+    """The reason of an election for its record, where the candidate itself has not ruled before."""
+    return "started" if predecessor.broker is None else f"broker {predecessor.broker} rules no more"
+
+
 def needs_grace(predecessor: Predecessor, epoch: Znode, registration: Znode | None) -> bool:
     """Whether a controller that we cannot fence may still be writing.
 

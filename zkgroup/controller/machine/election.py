@@ -84,8 +84,8 @@ class Election:
         """The host is registered in this session (controller.md 2.5: registration precedes election)."""
         self.is_out = False
         """The id is somebody else's, or this candidate retires: no more elections."""
-        self._reason = "started"
-        """Why there is to be an election, for the record."""
+        self._reason = ""
+        """Why there is to be an election, for the record; empty: the predecessor says it."""
         self._must_look = True
         self._tried: Candidacy | None = None
         """An attempt whose outcome is unknown."""
@@ -346,7 +346,8 @@ class Election:
     def _record(self, wall_ms: int) -> ControllerRecord:
         session = self._core.session
         assert session is not None
-        return ControllerRecord(self._core.config.broker, session.session_id, self._reason, wall_ms)
+        reason = self._reason or acts.why_elected(self.predecessor)
+        return ControllerRecord(self._core.config.broker, session.session_id, reason, wall_ms)
 
     def _won(self, tried: Candidacy, czxid: int, *, proven: bool) -> None:
         core = self._core
