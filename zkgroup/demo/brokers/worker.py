@@ -23,6 +23,8 @@ from zkgroup.model import TopicPartition
 
 LOOK_S = 0.5
 """Between two looks whether the broker has failed."""
+LEAVE_S = 3
+"""So long it may take to leave: when the demo is gone ZooKeeper is too. Then a signal ends it."""
 
 
 class Telling(BrokerListener):
@@ -72,6 +74,7 @@ def serve(orders: BrokerOrders) -> None:
             ready, _, _ = select.select([woken, sys.stdin.fileno()], [], [], LOOK_S)
             if sys.stdin.fileno() in ready:
                 broker.hurry()
+                signal.alarm(LEAVE_S)
             if ready:
                 break
             broker.check()
