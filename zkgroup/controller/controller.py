@@ -174,6 +174,8 @@ class Controller:
         self._unlisten()
         self._loop.post(self._loop.stop)
         done = self._loop.join(timeout_s) and done
+        if self._loop.has_ended:
+            self._unlisten = None  # nobody is there any more that could leave
         self._end()
         return self._thread.stop(timeout_s) and done
 

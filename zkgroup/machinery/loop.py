@@ -134,6 +134,11 @@ class MachineLoop(Generic[V, E]):
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and its thread is over."""
+        return self._thread is not None and not self._thread.is_alive()
+
     def _on_session(self, event: SessionEvent) -> None:
         match event:
             case Connected(session):

@@ -109,11 +109,12 @@ def test_who_waits_for_an_answer_gets_one_at_the_end(scene: Scene) -> None:
 
 
 def test_a_machine_that_does_not_leave_is_not_waited_for(scene: Scene) -> None:
-    """ZooKeeper is away: the rest ends with the session."""
+    """ZooKeeper is away: the rest ends with the session. A second time there is nobody to wait for."""
     scene.machine.leaves = False
     answer = scene.ask()
     assert not scene.controller.close(timeout_s=0.05)
     assert answer.result(0) == STALE
+    assert scene.controller.close(timeout_s=10)
 
 
 def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(

@@ -83,8 +83,11 @@ def test_lines_of_two_leaders_come_at_their_offsets(brokers: LineBrokers, reader
     ]
 
 
-def test_few_lines_at_a_time_and_back_again(brokers: LineBrokers, reader: LineReader) -> None:
-    """What came is kept for the next call; another position is another question."""
+def test_few_lines_at_a_time_and_back_again(
+    brokers: LineBrokers, reader: LineReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came is kept for the next call; another position is another question, after the one under way."""
+    monkeypatch.setattr("zkgroup.lines.reader.LONG_POLL_MS", 300)
     append(brokers, b"a", b"b", b"c")
 
     assert reader.read({ORDERS: 0}, 2, WAIT_S) == [(ORDERS, 0, b"a"), (ORDERS, 1, b"b")]
