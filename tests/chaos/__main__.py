@@ -55,6 +55,9 @@ def main() -> int:
         if done.report is not None:
             total += Counter(dataclasses.asdict(done.report.figures))
             rests.append(done.rest_s)
+        if done.group is not None:
+            figures = dataclasses.asdict(done.group.figures)
+            total += Counter({f"group {name}": n for name, n in figures.items() if isinstance(n, int)})
         for why in done.wrong:
             _say(f"seed {seed} WRONG: {why}")
         if done.wrong:

@@ -57,6 +57,13 @@ class Node:
         self._events = home / f"broker-{broker}.ndjson"
         self._errors = home / f"broker-{broker}.err"
         self._process: subprocess.Popen[bytes] | None = None
+        self._told_before = 0
+        """Bytes of events when the present process was started."""
+
+    @property
+    def has_told(self) -> bool:
+        """Whether the present process has come as far as to tell something; before, a signal just ends it."""
+        return self._events.exists() and self._events.stat().st_size > self._told_before
 
     @property
     def is_running(self) -> bool:
@@ -77,6 +84,7 @@ class Node:
         words = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
         words += ["--id", str(self.broker), "--data", str(self.data), "--format", "ndjson"]
         env = {**os.environ, "ZKGROUP_ZOOKEEPER": self.network.address}
+        self._told_before = self._events.stat().st_size if self._events.exists() else 0
         main = "from zkgroup_cli.main import main; main()"
         with self._events.open("ab") as out, self._errors.open("ab") as errors:
             self._process = subprocess.Popen(

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from signal import SIGTERM
 
 from tests.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node
 from tests.chaos.operations import PARTITIONS, Operations
@@ -22,6 +23,9 @@ STEP_S = 6.0
 """Longest wait for a move to be at the step at which the controller is to be killed."""
 OUT_S = 20.0
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
+
+STOP_S = 15.0
+"""Longest wait for a broker to stop; without a quorum its controller may not answer it."""
 
 End = Callable[[], None]
 
@@ -91,7 +95,7 @@ class Faults:
         node.ask_to_stop()
 
         def end() -> None:
-            if (code := node.wait_stopped()) not in (0, None):
+            if (code := node.wait_stopped(STOP_S)) not in (0, None) and (code != -SIGTERM or node.has_told):
                 node.died.append(f"broker {node.broker} stopped with code {code}")
             node.start()
 

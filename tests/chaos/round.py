@@ -13,12 +13,14 @@ from tests.chaos.cluster import LINES, ChaosCluster
 from tests.chaos.faults import End, Faults
 from tests.chaos.lines import Lines, kept
 from tests.chaos.operations import Operations
+from tests.chaos.readers import Readers
 from tests.chaos.schedule import Slot
 from zkgroup.errors import ZkGroupError
 from zkgroup.history import (
     ClusterOptions,
     ClusterReport,
     Record,
+    Report,
     ServerTransaction,
     check_cluster,
     read_transactions,
@@ -27,6 +29,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.peer_links import PeerLinks
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
+from zkgroup.znodes.controller import Controller
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 REST_S = 100.0
@@ -46,6 +49,8 @@ class Round:
     figures: Counter[str] = field(default_factory=Counter)
     bitten: Counter[str] = field(default_factory=Counter)
     report: ClusterReport | None = None
+    group: Report | None = None
+    """Of the consumers."""
     rest_s: float = 0.0
     """From the end of the faults until all was done, led and in sync."""
 
@@ -98,10 +103,12 @@ def _play(
     wait_until(lambda: cluster.controller() is not None, REST_S)
     operations.begin()
     cluster.rest(REST_S)
-    with Lines(cluster) as lines:
+    with Lines(cluster) as lines, Readers(cluster) as readers:
         for number, slot in enumerate(slots):
             say(f"seed {done.seed} slot {number}: {slot} {[name for name, _ in slot.operations]}")
+            readers.begin(*slot.reader)
             _slot(cluster, operations, faults, slot)
+            readers.end()
         cluster.heal()
         quiet_from_ms = int(time.time() * 1000)
         for node in cluster.nodes.values():
@@ -110,8 +117,10 @@ def _play(
         say(f"seed {done.seed}: at rest after {done.rest_s:.1f} s")
         _watch(cluster, calm_s)
         lines.stop()
+        readers.stop()
+    done.wrong += readers.wrong
     done.wrong += [f"lines were not acknowledged: {why}" for why in lines.trouble]
-    _judge(cluster, lines, quiet_from_ms, done)
+    _judge(cluster, lines, readers, quiet_from_ms, done)
 
 
 def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: Slot) -> None:
@@ -157,7 +166,7 @@ def _watch(cluster: ChaosCluster, calm_s: float) -> None:
         _hold(0.2)
 
 
-def _judge(cluster: ChaosCluster, lines: Lines, quiet_from_ms: int, done: Round) -> None:
+def _judge(cluster: ChaosCluster, lines: Lines, readers: Readers, quiet_from_ms: int, done: Round) -> None:
     """Brokers stop one after the other, so that files are complete; then the logs of the servers decide."""
     states = cluster.states()
     leaders = {
@@ -180,14 +189,26 @@ def _judge(cluster: ChaosCluster, lines: Lines, quiet_from_ms: int, done: Round)
         same_process=_processes(log),
     )
     report = check_cluster(log, records, options)
-    done.report = report
+    done.report, done.group = report, readers.judge(log)
+    done.wrong += [f"group: {each}" for each in (*done.group.violations, *done.group.damage)]
     done.wrong += [str(each) for each in (*report.violations, *report.damage)]
     done.figures["unacknowledged"] = len(lines.failed)
+    done.figures["writes refused as the epoch was another's"] = sum(map(_is_fenced, log))
+    if not (
+        report.figures.elections and report.figures.governed_writes and report.figures.acknowledged_lines
+    ):
+        done.wrong.append(f"nothing happened that could prove anything: {report.figures}")
     for tp, (broker, folder) in leaders.items():
         for other in states[tp].isr:  # type: ignore[union-attr]
             theirs = kept(cluster.nodes[other].data, tp)
             if theirs != kept(folder, tp):
                 done.wrong.append(f"{tp}: {other} has other lines than its leader {broker}")
+
+
+def _is_fenced(transaction: ServerTransaction) -> bool:
+    """Of what was refused the log has what came before: of a fence's two checks the first."""
+    before = [change.path for change in transaction.changes]
+    return transaction.refusal is not None and before == [Controller.path()]
 
 
 def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:

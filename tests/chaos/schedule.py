@@ -11,7 +11,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 BROKERS: Final = (1, 2, 3, 4)
 
@@ -23,6 +23,7 @@ MOVE_STEPS: Final = ("asked", "union", "announced", "in sync", "led", "shrunk", 
 """Where a controller is killed in a move (F37)."""
 
 VICTIMS: Final = ("controller", "leader", "follower", "any")
+READER_ACTS: Final[tuple[Literal["none", "kill", "pause"], ...]] = ("none", "kill", "pause")
 OPERATIONS: Final = (
     "create",
     "grow",
@@ -56,6 +57,8 @@ class Slot:
     gap_ms: int
     operations: tuple[tuple[str, int], ...]
     """Names, each with a number that chooses what it is about."""
+    reader: tuple[Literal["none", "kill", "pause"], int]
+    """What happens to a consumer, and to which."""
 
     def __str__(self) -> str:
         return f"{self.first.kind}/{self.first.victim} + {self.second.kind}/{self.second.victim}"
@@ -81,7 +84,8 @@ def _slot(rng: random.Random, one: str, other: str) -> Slot:
     rng.shuffle(kinds)
     first, second = (_fault(rng, kind) for kind in kinds)
     operations = tuple((rng.choice(OPERATIONS), rng.randrange(1 << 30)) for _ in range(rng.randint(2, 4)))
-    return Slot(first, second, rng.choice((0, 300, 1500)), operations)
+    gap_ms = rng.choice((0, 300, 1500))
+    return Slot(first, second, gap_ms, operations, (rng.choice(READER_ACTS), rng.randrange(1 << 30)))
 
 
 def _fault(rng: random.Random, kind: str) -> Fault:
