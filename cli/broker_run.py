@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 """Period of the look whether it has failed."""
+HURRY_S = 0.1
+"""Period of the look for a second signal while it leaves."""
 AUTO = "auto"
 
 
@@ -104,6 +107,8 @@ def run(
 ) -> None:
     """Serve as a broker until Ctrl-C or SIGTERM; then leave cleanly (exit code 0).
 
+    A second signal while it hands its leaderships over has it leave at once.
+
     The broker registers, stands for election as controller, and hosts what the controller places on it.
     With --controller-only it hosts nothing, and can lead brokers of real Kafka 0.8.2.2 too.
     """
@@ -149,7 +154,7 @@ def _serve_broker(address: str, data: Path | None, options: dict[str, Any], prin
     from zkgroup.broker.node.broker import Broker
 
     one = Broker(address, data=data, **options)
-    _serve(one, printer, lambda stop: _wait_connected(one, stop))
+    _serve(one, printer, lambda stop: _wait_connected(one, stop), one.hurry)
 
 
 def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
@@ -160,9 +165,14 @@ def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
     return BrokerSettings(**parse_settings(pairs, BrokerSettings))
 
 
-def _serve(served: _Served, printer: BrokerPrinter, connect: Callable[[StopSignals], None]) -> None:
-    """`connect` raises where the start was none."""
-    with StopSignals() as stop:
+def _serve(
+    served: _Served,
+    printer: BrokerPrinter,
+    connect: Callable[[StopSignals], None],
+    hurry: Callable[[], None] | None = None,
+) -> None:
+    """`connect` raises where the start was none; `hurry` is for a second signal, which else interrupts."""
+    with StopSignals(interrupts=hurry is None) as stop:
         try:
             served.start()
             connect(stop)
@@ -170,7 +180,20 @@ def _serve(served: _Served, printer: BrokerPrinter, connect: Callable[[StopSigna
                 printer.check()
                 served.check()
         finally:
-            served.close()
+            if hurry is None:
+                served.close()
+            else:
+                _leave(served, stop, hurry)
+
+
+def _leave(served: _Served, stop: StopSignals, hurry: Callable[[], None]) -> None:
+    """Closes it; once there was a second signal it is hurried until it has ended."""
+    leaving = threading.Thread(target=served.close, name="zkgroup-leaving")
+    leaving.start()
+    while leaving.is_alive():
+        leaving.join(HURRY_S)
+        if stop.again:
+            hurry()
 
 
 def _wait_connected(served: _Served, stop: StopSignals) -> None:

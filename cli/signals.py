@@ -11,16 +11,21 @@ from typing import Any, Self
 
 
 class StopSignals:
-    """While the block runs, the first SIGINT or SIGTERM is remembered; a second one interrupts.
+    """While the block runs, the first SIGINT or SIGTERM is remembered; a second one interrupts or hurries.
 
     The handler only writes a byte into a pipe: taking a lock in it could deadlock with its own thread.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self, on_stop: Callable[[], None] | None = None) -> None:
-        """`on_stop` runs in the handler, once: it must not block."""
+    def __init__(self, on_stop: Callable[[], None] | None = None, *, interrupts: bool = True) -> None:
+        """`on_stop` runs in the handler, once: it must not block.
+
+        `interrupts`: a second signal raises KeyboardInterrupt; else it sets `again`.
+        """
         self._on_stop = on_stop
+        self._interrupts = interrupts
+        self.again = False
         self._former: dict[signal.Signals, Any] = {}
         self.received = False
 
@@ -46,7 +51,10 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received:
-            raise KeyboardInterrupt
+            if self._interrupts:
+                raise KeyboardInterrupt
+            self.again = True
+            return
         self.received = True
         os.write(self._write, b"!")
         if self._on_stop:

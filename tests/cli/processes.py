@@ -60,8 +60,12 @@ class Process:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signals, and waits for the end; the events until then are in `events`."""
-        self._process.send_signal(number)
+        self.send(number)
         return self.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """Signals, and does not wait."""
+        self._process.send_signal(number)
 
     def wait(self) -> int:
         """The exit code, once the process has ended and everything is read."""

@@ -148,6 +148,22 @@ def test_sigterm_hands_leaderships_over_before_the_broker_goes(brokers: Brokers,
     assert brokers.lines(1) == ["a", "b"]
 
 
+def test_a_second_signal_ends_the_wait_for_a_controller(brokers: Brokers, tree: Blocking) -> None:
+    """Broker 1 rules and is paused; its answer would be waited for three times 30 s. It leaves cleanly."""
+    brokers.start(1)
+    brokers.processes[1].until(lambda event: event["event"] == "controller")
+    brokers.start(2)
+    brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "2:1")
+    brokers.processes[2].until(lambda event: event["event"] == "leader")
+    brokers.processes[1].send(signal.SIGSTOP)
+    brokers.processes[2].send(signal.SIGINT)
+    code = brokers.processes[2].stop(signal.SIGTERM)
+
+    assert code == 0
+    assert "controlled shutdown given up" in brokers.processes[2].errors
+    assert tree.exists(BrokerRegistration.path(2)) is None
+
+
 def test_an_id_in_use_ends_with_code_6(brokers: Brokers, tree: Blocking) -> None:
     """It names session and host, and the first one stays what it was."""
     brokers.start(1)

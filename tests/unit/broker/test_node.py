@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,6 +184,42 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Worl
     assert asked.asked == [2, 2, 2]
     assert world.running.idle[2].closed
     assert world.zk.exists(BrokerRegistration.path(2)) is None
+
+
+def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: World) -> None:
+    """5.9: from its request on it fetches nothing, whatever it is told, so no leader finds it in sync."""
+    world.add(1, 2)
+    session = world.server.clients["b1"].session
+    assert session is not None
+    world.server.write(
+        Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
+    )
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    wait_until(lambda: world.running.brokers[2].health().following == 1)
+    answer: Future[ControlledShutdownResponse] = Future()
+    asked = threading.Event()
+
+    def shut_down(broker: int) -> Future[ControlledShutdownResponse]:
+        asked.set()
+        return answer
+
+    world.running.idle[1].shut_down = shut_down  # type: ignore[method-assign]
+    life = world.running.brokers[2]._life
+    assert life is not None
+    assert life.network is not None
+    stopping = threading.Thread(target=world.running.brokers[2].close)
+    stopping.start()
+    try:
+        assert asked.wait(20)
+        world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,), leader_epoch=1)
+        told = life.thread.run(life.network.health()).result(20)
+        roles = world.running.told[2].of("follower")
+    finally:
+        answer.set_result(ControlledShutdownResponse(0))
+        stopping.join(20)
+
+    assert told.following == 0
+    assert roles[-1] == ("follower", T0, 1)
 
 
 def test_a_broker_without_replicas_stops_without_asking(world: World) -> None:

@@ -47,6 +47,7 @@ class Fetchers:
         self._fetchers: dict[Broker, list[_Fetcher]] = {}
         self._homes: dict[TopicPartition, tuple[Broker, _Fetcher]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._is_over = False
 
     @property
     def following(self) -> frozenset[TopicPartition]:
@@ -54,7 +55,9 @@ class Fetchers:
         return frozenset(self._homes)
 
     def follow(self, tp: TopicPartition, leader: Broker) -> None:
-        """Fetches this partition from there, and from nowhere else; at once."""
+        """Fetches this partition from there, and from nowhere else; at once. Not after `end`."""
+        if self._is_over:
+            return
         home = self._homes.get(tp)
         if home is not None and home[0] == leader:
             home[1].add(tp)
@@ -99,10 +102,15 @@ class Fetchers:
             for fetcher in fetchers:
                 fetcher.wake()
 
-    async def close(self) -> None:
-        """Ends all of them."""
+    def end(self) -> None:
+        """Nothing is fetched from here on, whatever a controller says."""
+        self._is_over = True
         for tp in tuple(self._homes):
             self.leave(tp)
+
+    async def close(self) -> None:
+        """Ends all of them."""
+        self.end()
         if self._ending:
             await asyncio.wait(set(self._ending))
 

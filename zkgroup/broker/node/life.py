@@ -168,10 +168,17 @@ class BrokerLife:
         broker = self.machine.core.broker
         assert broker is not None
         self._stopping = self.thread.run(self._hand_over(broker))
-        self._wait(self._stopping, None)
+        try:
+            self._stopping.result()
+        except CancelledError:
+            log.warning(
+                "broker %d: controlled shutdown given up; its session's end takes what it leads", broker
+            )
+        except Exception:
+            log.exception("broker %d: controlled shutdown failed", broker)
 
     @staticmethod
-    def _wait(future: Future[bool] | Future[None], timeout_s: float | None) -> None:
+    def _wait(future: Future[None], timeout_s: float) -> None:
         try:
             future.result(timeout_s)
         except (CancelledError, FutureTimeoutError):
@@ -228,6 +235,7 @@ class BrokerLife:
         replicas = await self.network.replicas()
         if all(view.role is Role.NONE for view in replicas.values()):
             return True
+        self.network.depart()
         return await shut_down(broker, self._find_controller, self._settings)
 
     async def _find_controller(self) -> Address | None:

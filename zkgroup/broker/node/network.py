@@ -121,6 +121,14 @@ class Network:
         await self._fetchers.close()
         await self._host.close()
 
+    def depart(self) -> None:
+        """The broker is about to leave: it follows nobody any more, whatever it is told to.
+
+        Else a leader would take it back into the ISR, from which the controller has just removed it
+        (kafka/server/ReplicaManager.scala@0.8.2.2, `isShuttingDown` in `makeFollowers`).
+        """
+        self._fetchers.end()
+
     # --- what the machine orders --------------------------------------------------------------------
 
     def registered(self, epoch: int) -> None:
