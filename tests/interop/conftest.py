@@ -15,6 +15,7 @@ from tests.interop.jars import MissingToolError, compiled, kafka_jars
 from tests.interop.members import HERE, Kind, Ledger, Member
 from tests.interop.processes import wait_until
 from tests.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
+from tests.interop.toolbox import Toolbox
 
 _numbers = itertools.count(1)
 
@@ -35,6 +36,16 @@ def jars() -> Path:
     return folder
 
 
+def fetched(release: str) -> None:
+    """Fetches what is not in the cache yet; skips or fails as `jars` does."""
+    try:
+        kafka_jars(release)
+    except MissingToolError as missing:
+        if os.environ.get("ZKGROUP_TEST_INTEROP") == "required":
+            raise
+        pytest.skip(f"no real Kafka: {missing}")
+
+
 @pytest.fixture(scope="session")
 def real_zookeeper(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealZooKeeper]:
     server = RealZooKeeper(tmp_path_factory.mktemp("zookeeper-3.4.6"))
@@ -53,6 +64,13 @@ def broker(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFacto
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def box(jars: Path) -> Iterator[Toolbox]:
+    """Kafka's tools in one JVM."""
+    with Toolbox() as toolbox:
+        yield toolbox
 
 
 @pytest.fixture

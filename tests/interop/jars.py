@@ -30,9 +30,14 @@ POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>real-kafka</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_{scala}</artifactId><version>{version}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-log4j12</artifactId><version>1.7.30</version></dependency>
+{more}<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-log4j12</artifactId><version>1.7.30</version></dependency>
 </dependencies></project>
 """
+
+TOOLS = """\
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+"""
+"""In 3.x more and more command-line tools have an artifact of their own."""
 
 
 class MissingToolError(Exception):
@@ -59,9 +64,7 @@ def kafka_jars(version: str) -> Path:
     require("mvn", "java")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder.parent) as scratch:
-        Path(scratch, "pom.xml").write_text(
-            POM.format(version=version, scala=_scala(version)), encoding="utf-8"
-        )
+        Path(scratch, "pom.xml").write_text(_pom(version), encoding="utf-8")
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
@@ -71,6 +74,11 @@ def kafka_jars(version: str) -> Path:
         if not folder.exists():  # another process may have been faster
             jars.rename(folder)
     return folder
+
+
+def _pom(version: str) -> str:
+    more = TOOLS.format(version=version) if version.startswith("3.") else ""
+    return POM.format(version=version, scala=_scala(version), more=more)
 
 
 def _scala(version: str) -> str:

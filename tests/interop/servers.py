@@ -86,9 +86,7 @@ class RealBroker:
         self.address = f"127.0.0.1:{self.port}"
         settings = {
             "broker.id": number,
-            "port": self.port,
-            "host.name": "127.0.0.1",
-            "advertised.host.name": "127.0.0.1",
+            **_listening(version, self.port),
             "zookeeper.connect": zookeeper.address + chroot,
             "zookeeper.session.timeout.ms": 20_000,
             "log.dirs": folder / "logs",
@@ -132,6 +130,13 @@ class RealBroker:
 
     def stop(self) -> None:
         self.process.kill()
+
+
+def _listening(version: str, port: int) -> dict[str, object]:
+    """3.0 took the settings of 0.8.2.2 away."""
+    if version.startswith("3."):
+        return {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    return {"port": port, "host.name": "127.0.0.1", "advertised.host.name": "127.0.0.1"}
 
 
 class Producer:

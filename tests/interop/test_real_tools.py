@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.interop.jars import MissingToolError
+from tests.interop.conftest import fetched
 from tests.interop.processes import wait_until
 from tests.interop.releases import EVERYTHING, NEWEST, OLDEST, has_zookeeper_tools, is_old, taking_part
 from tests.interop.servers import RealZooKeeper
 from tests.interop.toolbox import Toolbox
-from tests.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools, fetched
+from tests.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -27,12 +26,6 @@ LED = ("ours", OLDEST)
 RATE = "replication.throttled.rate"
 DEAD = 9
 """A broker that was never there."""
-
-
-@pytest.fixture(scope="module")
-def box() -> Iterator[Toolbox]:
-    with Toolbox() as toolbox:
-        yield toolbox
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +46,8 @@ def led(
 
 @pytest.fixture
 def tools(request: pytest.FixtureRequest, led: Cluster, box: Toolbox, tmp_path: Path) -> Tools:
-    release = str(request.param)
-    try:
-        fetched((release,))
-    except MissingToolError as missing:
-        if os.environ.get("ZKGROUP_TEST_INTEROP") == "required":
-            raise
-        pytest.skip(f"no real Kafka: {missing}")
-    return Tools(box, release, led, tmp_path)
+    fetched(str(request.param))
+    return Tools(box, str(request.param), led, tmp_path)
 
 
 def at(*releases: str) -> Callable[..., object]:

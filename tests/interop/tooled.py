@@ -16,7 +16,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.integration.led_brokers import ask
-from tests.interop.jars import kafka_jars
 from tests.interop.processes import Process, wait_until
 from tests.interop.releases import OLDEST, rows_of
 from tests.interop.servers import RealBroker, RealZooKeeper
@@ -287,9 +286,3 @@ class Tools:
         """A file for the reassignment tool."""
         entries = [{"topic": topic, "partition": p, "replicas": to} for p, to in targets.items()]
         return self.file(name, {"version": 1, "partitions": entries})
-
-
-def fetched(releases: tuple[str, ...]) -> None:
-    """Fetches what is not in the cache yet; raises MissingToolError."""
-    for release in releases:
-        kafka_jars(release)
