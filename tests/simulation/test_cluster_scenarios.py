@@ -200,6 +200,9 @@ def test_no_request_is_sent_after_the_own_lease() -> None:
     sent: list[str] = []
     world.network.point = lambda kind, line: sent.append(f"{line} {kind}") if line.owner is ruler else None
     world.wake_up(ruler.name)
+    while ruler.shell.inbox:  # before it hears of its session's end
+        ruler.shell.take_event()
+    assert sent == []
     simulation.quiet.pass_time(2_000)
 
     assert sent == []

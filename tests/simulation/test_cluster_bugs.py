@@ -1,0 +1,43 @@
+"""Mistakes planted in controllers and brokers are noticed, each by the rule that it breaks (R67)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation import test_cluster_scenarios as scenarios
+from tests.simulation.cluster_bugs import BUGS, RARE_BUGS
+from zkgroup.testing.cluster_simulation import ClusterSimulation, ClusterSimulationError
+
+SEEDS = range(80)
+RULE = re.compile(r"\b(S1[1-7]|L[67]|lines)\b")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R67, reliability.md 2.5: within few schedules, by its own rule."""
+    bug = BUGS[name]
+    bug.plant(monkeypatch)
+    broken: set[str] = set()
+    for seed in (bug.seed, *SEEDS):
+        try:
+            ClusterSimulation(seed).run()
+        except ClusterSimulationError as error:
+            broken.update(RULE.findall(str(error).splitlines()[0]))
+        if broken.intersection(bug.noticed_by):
+            return
+    raise AssertionError(f"{name} should break {bug.noticed_by}, broken were {sorted(broken)}")
+
+
+@pytest.mark.parametrize("name", RARE_BUGS)
+def test_a_mistake_that_seldom_matters_is_noticed_by_its_scenario(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R67: the schedules of the exhaustive model, which hold without it."""
+    plant, scenario = RARE_BUGS[name]
+    plant(monkeypatch)
+
+    with pytest.raises(AssertionError):
+        getattr(scenarios, scenario)()
