@@ -11,7 +11,7 @@ from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, Note, OpenChannel, SendToBroker
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, ControllerEvent
 from zkgroup.controller.machine.picture import Brokers
-from zkgroup.controller.machine.reign import ControllerSettings
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (

@@ -13,7 +13,7 @@ from tests.integration.ruling import Country, Ruling
 from tests.unit.controller.clusters import tp
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.events import ShutdownAsked
-from zkgroup.controller.machine.reign import ControllerSettings
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, SetData
 from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Target

@@ -13,7 +13,7 @@ from zkgroup.controller.controller import Controller, Loaded, News
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.effects import Resigned
-from zkgroup.controller.machine.reign import ControllerSettings
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.model.ports import Clock, Store
 from zkgroup.wire.control import controller_client_id
 from zkgroup.zookeeper import ClientSettings

@@ -19,8 +19,8 @@ from zkgroup.controller.machine.effects import (
 )
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, ChannelUp, ShutdownAsked
 from zkgroup.controller.machine.picture import Brokers
-from zkgroup.controller.machine.reign import ControllerSettings
 from zkgroup.controller.machine.requests import ControlRequest, ToBroker
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData

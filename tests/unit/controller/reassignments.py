@@ -14,8 +14,9 @@ from tests.unit.controller.candidates import Node, World
 from tests.unit.controller.replicas import Brokers, Replicas
 from zkgroup.controller.machine.effects import OpenChannel, SendToBroker
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp
-from zkgroup.controller.machine.reign import ControllerSettings, Reign
+from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.requests import ToBroker
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Multi, Operation, SetData
 from zkgroup.testing.memory_zookeeper import Step

@@ -25,7 +25,8 @@ from zkgroup.controller.machine.events import (
 from zkgroup.controller.machine.lease import HEARTBEAT_TIMER, Lease
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.controller.machine.records import Records
-from zkgroup.controller.machine.reign import DUTY_TIMER, ControllerSettings, Reign
+from zkgroup.controller.machine.reign import DUTY_TIMER, Reign
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.controller.machine.waiting import OBSTACLE_TIMER, Waiting
 from zkgroup.machinery.events import (
     Answered,

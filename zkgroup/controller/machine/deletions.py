@@ -24,7 +24,8 @@ from zkgroup.controller.machine import deleting
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
 from zkgroup.controller.machine.leading import remove_from_isr
-from zkgroup.controller.machine.reign import Answer, Reign
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.rule_books import Answer
 from zkgroup.controller.machine.states import commit
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done

@@ -28,7 +28,8 @@ from zkgroup.controller.machine import (
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.election import Election
-from zkgroup.controller.machine.reign import ControllerSettings, Duty, Listener, Reign
+from zkgroup.controller.machine.reign import Duty, Listener, Reign
+from zkgroup.controller.machine.rule_books import ControllerSettings
 
 DUTIES: Final[Mapping[Look, Duty]] = {
     Look.LOAD: loading.load,

@@ -32,11 +32,7 @@ from zkgroup.controller.machine.open_moves import Moves
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.reading import Reading
 from zkgroup.controller.machine.requests import Batch, Targets
-from zkgroup.controller.machine.rule_books import Answer as Answer
-from zkgroup.controller.machine.rule_books import ControllerSettings as ControllerSettings
-from zkgroup.controller.machine.rule_books import Doubt as Doubt
-from zkgroup.controller.machine.rule_books import Shown as Shown
-from zkgroup.controller.machine.rule_books import Stopping as Stopping
+from zkgroup.controller.machine.rule_books import Answer, ControllerSettings, Doubt, Shown, Stopping
 from zkgroup.controller.machine.transitions import (
     PartitionPhase,
     Replica,

@@ -12,7 +12,8 @@ from zkgroup.controller.machine import selectors
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.leading import elect, remove_from_isr
 from zkgroup.controller.machine.picture import Standing
-from zkgroup.controller.machine.reign import Reign, Stopping
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.rule_books import Stopping
 from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
 from zkgroup.machinery.procedures import Procedure

@@ -11,7 +11,8 @@ from typing import Final
 
 from zkgroup.controller.machine import deleting
 from zkgroup.controller.machine.agenda import Look
-from zkgroup.controller.machine.reign import Answer, Reign
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.rule_books import Answer
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.machinery.procedures import Procedure
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse

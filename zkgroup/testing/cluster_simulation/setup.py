@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from zkgroup.controller.machine.reign import ControllerSettings
+from zkgroup.controller.machine.rule_books import ControllerSettings
 
 FAULTS = (
     "lost_reply",
