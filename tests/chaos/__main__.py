@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.chaos.round import run_round
-from tests.chaos.schedule import draw
+from tests.chaos.schedule import OTHERS, PAIRED, draw
 from zkgroup.testing.peer_links import PeerLinks
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -48,9 +48,8 @@ def main() -> int:
                     3, fsync=False, route=links.route, config=CONFIG, data_dir=home / "zookeeper"
                 ) as zookeeper,
             ):
-                done = run_round(
-                    zookeeper, links, home, seed, draw(seed, asked.slots), calm_s=asked.calm, say=_say
-                )
+                slots = draw(seed, len(asked.pair or range(asked.slots)), asked.pair)
+                done = run_round(zookeeper, links, home, seed, slots, calm_s=asked.calm, say=_say)
         total += done.figures + Counter({f"bitten {name}": n for name, n in done.bitten.items()})
         if done.report is not None:
             total += Counter(dataclasses.asdict(done.report.figures))
@@ -75,6 +74,13 @@ def main() -> int:
         _say(f"  seconds to rest: {min(rests):.1f} to {max(rests):.1f}")
     _say(f"wrong: {failed or 'none'}")
     return 1 if failed else 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    one, _, other = text.partition("+")
+    if not {one, other} <= {*PAIRED, *OTHERS}:
+        raise argparse.ArgumentTypeError(f"expected two of {', '.join((*PAIRED, *OTHERS))}, found {text!r}")
+    return one, other
 
 
 def _say(text: str) -> None:

@@ -8,15 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from tests.chaos.schedule import BROKERS
 from zkgroup.admin.brokers import read_states, registrations
 from zkgroup.admin.ensemble import Ensemble
-from zkgroup.errors import ZkGroupError
+from zkgroup.errors import EmbeddedServerError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.clock import wait_until
@@ -39,9 +40,17 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "15s",
 }
 START_S = 60.0
+REVIVE_S = 10.0
+LOOK_S = 0.25
+"""Between two looks at the whole cluster: they cost the brokers time on a small machine."""
 CALM_S = SESSION_MS / 1000 + 1
 LINES = "lines"
 """The topic that lines are appended to; it is moved and never deleted."""
+
+
+def hold(seconds: float) -> None:
+    """A fault lasts so long, or a look is not repeated at once: the one kind of wait that is for time."""
+    threading.Event().wait(seconds)
 
 
 class Node:
@@ -242,11 +251,15 @@ class ChaosCluster:
         died = [why for node in self.nodes.values() for why in node.died]
         return f"running {running}, registered {self._quietly(self.registered)}, {died}"
 
+    def revive(self) -> None:
+        """Every server is started or goes on; one that others cannot reach serves nobody for now."""
+        with suppress(EmbeddedServerError):
+            self.zookeeper.revive(REVIVE_S)
+
     def heal(self) -> None:
         """Every fault has ended; whoever is paused goes on."""
-        self.zookeeper.revive()
+        self.network.heal(cut=True)
         self.network.heal_servers()
-        self.network.heal()
         for node in self.nodes.values():
             node.network.heal(cut=True)
             node.resume()
@@ -261,6 +274,7 @@ class ChaosCluster:
 
         def is_calm() -> bool:
             nonlocal now, calm_from_s
+            hold(LOOK_S)
             try:
                 now = self.unrest()
             except ZkGroupError as error:

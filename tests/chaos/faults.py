@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from signal import SIGTERM
 
-from tests.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node
+from tests.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node, hold
 from tests.chaos.operations import PARTITIONS, Operations
 from tests.chaos.schedule import BROKERS, MOVE_STEPS, Fault
 from zkgroup.errors import EmbeddedServerError, ZkGroupError
@@ -24,6 +24,7 @@ STEP_S = 6.0
 OUT_S = 20.0
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
 
+STEP_LOOK_S = 0.005
 STOP_S = 15.0
 """Longest wait for a broker to stop; without a quorum its controller may not answer it."""
 
@@ -165,14 +166,14 @@ class Faults:
             return _nothing
         self.cluster.zookeeper.server(leader).kill()
         self.bitten["F12"] += 1
-        return self.cluster.zookeeper.revive
+        return self.cluster.revive
 
     def _pause_server(self, _: Fault, __: Node) -> End:
         if (leader := self._leader()) is None:
             return _nothing
         self.cluster.zookeeper.server(leader).pause()
         self.bitten["F16"] += 1
-        return self.cluster.zookeeper.revive
+        return self.cluster.revive
 
     def _isolate(self, fault: Fault, _: Node) -> End:
         leader = self._leader()
@@ -185,7 +186,7 @@ class Faults:
         with suppress(EmbeddedServerError):
             self.cluster.network.lose_quorum()
             self.bitten["F15"] += 1
-        return self.cluster.zookeeper.revive
+        return self.cluster.revive
 
     # --- controllers --------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class Faults:
         node = None
         with suppress(ZkGroupError):
             while time.monotonic() < deadline and not self._is_at(tp, step):
-                pass
+                hold(STEP_LOOK_S)
             controller = self.cluster.controller()
             node = None if controller is None else self.cluster.nodes[controller]
         if node is None:

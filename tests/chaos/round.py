@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.cluster import LINES, ChaosCluster
+from tests.chaos.cluster import LINES, ChaosCluster, hold
 from tests.chaos.faults import End, Faults
 from tests.chaos.lines import Lines, kept
 from tests.chaos.operations import Operations
@@ -132,12 +131,12 @@ def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: S
         ends.append((fault.hold_ms / 1000, faults.begin(fault)))
         if gap_ms:
             operations.do(*next(todo))
-            _hold(gap_ms / 1000)
+            hold(gap_ms / 1000)
     began_s = time.monotonic()
     for operation in todo:
         operations.do(*operation)
     for hold_s, end in sorted(ends, key=lambda each: each[0]):
-        _hold(max(0.0, began_s + hold_s - time.monotonic()))
+        hold(max(0.0, began_s + hold_s - time.monotonic()))
         end()
 
     def rules() -> bool:
@@ -152,18 +151,13 @@ def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: S
         return
 
 
-def _hold(seconds: float) -> None:
-    """A fault lasts so long: the one kind of wait here that is for time, and not for what it brings."""
-    threading.Event().wait(seconds)
-
-
 def _watch(cluster: ChaosCluster, calm_s: float) -> None:
     """Raises TimeoutError where the cluster does not stay at rest."""
     until_s = time.monotonic() + calm_s
     while time.monotonic() < until_s:
         if why := cluster.unrest():
             raise TimeoutError(f"no longer at rest: {why}; {cluster.told()}")
-        _hold(0.2)
+        hold(0.2)
 
 
 def _judge(cluster: ChaosCluster, lines: Lines, readers: Readers, quiet_from_ms: int, done: Round) -> None:

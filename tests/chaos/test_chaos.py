@@ -34,7 +34,7 @@ def test_rounds_go_through_all_pairs() -> None:
 def test_a_short_round_on_real_servers(
     zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks, tmp_path: Path
 ) -> None:
-    """F1, F12, F37, F38: S1 to S4, S7 to S17 by servers' logs and records, L6, L7, and every acknowledged line."""
+    """F1, F12, F37, F38: S1-S4, S7-S17, L6, L7 by logs and records, and every acknowledged line."""
     slots = draw(5, len(CHOSEN), CHOSEN)
     done = run_round(zk_chaos_processes, zk_peer_links, tmp_path / "home", 5, slots, calm_s=1.0)
 
