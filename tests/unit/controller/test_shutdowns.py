@@ -153,10 +153,8 @@ def test_who_does_not_rule_says_so() -> None:
 
 
 def test_topics_that_are_being_deleted_are_left_alone() -> None:
-    """As from 2.1 on: they neither move nor count; this one waits for the end of a move."""
-    world, ruler = ruled(t={0: (1, 2)}, u={0: (1, 2)})
-    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (1, 3)),)).encode())
-    world.run()
+    """As from 2.1 on: they neither move nor count; this one waits for a broker that is down."""
+    world, ruler = ruled(t={0: (1, 2, 4)}, u={0: (1, 2)})
     world.mark("t")
     world.run()
     before = world.state(tp(0))
@@ -164,8 +162,20 @@ def test_topics_that_are_being_deleted_are_left_alone() -> None:
 
     assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
     assert world.state(tp(0)) == before
-    assert before.leader == 1
     assert world.state(tp(0, "u")).leader == 2
+
+
+def test_a_topic_whose_deletion_waits_for_a_move_is_handed_over() -> None:
+    """Until the move ends it is led and followed as any other."""
+    world, ruler = ruled(t={0: (1, 2)})
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (1, 4)),)).encode())
+    world.run()
+    world.mark("t")
+    world.run()
+    answer = ask(world, ruler, 1)
+
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
+    assert world.state(tp(0)).leader == 2
 
 
 def test_a_missing_answer_of_zookeeper_keeps_nobody_waiting_for_ever() -> None:
