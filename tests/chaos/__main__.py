@@ -28,6 +28,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0, help="no round begins after that  [20]")
     parser.add_argument("--slots", type=int, default=8, help="pairs of faults in a round  [8]")
     parser.add_argument(
+        "--pair",
+        action="append",
+        type=_pair,
+        metavar="F1+F2",
+        help="these pairs in each round; may be repeated",
+    )
+    parser.add_argument(
         "--calm", type=float, default=10.0, help="seconds at rest at the end of a round  [10]"
     )
     parser.add_argument("--keep", type=Path, help="where to keep what was written; otherwise it is removed")
