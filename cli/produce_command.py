@@ -150,6 +150,7 @@ def _verdict(error: Exception, summary: Summary) -> Exception:
 def _partitions(cluster: Cluster, topic: str, wanted: int | None) -> Sequence[int]:
     """Those that lines may go to. Raises NotFoundError, ConfigError, RefusedError."""
     from zkgroup.lines.leaders import addresses_of
+    from zkgroup.model import TopicPartition
 
     known = cluster.partitions(topic)
     if not known:
@@ -164,7 +165,16 @@ def _partitions(cluster: Cluster, topic: str, wanted: int | None) -> Sequence[in
             "expected a broker of ours, which hosts lines, in /brokers/ids, found none; "
             "start one with `zkgroup broker run --id auto`"
         )
-    return known if wanted is None else [wanted]
+    chosen = known if wanted is None else [wanted]
+    if foreign := cluster.led_by_kafka(TopicPartition(topic, number) for number in chosen):
+        tp, (leader, one) = next(iter(foreign.items()))
+        more = f" (and {len(foreign) - 1} more partitions by such)" if len(foreign) > 1 else ""
+        raise RefusedError(
+            f"{tp}: expected a broker of ours as its leader, for lines live on those only, found broker "
+            f"{leader} at {one.host}:{one.port}, which is a broker of Kafka{more}; "
+            f"append with a client of Kafka, or choose by --partition one that a broker of ours leads"
+        )
+    return chosen
 
 
 def _span(known: Sequence[int]) -> str:

@@ -20,7 +20,14 @@ from zkgroup.lines.producing import LINE_BYTES_MAX
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.wire.replica_host import AppendLinesRequest
-from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path, brokers_path, topics_path
+from zkgroup.znodes.brokers import (
+    BrokerRegistration,
+    PartitionState,
+    Topic,
+    broker_ids_path,
+    brokers_path,
+    topics_path,
+)
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 WAIT_S = 30.0
@@ -173,6 +180,26 @@ def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: Groups) ->
     assert (
         "expected a broker of ours, which hosts lines, in /brokers/ids, found none; start one with" in ran.err
     )
+
+
+def test_a_leader_of_kafka_is_refused_at_once(shell: Shell, brokers: LineBrokers, groups: Groups) -> None:
+    """It names partition, broker and kind; partitions that ours lead can still be chosen."""
+    real = BrokerRegistration("kafka.example", 9092, 1, 1)
+    groups.zk.multi(Create(BrokerRegistration.path(3), real.encode(), ephemeral=True))
+    states = {0: 1, 1: 3, 2: 3}
+    for number, leader in states.items():
+        path = PartitionState.path(ORDERS[number])
+        parts = path.split("/")
+        groups.zk.create_missing(*("/".join(parts[:depth]) for depth in (5, 6)))
+        groups.zk.multi(Create(path, PartitionState(leader, 0, (leader,), 1).encode()))
+
+    ran = shell.run("produce", "orders", stdin="a\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert "orders-1: expected a broker of ours as its leader" in ran.err
+    assert "broker 3 at kafka.example:9092, which is a broker of Kafka (and 1 more" in ran.err
+    assert shell.run("produce", "orders", "--partition", "2", "--dry-run").code == 2
+    assert shell.run("produce", "orders", "--partition", "0", stdin="a\n").code == 0
+    assert logs(brokers) == [[b"a"], [], []]
 
 
 def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:

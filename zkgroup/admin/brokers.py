@@ -54,8 +54,10 @@ class BrokerDescription:
     rack: str | None
     jmx_port: int
     endpoints: tuple[str, ...]
-    replicas: int
+    hosted: tuple[TopicPartition, ...]
     """Partitions with a replica on it."""
+    replicas: int
+    """How many these are."""
     leaders: int
     """Partitions that it leads."""
     preferred: int
@@ -78,6 +80,18 @@ class Cluster:
         """Partition numbers, ascending; none where the topic does not exist. Raises CorruptZnodeError."""
         znode = self._ensemble.zk.find(Topic.path(topic))
         return Topic.decode(znode.path, znode.data).numbers if znode else ()
+
+    def led_by_kafka(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, BrokerRegistration]]:
+        """Those of the partitions whose leader is registered and no broker of ours, with that leader."""
+        known = self.brokers()
+        states = read_states(self._ensemble, partitions)
+        return {
+            tp: (state.leader, known[state.leader])
+            for tp, state in states.items()
+            if state and state.leader in known and not known[state.leader].is_zkgroup
+        }
 
 
 def registrations(ensemble: Ensemble) -> dict[int, Held[BrokerRegistration]]:
@@ -168,6 +182,7 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
         jmx_port=entry.value.jmx_port,
         endpoints=tuple(endpoint.text for endpoint in entry.value.listeners),
         replicas=len(replicas),
+        hosted=tuple(tp for tp, _ in sorted(replicas)),
         leaders=sum(state.leader == broker for state in known.values()),
         preferred=sum(first for _, first in replicas),
         out_of_sync=tuple(tp for tp, _ in sorted(replicas) if tp in known and broker not in known[tp].isr),

@@ -65,6 +65,14 @@ class ClusterLink:
             self._links.ask(("epoch", tp), leader.address, epoch_question(tp), ANSWER_TIMEOUT_MS)
         return None
 
+    def look_again(self) -> None:
+        """See `Leaders.look_again`."""
+        self._leaders.look_again(self.now_ms())
+
+    def is_unknown(self, tp: TopicPartition, since_ms: int) -> bool:
+        """See `Leaders.is_unknown`."""
+        return self._leaders.is_unknown(tp, since_ms)
+
     def doubt(self, tp: TopicPartition, trouble: str) -> None:
         """The leader does not answer, or not as a leader."""
         log.info("%s; looking for the leader again", trouble)

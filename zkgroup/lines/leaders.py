@@ -84,6 +84,8 @@ class Leaders:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._floors: dict[TopicPartition, int] = {}
         """Highest epoch seen."""
+        self._told: dict[str, tuple[int, frozenset[int]]] = {}
+        """Topic to when a broker told its partitions last, and to their numbers."""
         self._due_ms: int | None = None
         self._under_way = False
         self._turn = 0
@@ -115,6 +117,16 @@ class Leaders:
     def leader(self, tp: TopicPartition) -> Leader | None:
         """None while it is not known."""
         return self._leaders.get(tp)
+
+    def look_again(self, now_ms: int) -> None:
+        """Asks at once, whatever is known and however often nobody knew it."""
+        if self._topics:
+            self._due_ms = now_ms
+
+    def is_unknown(self, tp: TopicPartition, since_ms: int) -> bool:
+        """Whether a broker has said since then that it knows no such partition."""
+        told_ms, numbers = self._told.get(tp.topic, (-1, frozenset()))
+        return told_ms >= since_ms and tp.partition not in numbers
 
     def doubt(self, tp: TopicPartition, trouble: str, now_ms: int) -> None:
         """Its leader does not answer, or not as a leader: brokers are asked anew."""
@@ -157,6 +169,9 @@ class Leaders:
         """The answer to a question. What it does not know, or names no leader of, is asked for again."""
         self._under_way = False
         self._named = {one.broker: Address(one.host, one.port) for one in response.brokers}
+        for topic in response.topics:
+            if topic.error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                self._told[topic.topic] = now_ms, frozenset(one.partition for one in topic.partitions)
         missing = [self._take(topic.topic, topic.error, topic.partitions) for topic in response.topics]
         if any(missing):
             self.trouble = next(filter(None, missing))

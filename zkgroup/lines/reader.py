@@ -93,15 +93,23 @@ class LineReader:
                 self._fetching.forget(error.topic_partition)
                 raise error
 
-    def ends(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
+    def ends(
+        self, partitions: Collection[TopicPartition], timeout_s: float, *, await_unknown: bool = True
+    ) -> dict[TopicPartition, int]:
         """High watermarks: the offset that the next line to be read will have. Those not told are absent.
+
+        `await_unknown`: also for partitions that a broker says it does not know; one that was just made is
+        not known yet.
 
         Raises StoreUnavailableError where no broker is known and ZooKeeper does not answer.
         """
         self._ends = {}
         left = set(partitions)
         asked: set[TopicPartition] = set()
-        until_ms = self._link.now_ms() + int(timeout_s * 1000)
+        since_ms = self._link.now_ms()
+        until_ms = since_ms + int(timeout_s * 1000)
+        if not await_unknown and any(self._link.leader(tp) is None for tp in partitions):
+            self._link.look_again()
         while left and (left_ms := until_ms - self._link.now_ms()) > 0:
             for tp in sorted(left - asked):
                 leader = self._link.leader(tp)
@@ -112,6 +120,8 @@ class LineReader:
                 answered = self._take(reply)
                 asked.discard(answered)
             left -= self._ends.keys()
+            if not await_unknown:
+                left -= {tp for tp in left if self._link.is_unknown(tp, since_ms)}
         return dict(self._ends)
 
     @property

@@ -237,3 +237,14 @@ def test_topics_that_brokers_do_not_know(brokers: LineBrokers, reader: LineReade
     with pytest.raises(SourceUnavailableError, match="topic missing: brokers do not know it"):
         reader.read({missing: 0}, 10, 0.3)
     assert reader.ends([ORDERS, missing], 0.5) == {ORDERS: 1}
+
+
+def test_ends_need_not_wait_for_what_a_broker_does_not_know(brokers: LineBrokers, reader: LineReader) -> None:
+    """A topic, or a partition of a topic that is known; each call asks anew."""
+    append(brokers, b"a")
+    missing, beyond = TopicPartition("missing", 0), TopicPartition("orders", 7)
+
+    for _ in range(2):
+        assert reader.ends([ORDERS, missing, beyond], 1000.0, await_unknown=False) == {ORDERS: 1}
+    brokers.lead(missing, 1)
+    assert reader.ends([missing], 1000.0, await_unknown=False) == {missing: 0}

@@ -85,7 +85,7 @@ class BrokerSource(RecordSource):
         return Bounds(0, ends[topic_partition])
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._opened().ends(partitions, ANSWER_TIMEOUT_S)
+        return self._opened().ends(partitions, ANSWER_TIMEOUT_S, await_unknown=False)
 
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
         return self.poll({topic_partition: offset}, max_records, 1.0)
