@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zkgroup.testing.clock import FakeClock, wait_until
+    from zkgroup.testing.cluster_simulation import ClusterSimulation, ClusterSimulationError
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
     from zkgroup.testing.server_history import check_history, server_transactions
     from zkgroup.testing.simulation import Simulation, SimulationError
 
 _HOMES = {
+    "ClusterSimulation": "cluster_simulation",
+    "ClusterSimulationError": "cluster_simulation",
     "FakeClock": "clock",
     "MemoryZooKeeper": "memory_zookeeper",
     "Simulation": "simulation",
@@ -26,6 +29,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "ClusterSimulation",
+    "ClusterSimulationError",
     "FakeClock",
     "MemoryZooKeeper",
     "Simulation",

@@ -342,7 +342,7 @@ def test_l7_every_partition_has_a_state() -> None:
 
 
 def test_brokers_obey_one_controller_at_a_time() -> None:
-    """controller item 18: a smaller controller epoch is refused."""
+    """F1: a smaller controller epoch is refused."""
     world = World()
     for epoch, controller in ((1, 1), (2, 2)):
         world.note(3, "control.accepted", broker=3, incarnation=7, controller=controller, epoch=epoch)
