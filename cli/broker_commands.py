@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from zkgroup.admin import brokers as admin
@@ -15,6 +17,9 @@ from .frame import output
 from .output import Output, say
 from .tables import Cell, Column
 from .units import counted, iso_time
+
+if TYPE_CHECKING:
+    from zkgroup.lines.log_ends import LogEnds
 
 broker = make_group(
     "broker",
@@ -53,12 +58,18 @@ def list_() -> None:
 @broker.command()
 @click.argument("broker", metavar="ID", type=click.IntRange(0))
 def describe(broker: int) -> None:
-    """The registration of broker ID, and what it hosts."""
+    """The registration of broker ID, and what it hosts; one of ours is asked how far its replicas are."""
     out = output()
     with connected() as ensemble:
         as_of, one = admin.describe_broker(ensemble, broker)
-    if not out.document(cluster_documents.broker(as_of, one)):
-        _show(out, one)
+        known = admin.readable(admin.registrations(ensemble))
+    ends = None
+    if one.summary.kind == "zkgroup" and one.summary.role == "data":
+        from zkgroup.lines.log_ends import read_log_ends
+
+        ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
+    if not out.document(cluster_documents.broker(as_of, one, ends)):
+        _show(out, one, ends)
 
 
 def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:
@@ -71,7 +82,7 @@ def _note(row: admin.BrokerSummary) -> str:
     return ", ".join([*notes, "hosts nothing"] if row.role == "controller" else notes)
 
 
-def _show(out: Output, one: admin.BrokerDescription) -> None:
+def _show(out: Output, one: admin.BrokerDescription, ends: LogEnds | None) -> None:
     row = one.summary
     rows = [
         ("broker", f"{row.broker} ({row.kind}{', ' + note if (note := _note(row)) else ''})"),
@@ -85,6 +96,20 @@ def _show(out: Output, one: admin.BrokerDescription) -> None:
     ]
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
+    if ends:
+        out.line()
+        columns = [
+            Column(header="TOPIC", shorten="middle", least=12),
+            Column(header="PART", right=True),
+            Column(header="LEO", right=True),
+            Column(header="HW", right=True),
+            Column(header="NOTE", shorten="end", rank=1),
+        ]
+        told = [(tp, ends[tp, row.broker]) for tp in one.hosted]
+        out.table(
+            columns,
+            [[tp.topic, tp.partition, e.log_end_offset, e.high_watermark, e.reason] for tp, e in told],
+        )
 
 
 def _listed(partitions: tuple[TopicPartition, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from zkgroup.admin.brokers import BrokerDescription, BrokerSummary
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
@@ -17,8 +18,11 @@ from zkgroup.admin.verify import hex_session
 from zkgroup.admin.words import UncleanElectionDone
 from zkgroup.model import TopicPartition
 
-from .documents import Json, document
+from .documents import Json, document, log_end
 from .units import iso_time
+
+if TYPE_CHECKING:
+    from zkgroup.lines.log_ends import LogEnds
 
 
 def brokers(as_of: AsOf, rows: Iterable[BrokerSummary]) -> Json:
@@ -26,8 +30,10 @@ def brokers(as_of: AsOf, rows: Iterable[BrokerSummary]) -> Json:
     return document("brokers", as_of, brokers=[_broker(row) for row in rows])
 
 
-def broker(as_of: AsOf, one: BrokerDescription) -> Json:
-    """`broker describe`."""
+def broker(as_of: AsOf, one: BrokerDescription, ends: LogEnds | None = None) -> Json:
+    """`broker describe`; `ends` where the broker was asked how far its replicas are."""
+    me = one.summary.broker
+    logs = None if ends is None else [{**place(tp), **log_end(ends[tp, me])} for tp in one.hosted]
     return document(
         "broker",
         as_of,
@@ -40,6 +46,7 @@ def broker(as_of: AsOf, one: BrokerDescription) -> Json:
         leaders=one.leaders,
         preferred=one.preferred,
         out_of_sync=[place(tp) for tp in one.out_of_sync],
+        logs=logs,
     )
 
 

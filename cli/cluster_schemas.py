@@ -8,6 +8,7 @@ from .schema_parts import (
     BOOLEAN,
     COUNT,
     INTEGER,
+    LOG_END,
     SESSION,
     STRING,
     TIME,
@@ -85,6 +86,7 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
         leaders=COUNT,
         preferred=COUNT,
         out_of_sync=list_of(_PLACE),
+        logs=nullable(list_of(object_of(topic=STRING, partition=COUNT, **LOG_END))),
     ),
     "zkgroup.controller/1": document(
         "controller",

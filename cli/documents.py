@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.offset_plans import OffsetChange
@@ -26,9 +26,12 @@ from zkgroup.admin.values import (
     Verification,
 )
 from zkgroup.admin.verify import hex_session
-from zkgroup.model import Znode, ZnodeStat
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
 
 from .units import iso_time
+
+if TYPE_CHECKING:
+    from zkgroup.lines.log_ends import LogEnd, LogEnds
 
 Json = dict[str, Any]
 
@@ -136,12 +139,14 @@ def offset_changes(
     return document("offset_changes", as_of, group=group_name, executed=executed, undo=undo, changes=rows)
 
 
-def topics(as_of: AsOf, described: Iterable[TopicDescription]) -> Json:
-    """`topic describe`."""
+def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | None = None) -> Json:
+    """`topic describe`; `ends` where replicas were asked how far they are."""
     rows = [
         {
             "topic": topic.topic,
-            "partitions": [_topic_partition(row) for row in topic.partitions],
+            "partitions": [
+                {**_topic_partition(row), "logs": _logs(topic.topic, row, ends)} for row in topic.partitions
+            ],
             "configs": dict(topic.configs),
         }
         for topic in described
@@ -315,6 +320,22 @@ def _topic_partition(row: TopicPartitionDescription) -> Json:
         "controller_epoch": row.controller_epoch,
         "adding": list(row.adding),
         "removing": list(row.removing),
+    }
+
+
+def _logs(topic: str, row: TopicPartitionDescription, ends: LogEnds | None) -> list[Json] | None:
+    if ends is None:
+        return None
+    tp = TopicPartition(topic, row.partition)
+    return [{"broker": broker, **log_end(ends[tp, broker])} for broker in row.replicas]
+
+
+def log_end(end: LogEnd) -> Json:
+    """How far a replica is."""
+    return {
+        "log_end_offset": end.log_end_offset,
+        "high_watermark": end.high_watermark,
+        "reason": end.reason,
     }
 
 

@@ -48,3 +48,7 @@ def document(name: str, **properties: Schema) -> Schema:
     """A whole document: schema and moment, then its own keys."""
     moment = object_of(zxid=COUNT, time=TIME)
     return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=moment, **properties)
+
+
+LOG_END = {"log_end_offset": nullable(COUNT), "high_watermark": nullable(COUNT), "reason": nullable(STRING)}
+"""How far a replica is, or why that is not known."""

@@ -15,6 +15,7 @@ from .schema_parts import (
     BOOLEAN,
     COUNT,
     INTEGER,
+    LOG_END,
     SESSION,
     STRING,
     TIME,
@@ -206,6 +207,7 @@ SCHEMAS: Mapping[str, Schema] = {
                         controller_epoch=nullable(INTEGER),
                         adding=BROKERS,
                         removing=BROKERS,
+                        logs=nullable(list_of(object_of(broker=COUNT, **LOG_END))),
                     )
                 ),
                 configs=map_of(STRING),

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import click
 
 from zkgroup.admin import topics as admin
-from zkgroup.admin.brokers import live_brokers
+from zkgroup.admin.brokers import by_role, readable, registrations
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.admin.words import Compat, NotifyFormat
 from zkgroup.errors import PartlyDoneError
+from zkgroup.model import TopicPartition
 
 from . import cluster_documents, documents, topic_tables
 from .config_changes import config_way_back, notify_option
@@ -111,25 +112,45 @@ def list_() -> None:
 @click.option(
     "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."
 )
-def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool) -> None:
+@click.option(
+    "--replicas", is_flag=True, help="Ask our brokers for log end and high watermark of each replica."
+)
+def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool, replicas: bool) -> None:
     """Partitions, replicas, leaders and overrides of TOPIC, or of all topics."""
     out = output()
     with connected() as ensemble:
         as_of, described, unreadable = admin.describe_topics(ensemble, topics)
-        live = live_brokers(ensemble).data
+        entries = registrations(ensemble)
+    live = by_role(entries).data
     if under_replicated:
         described = admin.only(described, admin.is_under_replicated)
     if unavailable:
         described = admin.only(described, lambda partition: admin.is_unavailable(partition, live))
-    document = documents.topics(as_of, described)
+    ends = None
+    if replicas:
+        from zkgroup.lines.log_ends import read_log_ends
+
+        ends = read_log_ends(readable(entries), _replicas(described))
+    document = documents.topics(as_of, described, ends)
     if out.format == "csv":
         rows = [{"topic": one["topic"], **row} for one in document["topics"] for row in one["partitions"]]
-        out.document({"partitions": rows}, "partitions", topic_tables.PARTITION_KEYS)
+        keys = (*topic_tables.PARTITION_KEYS, *(["logs"] if replicas else []))
+        out.document({"partitions": rows}, "partitions", keys)
     elif not out.document(document, "topics"):
-        topic_tables.described(out, described)
+        topic_tables.described(out, described, ends)
     if unreadable:
         told = "; ".join(map(str, unreadable))
         raise PartlyDoneError(f"not described: {told}") if described else unreadable[0]
+
+
+def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPartition, int]]:
+    """Each with its broker."""
+    return [
+        (TopicPartition(one.topic, row.partition), broker)
+        for one in described
+        for row in one.partitions
+        for broker in row.replicas
+    ]
 
 
 @topic.command()

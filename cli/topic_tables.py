@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from zkgroup.admin.configs import ConfigPlan, shown
 from zkgroup.admin.topic_growth import AlterationPlan
 from zkgroup.admin.topics import PartitionDescription, TopicDescription, TopicSummary
+from zkgroup.model import TopicPartition
 
 from .output import Output
 from .tables import Cell, Column
 from .units import counted
+
+if TYPE_CHECKING:
+    from zkgroup.lines.log_ends import LogEnds
+
+END_COLUMNS = (
+    Column(header="ROLE", rank=1),
+    Column(header="LEO", right=True),
+    Column(header="HW", right=True),
+    Column(header="NOTE", shorten="end", rank=2),
+)
+"""How far a replica is."""
 
 LIST_KEYS = ("topic", "partitions", "replication_factor", "internal", "marked_for_deletion")
 PARTITION_KEYS = (
@@ -37,8 +50,8 @@ def topics(out: Output, rows: Sequence[TopicSummary]) -> None:
     out.table(columns, [[row.topic, row.partitions, row.replication_factor, _note(row)] for row in rows])
 
 
-def described(out: Output, rows: Sequence[TopicDescription]) -> None:
-    """A headline and the partitions of each topic."""
+def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | None = None) -> None:
+    """A headline and the partitions of each topic; with `ends`, how far each replica is."""
     for number, topic in enumerate(rows):
         if number:
             out.line()
@@ -56,6 +69,21 @@ def described(out: Output, rows: Sequence[TopicDescription]) -> None:
             *([Column(header="ADDING"), Column(header="REMOVING")] if moving else []),
         ]
         out.table(columns, [_row(row, moving) for row in topic.partitions])
+        if ends is not None:
+            out.line()
+            _replicas(out, topic, ends)
+
+
+def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:
+    rows: list[list[Cell | str | int | None]] = []
+    for row in topic.partitions:
+        tp = TopicPartition(topic.topic, row.partition)
+        for broker in row.replicas:
+            end = ends[tp, broker]
+            synced = row.isr is None or broker in row.isr
+            role = "leader" if broker == row.leader else "in sync" if synced else Cell("out of sync", "warn")
+            rows.append([row.partition, broker, role, end.log_end_offset, end.high_watermark, end.reason])
+    out.table([Column(header="PART", right=True), Column(header="BROKER", right=True), *END_COLUMNS], rows)
 
 
 def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> None:

@@ -34,6 +34,7 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
 
         first = shell.run("produce", "orders", "--format", "json", stdin="".join(lines[:100]))
         assert (first.code, first.document["acknowledged"]) == (0, 100), first
+        _shows_how_far_replicas_are(shell)
         args = ("consume", "g", "--topic", "orders", "--source", "brokers", "--max-messages", "300")
         with Process(*args, "--format", "ndjson", env=environment) as consumer:
             consumer.until(lambda event: event["event"] == "record")
@@ -57,3 +58,20 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
             for record in records
             if record["partition"] == partition
         }
+
+
+def _shows_how_far_replicas_are(shell: Shell) -> None:
+    """Rule 5 of replica-host.md: log end and high watermark of every replica."""
+    (topic,) = shell.json("topic", "describe", "orders", "--replicas")["topics"]
+    for row in topic["partitions"]:
+        assert sorted(log["broker"] for log in row["logs"]) == [1, 2, 3]
+        assert len({log["log_end_offset"] for log in row["logs"]}) == 1
+        assert next(log for log in row["logs"] if log["broker"] == row["leader"])["high_watermark"] > 0
+    ends = {row["partition"]: row["logs"][0]["log_end_offset"] for row in topic["partitions"]}
+    assert sum(ends.values()) == 100
+
+    logs = shell.json("broker", "describe", "2")["logs"]
+    assert {log["partition"]: log["log_end_offset"] for log in logs} == ends
+    assert " HW" in shell.run("topic", "describe", "orders", "--replicas").out
+    assert " HW" in shell.run("broker", "describe", "2").out
+    assert shell.json("topic", "describe", "orders")["topics"][0]["partitions"][0]["logs"] is None

@@ -12,7 +12,7 @@ from zkgroup.broker.replica_host import Follower, ReplicaHost, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.line_batches import batch_of
-from zkgroup.wire.replica_host import EpochEnd, FetchLinesResponse
+from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse
 
 OTHER = TopicPartition("orders", 1)
 
@@ -365,3 +365,22 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
     assert (follower.role, follower.log_end_offset, follower.high_watermark) == (Role.FOLLOWER, 1, 1)
     assert one.view(OTHER) is one.log_end_offset(OTHER) is one.high_watermark(OTHER) is None
     assert not one.caught_up(OTHER, 2)
+
+
+def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaHost, two: ReplicaHost) -> None:
+    """Leader, follower or stopped; it gets no line and counts as nobody."""
+    pair(one, two)
+    append(one, 0, b"a", b"b")
+    request = asked(two)
+    two.take(request, one.fetch(request))
+    append(one, 0, b"c")
+    before = view(one).followers
+
+    told = [fetch(host, 0, replica=OBSERVER) for host in (one, two)]
+    two.stop(TP)
+    stopped = fetch(two, 0, replica=OBSERVER)
+
+    ends = [(each.error, each.log_end_offset, each.high_watermark) for each in (*told, stopped)]
+    assert ends == [(0, 3, 0), (0, 2, 0), (0, 2, 0)]
+    assert all(not each.batches for each in (*told, stopped))
+    assert view(one).followers == before

@@ -151,7 +151,8 @@ class ReplicaHost(Protocol):
 
         A follower's fetch says how far it has come, and is counted. A consumer gets lines below the high
         watermark; at or past it none. Whole batches, as they were appended, at least one even where it is
-        larger than `max_bytes`; a consumer's first may begin before `offset`.
+        larger than `max_bytes`; a consumer's first may begin before `offset`. An observer is told how far
+        this replica is, whatever its role.
         Errors: 1 a consumer's offset below 0 or past the log end offset, 3, 6, 74, 75, and 77 for a
         follower's older incarnation (a smaller broker epoch than one seen from it).
         """

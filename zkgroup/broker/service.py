@@ -48,6 +48,7 @@ from zkgroup.wire.replica_host import (
     ACKS_ALL,
     ACKS_LEADER,
     CONSUMER,
+    OBSERVER,
     AppendLinesRequest,
     AppendLinesResponse,
     FetchLinesRequest,
@@ -263,7 +264,7 @@ class BrokerService:
             return response
 
     def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        if self._observer is not None and request.replica_id != CONSUMER:
+        if self._observer is not None and request.replica_id not in (CONSUMER, OBSERVER):
             self._observer.fetched(request, response)
 
 

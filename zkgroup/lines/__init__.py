@@ -11,4 +11,5 @@ version 0); the leader itself tells its epoch, and takes and gives lines.
 * `cluster_link`: leaders and links together, which is what both clients stand on
 * `producer`: `LineProducer`; `input_lines`: what it is given from a file or a pipe
 * `reader`: `LineReader`
+* `log_ends`: how far each replica is
 """

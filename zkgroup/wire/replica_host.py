@@ -18,6 +18,9 @@ ACKS_ALL = -1
 """The leader answers when the high watermark has passed the lines."""
 CONSUMER = -1
 """Replica id of who is no replica."""
+OBSERVER = -2
+"""Replica id of who asks any replica how far it is, leader or not, and gets no line. Kafka's number for a
+consumer that may ask any replica (kafka/api/FetchRequest.scala@0.8.2.2, `DebuggingConsumerId`)."""
 NO_BROKER_EPOCH = -1
 """Broker epoch of who is no broker."""
 NO_EPOCH = -1
@@ -100,7 +103,7 @@ class FetchLinesRequest(Request):
     RESPONSE: ClassVar[type[Response]] = FetchLinesResponse
 
     replica_id: Int32
-    """The follower; -1 for a consumer."""
+    """The follower; -1 for a consumer; -2 for who only asks how far a replica is, whichever it is."""
     broker_epoch: Int64
     """czxid of the follower's registration; -1 for a consumer."""
     topic: String

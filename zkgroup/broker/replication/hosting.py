@@ -15,6 +15,7 @@ from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,
+    OBSERVER,
     AppendLinesRequest,
     AppendLinesResponse,
     FetchLinesRequest,
@@ -110,7 +111,7 @@ class HostedReplicas:
         return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
 
     def _is_latest_incarnation(self, request: FetchLinesRequest) -> bool:
-        if request.replica_id == CONSUMER:
+        if request.replica_id in (CONSUMER, OBSERVER):
             return True
         known = self._broker_epochs.get(request.replica_id, request.broker_epoch)
         self._broker_epochs[request.replica_id] = max(known, request.broker_epoch)

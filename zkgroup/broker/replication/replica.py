@@ -22,6 +22,7 @@ from zkgroup.wire.line_batches import are_lines, batch_of, is_whole
 from zkgroup.wire.replica_host import (
     CONSUMER,
     NO_EPOCH,
+    OBSERVER,
     AppendLinesRequest,
     AppendLinesResponse,
     EpochEnd,
@@ -163,7 +164,9 @@ class Replica:
         return AppendLinesResponse(ErrorCode.NONE, base_offset, self.high_watermark)
 
     def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
-        """Answers a follower or a consumer at once, and counts how far a follower has come."""
+        """Answers a follower, a consumer or an observer at once, and counts how far a follower has come."""
+        if request.replica_id == OBSERVER:
+            return self._fetched()
         consumes = request.replica_id == CONSUMER
         if not (consumes and request.leader_epoch == NO_EPOCH):
             error = self._refusal(request.leader_epoch)
