@@ -38,10 +38,12 @@ class Operations:
         self._names = 0
 
     def begin(self) -> None:
-        """The topic of the lines."""
+        """The topic of the lines, and two others that come and go."""
         lists = [tuple(BROKERS[(n + k) % len(BROKERS)] for k in range(REPLICAS)) for n in range(PARTITIONS)]
         plan = plan_topic(self.cluster.ensemble, LINES, partitions=None, replica_assignment=lists)
         create_topic(self.cluster.ensemble, plan)
+        for number in (1, 2):
+            self._create(random.Random(number))
 
     def do(self, name: str, number: int) -> None:
         """One operation; `number` settles what it is about."""
