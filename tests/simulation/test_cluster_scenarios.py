@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.cluster_actions import ALONE, T0
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
@@ -17,7 +18,7 @@ from zkgroup.testing.cluster_simulation.operations import Operations
 from zkgroup.testing.cluster_simulation.real_controller import RealController
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
-from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller
 
 LONG_MS = 600_000
@@ -249,3 +250,24 @@ def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
 
     assert world.figures["requests refused"] == refused + 1
     ended(simulation)
+
+
+def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None:
+    """Recipes 15: Kafka's tool writes the whole map as it read it before the move. The controller's picture
+    wins for what it knows, the new partition is kept, and the move ends where it was asked to."""
+    simulation = begun(ALONE)
+    world = simulation.world
+    old = Topic({0: (1, 2), 1: (2, 3)})
+    assert Operations(world, simulation.rng).move({T0: (3, 4)})
+    for _ in range(500):
+        simulation.quiet.drain_some(1)
+        if world.audit.look().replicas(T0) == (3, 4, 1, 2):
+            break
+    assert world.write(SetData(Topic.path("t"), Topic({**old.partitions, 2: (4, 1)}).encode(), -1))
+    ended(simulation)
+
+    picture = world.audit.look()
+    assert picture.replicas(T0) == (3, 4)
+    grown = picture.state(TopicPartition("t", 2))
+    assert grown is not None
+    assert grown.leader == 4
