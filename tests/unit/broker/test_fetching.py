@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,15 +12,17 @@ from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.throttling import Throttle
+from zkgroup.broker.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import Broker
-from zkgroup.wire.replica_host import FetchLinesRequest
+from zkgroup.wire.messages import Request
+from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 NOBODY = Broker(9, "127.0.0.1", 1)
 SETTINGS = BrokerSettings(replica_fetch_backoff_ms=1, num_replica_fetchers=1)
 
@@ -85,6 +88,57 @@ async def test_a_closed_host_ends_the_fetches() -> None:
     fetchers.follow(T1, NOBODY)
     assert await host.close()
     await fetchers.close()
+
+
+@on_a_loop
+async def test_throttled_partitions_take_turns_on_all_connections() -> None:
+    """Else each connection takes an answer at once, and the bound is passed by as many times as there are."""
+    memory = MemoryReplicaHost(1)
+    for tp in (T0, T1, T2):
+        memory.become_follower(tp, 0)
+    host = HostThread(memory)
+    throttle = Throttle(1)
+    throttle.configured(ConfigEntity.broker(1), {FOLLOWER_RATE: "1000"})
+    throttle.configured(ConfigEntity.topic("t"), {FOLLOWER_REPLICAS: "0:1,1:1"})
+    asked: list[int] = []
+    at_release: list[int] = []
+
+    async def answer(request: Request) -> FetchLinesResponse:
+        """Nothing new; where it is throttled once the other partition was asked for again and again."""
+        assert isinstance(request, FetchLinesRequest)
+        asked.append(request.partition)
+        if request.partition != T2.partition:
+            polls = asked.count(T2.partition) + 3
+            await until(lambda: asked.count(T2.partition) >= polls)
+            at_release.append(len(asked) - asked.count(T2.partition))
+        return FetchLinesResponse(0, 0, 0)
+
+    server = BrokerServer(answer)
+    leader = Broker(9, *await server.start("127.0.0.1"))
+    settings = replace(SETTINGS, num_replica_fetchers=3)
+    fetchers = Fetchers(host, settings, client_id="b", throttle=throttle, broker_epoch=lambda: 1)
+    for tp in (T0, T1, T2):
+        fetchers.follow(tp, leader)
+    await until(lambda: not throttle.holds(T0) and not throttle.holds(T1))  # both are level
+    await fetchers.close()
+    await server.close()
+
+    assert at_release[0] == 1, "the other one was not asked for yet"
+    assert await host.close()
+
+
+def test_a_fetch_keeps_others_waiting_until_it_is_over() -> None:
+    """As long as the largest answer would take; what is not bounded goes on, and takes nothing away."""
+    throttle = Throttle(1)
+    throttle.configured(ConfigEntity.broker(1), {FOLLOWER_RATE: "100"})
+    throttle.configured(ConfigEntity.topic("t"), {FOLLOWER_REPLICAS: "0:1,1:1"})
+
+    kept_free = throttle.begins(T0, 50, now=10.0)
+    assert (kept_free, throttle.free_at(T1), throttle.free_at(T2)) == (0.5, 10.5, 0.0)
+    throttle.took(T0, 20, now=10.1)
+    throttle.ended(kept_free)
+    assert throttle.free_at(T1) == pytest.approx(10.2)
+    assert throttle.begins(T2, 50, now=11.0) == 0.0
 
 
 def test_the_own_rate_wins_over_that_of_all_brokers() -> None:

@@ -195,11 +195,23 @@ class _Fetcher:
             self.partitions[tp] = now if go_on else now + backoff_s
 
     async def _fetched(self, tp: TopicPartition) -> bool:
-        settings, throttle, host = self._all._settings, self._all._throttle, self._all._host
-        wait_ms = max(WAIT_MIN_MS, settings.replica_fetch_wait_max_ms // len(self.partitions))
-        max_bytes = settings.replica_fetch_max_bytes
+        """One fetch. What is throttled is fetched by one connection at a time."""
+        throttle, max_bytes = self._all._throttle, self._all._settings.replica_fetch_max_bytes
         if throttle.holds(tp):
             max_bytes = min(max_bytes, throttle.rate or max_bytes)
+        kept_free = throttle.begins(tp, max_bytes, asyncio.get_running_loop().time())
+        try:
+            return await self._asked(tp, max_bytes)
+        finally:
+            if kept_free:
+                throttle.ended(kept_free)
+                self._all.wake()
+
+    async def _asked(self, tp: TopicPartition, max_bytes: int) -> bool:
+        settings, throttle, host = self._all._settings, self._all._throttle, self._all._host
+        wait_ms = max(WAIT_MIN_MS, settings.replica_fetch_wait_max_ms // len(self.partitions))
+        if throttle.holds(tp):
+            wait_ms = 0  # others wait for the end of it
         request = await host.call(
             lambda one: one.next_fetch(
                 tp, broker_epoch=self._all._broker_epoch(), max_bytes=max_bytes, max_wait_ms=wait_ms

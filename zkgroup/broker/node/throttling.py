@@ -56,6 +56,21 @@ class Throttle:
         """Whether the last fetch was level with the leader: what keeps up is not slowed down, as in Kafka."""
         (self._level.add if is_level else self._level.discard)(tp)
 
+    def begins(self, tp: TopicPartition, size: int, now: float) -> float:
+        """A fetch of so many bytes at most is under way: others wait for as long as these would take.
+
+        So connections take turns; each would take a whole answer at once, beyond any bound. The result is
+        for `ended`, in seconds.
+        """
+        if not self.holds(tp) or not (rate := self.rate):
+            return 0.0
+        before, self._free_at = self._free_at, max(self._free_at, now) + size / rate
+        return self._free_at - max(before, now)
+
+    def ended(self, kept_free: float) -> None:
+        """That fetch is over, however it ended; what it took is told by `took`."""
+        self._free_at -= kept_free
+
     def took(self, tp: TopicPartition, size: int, now: float) -> None:
         """So many bytes of it have come."""
         if self.holds(tp) and (rate := self.rate):
