@@ -1,7 +1,7 @@
-"""Records the picture of the README: `python -m docs.tools.record_demo`, from the project's folder.
+"""Records the demos' pictures: `python -m docs.tools.record_demo [group|brokers]`, from the project's folder.
 
-Runs the demo and draws what a terminal shows: the live view a moment after the SIGKILL, and what is
-printed at the end, from one real run.
+Runs the demo and draws what a terminal shows: the live view a moment after a SIGKILL, and what is printed at
+the end, from one real run.
 """
 
 from __future__ import annotations
@@ -9,56 +9,89 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
-from zkgroup_cli.demo_command import print_report
+from zkgroup_cli.demo_brokers import print_report as print_brokers
+from zkgroup_cli.demo_command import print_report as print_group
 from zkgroup_cli.output import Output
 
-from zkgroup.demo.group.scenario import DemoOptions, run
-from zkgroup.demo.group.scene import Scene
-from zkgroup.demo.group.view import render
+from zkgroup.demo.brokers import scenario as brokers
+from zkgroup.demo.brokers import view as brokers_view
+from zkgroup.demo.brokers.scene import Scene as BrokersScene
+from zkgroup.demo.brokers.stage import DemoOptions as BrokersOptions
+from zkgroup.demo.group import scenario as group
+from zkgroup.demo.group import view as group_view
+from zkgroup.demo.group.scene import Scene as GroupScene
 from zkgroup.demo.story import Happening
 
-PICTURE = Path(__file__).resolve().parent.parent / "demo.svg"
+PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
+WIDTH_BROKERS = 130
 
 
 class Album:
     """A screen that keeps what it was shown."""
 
     def __init__(self) -> None:
-        self.scenes: list[Scene] = []
+        self.scenes: list[Any] = []
 
     def happened(self, happening: Happening) -> None:
         """Part of each scene."""
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Any) -> None:
         """Keeps it."""
         self.scenes.append(scene)
 
-    def after_the_kill(self) -> Scene:
-        """The last scene in which the dead member's session lives on: it owns partitions still."""
-        dead = [scene for scene in self.scenes if "is dead" in scene.headline]
-        return [scene for scene in dead if any(row.gone and row.partitions for row in scene.members)][-1]
+
+def _dead_owner(scene: GroupScene) -> bool:
+    """The dead member's session lives on: it owns partitions still."""
+    return "is dead" in scene.headline and any(row.gone and row.partitions for row in scene.members)
 
 
-def main() -> None:
-    """Runs the demo and writes the picture."""
+def _dead_controller(scene: BrokersScene) -> bool:
+    """The controller was killed in the middle of a move."""
+    return "is dead" in scene.headline and scene.open_moves > 0
+
+
+def record_group() -> None:
+    """`zkgroup demo`."""
     album = Album()
-    report = run(DemoOptions(), album)
+    report = group.run(group.DemoOptions(), album)
+    scene = [one for one in album.scenes if _dead_owner(one)][-1]
+    _draw(
+        "demo", "zkgroup demo", group_view.render(scene, WIDTH), lambda out: print_group(out, report), WIDTH
+    )
+
+
+def record_brokers() -> None:
+    """`zkgroup demo brokers`."""
+    album = Album()
+    report = brokers.run(BrokersOptions(), album)
+    scene = [one for one in album.scenes if _dead_controller(one)][-1]
+    drawn = brokers_view.render(scene, WIDTH_BROKERS)
+    command = "zkgroup demo brokers"
+    _draw("demo-brokers", command, drawn, lambda out: print_brokers(out, report), WIDTH_BROKERS)
+
+
+def _draw(name: str, command: str, scene: RenderableType, show: Callable[[Output], None], width: int) -> None:
+    """One picture: the command, the scene, and what is printed at the end."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        print_report(Output("table", color=True, width=WIDTH), report)
+        show(Output("table", color=True, width=width))
     console = Console(
-        record=True, width=WIDTH, force_terminal=True, color_system="truecolor", file=io.StringIO()
+        record=True, width=width, force_terminal=True, color_system="truecolor", file=io.StringIO()
     )
-    console.print(Text("$ zkgroup demo", style="bold"))
-    console.print(render(album.after_the_kill(), WIDTH))
+    console.print(Text(f"$ {command}", style="bold"))
+    console.print(scene)
     console.print(Text("..."))
     console.print(Text.from_ansi(printed.getvalue()))
-    PICTURE.write_text(_self_contained(console.export_svg(title="zkgroup demo")), encoding="utf-8")
+    picture = _self_contained(console.export_svg(title=command, unique_id=name))
+    (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
 def _self_contained(svg: str) -> str:
@@ -67,4 +100,4 @@ def _self_contained(svg: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    {"group": record_group, "brokers": record_brokers}[sys.argv[1] if len(sys.argv) > 1 else "group"]()

@@ -69,15 +69,6 @@ def test_cluster_is_whole_when_all_is_led_and_in_sync() -> None:
     assert not ClusterSight(registered=alive).is_whole
 
 
-def test_move_has_begun_where_new_replicas_stand_beside_the_old_ones() -> None:
-    """All that are still asked for: those that are over count no more."""
-    both = PartitionSight((4, 1, 2, 3), 1, 0, (1, 2, 3))
-
-    assert ClusterSight(partitions={0: both, 1: both}, open_moves=2).has_begun(3)
-    assert ClusterSight(partitions={0: both, 1: WHOLE}, open_moves=1).has_begun(3)
-    assert not ClusterSight(partitions={0: both, 1: WHOLE}, open_moves=2).has_begun(3)
-
-
 def test_files_of_a_replica_are_read(tmp_path: Path) -> None:
     """Its high watermark while it lives, its lines afterwards; nothing where it has no file."""
     (tmp_path / TOPIC).mkdir()

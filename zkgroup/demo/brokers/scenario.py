@@ -243,7 +243,9 @@ class Play(Stage):
         moves = self._ask(planner_replace({source: target}), rate)
         self.headline = f"everything of broker {source} moves to broker {target}"
         self.tell(f"{self.headline}: {len(moves)} replicas, {rate // 1000} kB/s")
-        self.until("every move has begun", lambda: self.seen.has_begun(REPLICATION), QUICK_LOOK_S)
+        self.until(
+            "a fifth of the move is done", lambda: self.seen.open_moves <= len(moves) * 4 // 5, QUICK_LOOK_S
+        )
         victim, epoch = self._ruler(), self.seen.controller_epoch
         killed_s = self._strike(victim, f"SIGKILL to the controller, broker {victim}, in the middle of it")
         self.look()

@@ -67,11 +67,6 @@ class ClusterSight:
         """Every replica of every partition is in sync."""
         return self.is_led and all(one.is_whole for one in self.partitions.values())
 
-    def has_begun(self, replication: int) -> bool:
-        """Every move that is asked for has: new replicas stand beside the old ones, or it is over."""
-        larger = sum(len(one.replicas) > replication for one in self.partitions.values())
-        return larger >= self.open_moves
-
 
 NOTHING_YET = ClusterSight()
 
