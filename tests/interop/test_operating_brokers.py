@@ -176,7 +176,7 @@ def test_brokers_apply_a_configuration(operated: Operated) -> None:
     wait_until(refused, 60, "the broker applies the limit that it was told of")
 
 
-def test_partitions_are_moved_under_a_throttle(operated: Operated) -> None:
+def test_partitions_are_moved(operated: Operated) -> None:
     """Controller items 37, 41 and 80: every partition to broker 2 first, which sleeps for a moment."""
     operated.create("moved", "1,1,1")
     moves = {("moved", number): [2, 1] for number in range(3)}

@@ -292,7 +292,7 @@ def test_a_topic_is_deleted_and_made_again(tools: Tools) -> None:
 if EVERYTHING:
 
     @at(NEWEST)
-    def test_what_is_left_of_the_option(tools: Tools) -> None:
+    def test_a_broker_is_configured_while_it_does_not_run(tools: Tools) -> None:
         """Issue 4, 2 (b): 3.9.1 changes no broker that runs, and sees that ours does; others it does."""
         assert not has_zookeeper_tools(tools.release)
         cluster = tools.cluster

@@ -51,14 +51,14 @@ class Toolbox:
             process.stdin.write("\t".join(words).encode() + b"\n")
             process.stdin.flush()
             head = process.stdout.readline().split()
-            text = process.stdout.read(int(head[1])).decode() if head else ""
+            printed = process.stdout.read(int(head[1])) if head else b""
         finally:
             late.cancel()
             late.join()
-        if not head:
+        if not head or len(printed) < int(head[1]):
             code = self._end()
             raise AssertionError(f"{main} of {release} ended the JVM with {code}, or not in {timeout_s:g} s")
-        return Printed(self._end() if head[0] == b"exit" else int(head[0]), text)
+        return Printed(self._end() if head[0] == b"exit" else int(head[0]), printed.decode())
 
     def _start(self, release: str) -> subprocess.Popen[bytes]:
         classes = compiled(HERE / "Tools.java", "")
