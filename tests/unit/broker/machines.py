@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
+from tests.stepped_world import SteppedWorld
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import BrokerEffect, CountIsrs, LookAtFollowers, Note, Prepared
 from zkgroup.broker.machine.events import BrokerEvent, FollowersSeen, IsrsCounted, Led, Serving
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.replica_host import Follower
 from zkgroup.machinery.loop import MachineLoop
-from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Multi, MultiDone, Operation
-from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.wire.control import PartitionStateInfo
@@ -74,13 +74,8 @@ class Node:
         return [note for note in self.told(Note) if note.kind == kind]
 
 
-class World:
+class World(SteppedWorld[Node]):
     """A server, a clock, and brokers."""
-
-    def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.server = MemoryZooKeeper(self.clock, stepped=True)
-        self.nodes: list[Node] = []
 
     def node(
         self, broker: int | None = 1, *, name: str | None = None, folder: str | None = None, **config: object
@@ -89,32 +84,6 @@ class World:
         node = Node(self, made, name or f"n{len(self.nodes)}", folder)
         self.nodes.append(node)
         return node
-
-    def run(self, until: Callable[[], object] = lambda: False) -> None:
-        """Everything that happens without time passing, in turns; stops where `until` is true."""
-        for _ in range(10_000):
-            steps = self.server.pending()
-            for step in steps:
-                if until():
-                    return
-                self.deliver(step)
-            if until():
-                return
-            if not steps and not sum(node.loop.run_pending() for node in self.nodes):
-                return
-        raise AssertionError(f"no rest: {self.server.pending()}")
-
-    def deliver(self, step: Step, fault: Fault | None = None) -> None:
-        self.server.deliver(step, fault)
-        for node in self.nodes:
-            node.loop.run_pending()
-
-    def advance(self, ms: int, step_ms: int = 250) -> None:
-        """Time passes, and everything that it brings happens."""
-        end_ms = self.clock.now_ms() + ms
-        while self.clock.now_ms() < end_ms:
-            self.clock.advance(min(step_ms, end_ms - self.clock.now_ms()))
-            self.run()
 
     def until_asked(self, node: Node, path: str) -> None:
         """Everything up to the moment before this node's transaction about this path is executed."""
@@ -128,15 +97,6 @@ class World:
     def lose(self, node: Node, fault: Fault) -> None:
         """What becomes of the node's next request."""
         self.deliver(Step("request", node.client.name), fault)
-
-    def write(self, *operations: Operation, session_id: int = 0) -> None:
-        answer = self.server.write(*operations, session_id=session_id)
-        assert isinstance(answer, MultiDone), answer
-
-    def find(self, path: str) -> Znode:
-        znode = self.server.find(path)
-        assert znode is not None, path
-        return znode
 
     def registration(self, broker: int) -> BrokerRegistration:
         path = BrokerRegistration.path(broker)

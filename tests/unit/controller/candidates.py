@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.stepped_world import SteppedWorld
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Note, Resigned
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.procedures import Procedure
-from zkgroup.model import Znode
-from zkgroup.model.requests import Create, Multi, MultiDone, Operation, SetData
-from zkgroup.testing import FakeClock, MemoryZooKeeper
-from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.model.requests import Create, Multi, SetData
+from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch
@@ -64,13 +63,8 @@ class Node:
         return [each for each in self.effects if not isinstance(each, (ExtendLease, Note))]
 
 
-class World:
+class World(SteppedWorld[Node]):
     """A server, a clock, and everybody who stands."""
-
-    def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.server = MemoryZooKeeper(self.clock, stepped=True)
-        self.nodes: list[Node] = []
 
     def node(
         self,
@@ -87,34 +81,6 @@ class World:
         self.nodes.append(node)
         return node
 
-    # --- time and steps ---------------------------------------------------------------------------
-
-    def run(self, until: Callable[[], object] = lambda: False) -> None:
-        """Everything that happens without time passing, in turns; stops where `until` is true."""
-        for _ in range(10_000):
-            steps = self.server.pending()
-            for step in steps:
-                if until():
-                    return
-                self.deliver(step)
-            if until():
-                return
-            if not steps and not sum(node.loop.run_pending() for node in self.nodes):
-                return
-        raise AssertionError(f"no rest: {self.server.pending()}")
-
-    def deliver(self, step: Step, fault: Fault | None = None) -> None:
-        self.server.deliver(step, fault)
-        for node in self.nodes:
-            node.loop.run_pending()
-
-    def advance(self, ms: int, step_ms: int = 250) -> None:
-        """Time passes, and everything that it brings happens."""
-        end_ms = self.clock.now_ms() + ms
-        while self.clock.now_ms() < end_ms:
-            self.clock.advance(min(step_ms, end_ms - self.clock.now_ms()))
-            self.run()
-
     def until_asked(self, node: Node, path: str) -> Multi:
         """Everything up to the moment before this node's transaction about this path is executed."""
         self.run(lambda: self.asked(node, path) is not None)
@@ -129,15 +95,6 @@ class World:
         return flight if is_about and isinstance(flight, Multi) else None
 
     # --- the others -------------------------------------------------------------------------------
-
-    def write(self, *operations: Operation, session_id: int = 0) -> None:
-        answer = self.server.write(*operations, session_id=session_id)
-        assert isinstance(answer, MultiDone), answer
-
-    def find(self, path: str) -> Znode:
-        znode = self.server.find(path)
-        assert znode is not None, path
-        return znode
 
     def epoch(self) -> tuple[int, int]:
         """Value and version of `/controller_epoch`."""

@@ -1,0 +1,69 @@
+"""A ZooKeeper in memory and machines in their loops, driven step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import Znode
+from zkgroup.model.requests import MultiDone, Operation
+from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper import Fault, Step
+
+
+class Looped(Protocol):
+    """One machine in its loop, without a thread."""
+
+    loop: MachineLoop[Any, Any]
+
+
+N = TypeVar("N", bound=Looped)
+
+
+class SteppedWorld(Generic[N]):
+    """A server, a clock, and nodes. Nothing happens by itself."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock, stepped=True)
+        self.nodes: list[N] = []
+
+    # --- time and steps ---------------------------------------------------------------------------
+
+    def run(self, until: Callable[[], object] = lambda: False) -> None:
+        """Everything that happens without time passing, in turns; stops where `until` is true."""
+        for _ in range(10_000):
+            steps = self.server.pending()
+            for step in steps:
+                if until():
+                    return
+                self.deliver(step)
+            if until():
+                return
+            if not steps and not sum(node.loop.run_pending() for node in self.nodes):
+                return
+        raise AssertionError(f"no rest: {self.server.pending()}")
+
+    def deliver(self, step: Step, fault: Fault | None = None) -> None:
+        self.server.deliver(step, fault)
+        for node in self.nodes:
+            node.loop.run_pending()
+
+    def advance(self, ms: int, step_ms: int = 250) -> None:
+        """Time passes, and everything that it brings happens."""
+        end_ms = self.clock.now_ms() + ms
+        while self.clock.now_ms() < end_ms:
+            self.clock.advance(min(step_ms, end_ms - self.clock.now_ms()))
+            self.run()
+
+    # --- what stands ------------------------------------------------------------------------------
+
+    def write(self, *operations: Operation, session_id: int = 0) -> None:
+        answer = self.server.write(*operations, session_id=session_id)
+        assert isinstance(answer, MultiDone), answer
+
+    def find(self, path: str) -> Znode:
+        znode = self.server.find(path)
+        assert znode is not None, path
+        return znode
