@@ -18,6 +18,7 @@ def main(address: str, name: str, topic: str, history: str, session_ms: int, tic
         consumer_id=name,
         session_timeout_ms=session_ms,
         server_tick_ms=tick_ms,
+        connection_timeout_ms=60_000,
         auto_commit_interval_ms=300,
     )
     sink = HistoryFile(history)
