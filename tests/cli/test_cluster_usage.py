@@ -45,6 +45,7 @@ def test_a_server_that_may_not_tell_leaves_the_reason(tmp_path: Path) -> None:
     rows = {row["quantity"]: row for row in found["usage"]}
     assert (rows["watches"]["measured"], rows["connections"]["measured"]) == (None, None)
     assert "not in the whitelist" in rows["watches"]["reason"]
-    assert (rows["znodes"]["measured"], rows["znodes"]["reason"]) == (4, None)  # the root, /zookeeper and two below
+    # The root, /zookeeper and two below.
+    assert (rows["znodes"]["measured"], rows["znodes"]["reason"]) == (4, None)
     assert found["release"] is None
     assert "note: no formulas" in told.err
