@@ -13,7 +13,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from zkgroup.errors import UnencodableError, WireError
-from zkgroup.wire.messages import SIZE, Request, Response, encode_response
+from zkgroup.wire.messages import (
+    SIZE,
+    Request,
+    Response,
+    ResponseHeader,
+    encode,
+    encode_response,
+    framed,
+)
+from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
 from zkgroup.wire.requests import decode_request
 from zkgroup.wire.splitter import REQUEST_BYTES_MAX, FrameSplitter
 
@@ -156,7 +165,13 @@ class Connection:
         response = await self._respond(request)
         if response is None:
             return None
-        return encode_response(response, header.correlation_id, version=header.version)
+        if not isinstance(response, MetadataResponse):
+            return encode_response(response, header.correlation_id, version=header.version)
+        parts = [encode(ResponseHeader(header.correlation_id), 0)]
+        for part in body_in_pieces(response):
+            parts.append(part)
+            await asyncio.sleep(0)
+        return framed(*parts)
 
     async def _while_there(self, answering: Awaitable[bytes | None]) -> bytes | None:
         """The answer, or None where the client leaves before it is there: nobody waits then."""

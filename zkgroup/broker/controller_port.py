@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from zkgroup.broker.connection import Limits
 from zkgroup.broker.metadata_cache import OFFSETS_TOPIC, MetadataCache
 from zkgroup.broker.receiver import Receiver
 from zkgroup.broker.server import BrokerServer
-from zkgroup.broker.service import BrokerService
+from zkgroup.broker.service import BrokerService, answered
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.model.ports import Clock
@@ -27,12 +27,9 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Request, Response
-from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
+from zkgroup.wire.metadata import PIECE, FindCoordinatorRequest, MetadataRequest
 
 T = TypeVar("T")
-
-TOPICS_AT_ONCE: Final = 100
-"""Of a question about all topics; the controller does other things in between."""
 
 
 def told_of(picture: Picture, topics: Collection[str]) -> UpdateMetadataRequest:
@@ -61,6 +58,20 @@ def told_of(picture: Picture, topics: Collection[str]) -> UpdateMetadataRequest:
         if (standing := picture.standing(tp)) is not None
     ]
     return UpdateMetadataRequest(-1, -1, tuple(partitions), tuple(brokers))
+
+
+def pieces_of(picture: Picture, topics: Sequence[str]) -> list[list[str]]:
+    """These topics, or all, in parts of some `PIECE` partitions and at least one topic; one part at least."""
+    pieces: list[list[str]] = [[]]
+    partitions = 0
+    for topic in topics or sorted(picture.topics):
+        if partitions >= PIECE:
+            pieces.append([])
+            partitions = 0
+        pieces[-1].append(topic)
+        seen = picture.topic(topic)
+        partitions += 1 if seen is None else max(1, len(seen.topic.partitions))
+    return pieces
 
 
 class ControllerPort:
@@ -99,7 +110,7 @@ class ControllerPort:
         match request:
             case MetadataRequest(topics):
                 cache = await self._seen(topics)
-                return None if cache is None else cache.metadata(topics)
+                return None if cache is None else await answered(cache, topics)
             case FindCoordinatorRequest(group):
                 cache = await self._seen((OFFSETS_TOPIC,))
                 return (cache or MetadataCache()).coordinator(group)
@@ -112,12 +123,11 @@ class ControllerPort:
 
     async def _seen(self, topics: Sequence[str]) -> MetadataCache | None:
         """These topics, or all, as the controller sees them; None: it does not rule."""
-        names = topics or await self._of_picture(lambda picture: sorted(picture.topics))
-        if names is None:
+        pieces = await self._of_picture(partial(pieces_of, topics=topics))
+        if pieces is None:
             return None
         cache = MetadataCache()
-        for first in range(0, max(len(names), 1), TOPICS_AT_ONCE):
-            some = names[first : first + TOPICS_AT_ONCE]
+        for some in pieces:
             told = await self._of_picture(partial(told_of, topics=some))
             if told is None:
                 return None

@@ -7,7 +7,7 @@ Source: kafka/server/MetadataCache.scala, KafkaApis.scala and OffsetManager.scal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from zkgroup.assignment.order import java_hash
@@ -16,6 +16,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LEADER_DURING_DELETE, Broker, PartitionStateInfo, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.metadata import (
+    PIECE,
     FindCoordinatorResponse,
     MetadataResponse,
     PartitionMetadata,
@@ -147,6 +148,19 @@ class MetadataCache:
             tuple(self._brokers[broker] for broker in sorted(self._brokers)),
             tuple(self._topic(topic) for topic in asked or sorted(self._topics)),
         )
+
+    def prepare(self, topics: Iterable[str]) -> Iterator[None]:
+        """Makes what `metadata` answers of these topics, or of all, in bounded pieces: nothing is to be made
+        any more then, but for what was changed in between. For whoever must not be away for long.
+        """
+        made = 0
+        for topic in tuple(topics) or sorted(self._topics):
+            if topic in self._answers:
+                continue
+            made += max(1, len(self._topic(topic).partitions))
+            if made >= PIECE:
+                made = 0
+                yield
 
     def coordinator(self, group: str) -> FindCoordinatorResponse:
         """The answer to FindCoordinator version 0: who leads the group's partition of Kafka's offsets topic.

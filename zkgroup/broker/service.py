@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from zkgroup.broker.elsewhere import fetched_elsewhere, listed_elsewhere, produced_elsewhere
@@ -67,6 +67,8 @@ ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataReques
 
 class Answers(Protocol):
     """Where answers about the cluster come from: a `MetadataCache`, or a controller's own picture."""
+
+    def prepare(self, topics: Iterable[str]) -> Iterator[None]: ...
 
     def metadata(self, topics: Iterable[str]) -> MetadataResponse: ...
 
@@ -134,7 +136,7 @@ class BrokerService:
         """
         match request:
             case MetadataRequest():
-                return self._answers.metadata(request.topics)
+                return await answered(self._answers, request.topics)
             case FindCoordinatorRequest():
                 return self._answers.coordinator(request.group)
             case LeaderAndIsrRequest() | StopReplicaRequest() | UpdateMetadataRequest():
@@ -266,6 +268,13 @@ class BrokerService:
     def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         if self._observer is not None and request.replica_id not in (CONSUMER, OBSERVER):
             self._observer.fetched(request, response)
+
+
+async def answered(answers: Answers, topics: Sequence[str]) -> MetadataResponse:
+    """The metadata of these topics, or all; the loop does other things between its pieces."""
+    for _ in answers.prepare(topics):
+        await asyncio.sleep(0)
+    return answers.metadata(topics)
 
 
 async def _after(change: asyncio.Event, host: HostThread, tp: TopicPartition) -> ReplicaView | None:

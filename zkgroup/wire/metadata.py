@@ -6,12 +6,18 @@ Version 0 of Metadata and of FindCoordinator, which is ConsumerMetadata at 0.8.2
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from zkgroup.wire.control import Broker
 from zkgroup.wire.fields import Int16, Int32, String
-from zkgroup.wire.messages import Api, Request, Response
+from zkgroup.wire.messages import Api, Request, Response, encode
+
+PIECE: Final = 1000
+"""Partitions of a large answer that are made in one go: some milliseconds."""
+_COUNT: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,25 @@ class MetadataResponse(Response):
 
     brokers: tuple[Broker, ...]
     topics: tuple[TopicMetadata, ...]
+
+
+def body_in_pieces(response: MetadataResponse) -> Iterator[bytes]:
+    """What `messages.encode` makes of it, a bounded part at a time: a hundred thousand partitions take long.
+
+    Joined, the parts are the body; each has some `PIECE` partitions, but no less than one topic. Raises
+    UnencodableError.
+    """
+    head = encode(MetadataResponse(response.brokers, ()), 0)
+    parts = [head[: -_COUNT.size], _COUNT.pack(len(response.topics))]
+    partitions = 0
+    for topic in response.topics:
+        parts.append(encode(topic, 0))
+        partitions += max(1, len(topic.partitions))
+        if partitions >= PIECE:
+            yield b"".join(parts)
+            parts.clear()
+            partitions = 0
+    yield b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,16 @@ from zkgroup.assignment.order import java_hash
 from zkgroup.broker.metadata_cache import OFFSETS_TOPIC, MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, Broker, UpdateMetadataRequest
-from zkgroup.wire.messages import Api, decode_response
+from zkgroup.wire.messages import Api, decode_response, encode
 from zkgroup.wire.metadata import (
+    PIECE,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
+    body_in_pieces,
 )
 from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.partitions import PartitionState, Topic
@@ -62,6 +64,49 @@ def test_none_named_means_all_topics() -> None:
         ("b", [0, 1]),
         ("orders", [0]),
     ]
+
+
+def test_a_large_answer_is_made_in_bounded_pieces() -> None:
+    """Each of some `PIECE` partitions; afterwards nothing is made but what has changed in between."""
+    topics = [f"t{number}" for number in range(30)]
+    cache = filled(
+        *(
+            update_metadata(*(state(TopicPartition(topic, number)) for number in range(100)))
+            for topic in topics
+        )
+    )
+    made: list[str] = []
+    make = cache._topic
+
+    def noted(topic: str) -> TopicMetadata:
+        if topic not in cache._answers:
+            made.append(topic)
+        return make(topic)
+
+    cache._topic = noted  # type: ignore[method-assign]
+    seen = []
+    for _ in cache.prepare([]):
+        seen.append(len(made))
+        made.clear()
+
+    assert seen == [PIECE // 100] * (len(topics) * 100 // PIECE)
+    assert len(cache.metadata([]).topics) == len(topics)
+    assert made == []
+    cache.update(update_metadata(state(TopicPartition("t7", 3), epoch=9)), 0)
+    assert list(cache.prepare([])) == []
+    assert made == ["t7"]
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (3, 0, 5), (999, 1, 1), (2500, 2), (400,) * 8])
+def test_the_pieces_of_a_body_are_its_bytes(sizes: tuple[int, ...]) -> None:
+    """Whatever the sizes of its topics; no piece has a topic more than it needs."""
+    one = PartitionMetadata(0, 0, 1, (1, 2), (1, 2))
+    topics = tuple(TopicMetadata(0, f"t{number}", (one,) * size) for number, size in enumerate(sizes))
+    response = MetadataResponse(brokers(1, 2), topics)
+
+    pieces = list(body_in_pieces(response))
+    assert b"".join(pieces) == encode(response, 0)
+    assert len(pieces) == {(): 1, (0,): 1, (3, 0, 5): 1, (999, 1, 1): 2, (2500, 2): 2}.get(sizes, 3)
 
 
 def test_an_unknown_topic_has_error_3_and_the_others_are_answered() -> None:
