@@ -140,18 +140,19 @@ def offset_changes(
 
 
 def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | None = None) -> Json:
-    """`topic describe`; `ends` where replicas were asked how far they are."""
+    """`topic describe`; another document, with `logs`, where replicas were asked how far they are."""
     rows = [
         {
             "topic": topic.topic,
             "partitions": [
-                {**_topic_partition(row), "logs": _logs(topic.topic, row, ends)} for row in topic.partitions
+                _topic_partition(row) | ({} if ends is None else {"logs": _logs(topic.topic, row, ends)})
+                for row in topic.partitions
             ],
             "configs": dict(topic.configs),
         }
         for topic in described
     ]
-    return document("topics", as_of, topics=rows)
+    return document("topics" if ends is None else "topic_replicas", as_of, topics=rows)
 
 
 def topic_creation(as_of: AsOf, topic: TopicDescription, *, created: bool) -> Json:
@@ -323,9 +324,7 @@ def _topic_partition(row: TopicPartitionDescription) -> Json:
     }
 
 
-def _logs(topic: str, row: TopicPartitionDescription, ends: LogEnds | None) -> list[Json] | None:
-    if ends is None:
-        return None
+def _logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> list[Json]:
     tp = TopicPartition(topic, row.partition)
     return [{"broker": broker, **log_end(ends[tp, broker])} for broker in row.replicas]
 

@@ -129,6 +129,22 @@ _CHANGES = document(
 )
 
 
+def _topics(**more: Schema) -> Schema:
+    """`topic describe`; `more` of each partition."""
+    partition = object_of(
+        partition=COUNT,
+        replicas=BROKERS,
+        leader=nullable(INTEGER),
+        leader_epoch=nullable(INTEGER),
+        isr=nullable(BROKERS),
+        controller_epoch=nullable(INTEGER),
+        adding=BROKERS,
+        removing=BROKERS,
+        **more,
+    )
+    return list_of(object_of(topic=STRING, partitions=list_of(partition), configs=map_of(STRING)))
+
+
 SCHEMAS: Mapping[str, Schema] = {
     **DEMOS,
     "zkgroup.groups/1": document("groups", groups={"type": "array", "items": {"anyOf": [_SUMMARY, _GROUP]}}),
@@ -192,27 +208,9 @@ SCHEMAS: Mapping[str, Schema] = {
     "zkgroup.offset_changes_list/1": document("offset_changes_list", groups=list_of(_CHANGES)),
     "zkgroup.chroot/1": document("chroot", chroot=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
     "zkgroup.restoration/1": document("restoration", undone=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
-    "zkgroup.topics/1": document(
-        "topics",
-        topics=list_of(
-            object_of(
-                topic=STRING,
-                partitions=list_of(
-                    object_of(
-                        partition=COUNT,
-                        replicas=BROKERS,
-                        leader=nullable(INTEGER),
-                        leader_epoch=nullable(INTEGER),
-                        isr=nullable(BROKERS),
-                        controller_epoch=nullable(INTEGER),
-                        adding=BROKERS,
-                        removing=BROKERS,
-                        logs=nullable(list_of(object_of(broker=COUNT, **LOG_END))),
-                    )
-                ),
-                configs=map_of(STRING),
-            )
-        ),
+    "zkgroup.topics/1": document("topics", topics=_topics()),
+    "zkgroup.topic_replicas/1": document(
+        "topic_replicas", topics=_topics(logs=list_of(object_of(broker=COUNT, **LOG_END)))
     ),
     "zkgroup.topic_list/1": document(
         "topic_list",
