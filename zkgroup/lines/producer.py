@@ -141,7 +141,8 @@ class LineProducer:
                 self._producing.trouble(tp, self._link.trouble)
             elif self._link.has_room(leader):
                 request = self._producing.request(tp, leader.epoch)
-                self._link.ask(tp, leader, request, self._settings.request_timeout_ms)
+                patience_ms = self._producing.patience_ms(tp, self._link.now_ms())
+                self._link.ask(tp, leader, request, patience_ms)
 
     def _take(self, reply: Reply) -> None:
         tp = reply.tag

@@ -52,7 +52,8 @@ class ProducerSettings:
     delivery_timeout_ms: int = 120_000
     """From when lines are first in turn until they are given up."""
     request_timeout_ms: int = 30_000
-    """For one answer; then the connection is given up and the lines go again."""
+    """For one answer, or less where the lines are given up before; then the connection is given up and the
+    lines go again."""
     batch_bytes: int = 256 * 1024
     batch_lines: int = 5_000
     """At most so many lines in one request."""
@@ -177,6 +178,11 @@ class Producing:
             numbers.append(number)
             lines.append(line)
         lane.numbers, lane.lines, lane.unsure = tuple(numbers), tuple(lines), False
+
+    def patience_ms(self, tp: TopicPartition, now_ms: int) -> int:
+        """How long an answer to what is under way is waited for: not beyond the time to give its lines up."""
+        left_ms = self._lanes[tp].since_ms + self._settings.delivery_timeout_ms - now_ms
+        return max(1, min(self._settings.request_timeout_ms, left_ms))
 
     # --- what became of it ------------------------------------------------------------------------
 

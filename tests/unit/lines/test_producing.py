@@ -145,6 +145,17 @@ def test_what_is_no_line_is_not_taken(line: bytes) -> None:
     assert (producing.is_idle, producing.held_bytes) == (True, 0)
 
 
+def test_an_answer_is_not_waited_for_beyond_the_time_to_give_up() -> None:
+    """A leader that holds its answer for long makes nobody late; one that comes in time is waited for."""
+    producing = with_lines(b"a", delivery_timeout_ms=1000, request_timeout_ms=400)
+    producing.request(TP, 3)
+    assert [producing.patience_ms(TP, now_ms) for now_ms in (0, 600, 900, 1000)] == [400, 400, 100, 1]
+
+    producing.unanswered(TP, True, "no answer", now_ms=1000)
+    (given_up,) = producing.take_deliveries()
+    assert (given_up.outcome, given_up.may_be_repeated) == (Outcome.FAILED, True)
+
+
 @pytest.mark.parametrize("name", ["delivery_timeout_ms", "batch_lines", "buffered_bytes"])
 def test_settings_are_checked(name: str) -> None:
     """Named in the error."""
