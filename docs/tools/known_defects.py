@@ -114,7 +114,7 @@ DEFECTS: Final[dict[int, Defect]] = {
         "Old replicas count as deleted without an answer: stray logs stay.",
         "all",
         "cured",
-        "They are held until the broker has answered; where it could not delete them it is asked again.",
+        "They are held until the broker has answered; where it could not delete them it is asked again, also by the next controller.",
     ),
     17: Defect(
         "A request with an empty list of partitions stays for ever.", "0.8.2.2", "cured", "It is removed."

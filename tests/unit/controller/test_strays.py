@@ -84,3 +84,70 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
     world.advance(AGAIN_MS + 1_000, 5_000)
 
     assert tp(0) not in world.hosts[1].logs
+
+
+def deaf(world: Realm) -> Ruler:
+    """`t-0` has moved from 1, 2 to 2, 3, and the controller dies before broker 1 has got its StopReplica."""
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    assert tp(0) in world.hosts[1].logs
+    world.hosts[1].silent = True
+    move(world, (2, 3), (1, 2, 3))
+    assert asked(world) == 0
+    world.crash(ruler)
+    world.hosts[1].silent = False
+    return ruler
+
+
+def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
+    """K16: the record of the end says who had it; the list that it was written with says who has it no more."""
+    world = Realm(auto_rebalance=False)
+    deaf(world)
+    ruler = world.rule()
+    reign = ruler.machine.reign
+    assert reign is not None
+
+    assert asked(world) == 1
+    assert tp(0) not in world.hosts[1].logs
+    assert tp(0) in world.hosts[3].logs
+    assert (reign.strays, reign.waiting) == ({}, {})
+
+
+def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
+    """It is not waited for: nothing else depends on it."""
+    world = Realm(auto_rebalance=False)
+    deaf(world)
+    world.stop_broker(1)
+    world.rule()
+    world.start_broker(1)
+    world.advance(AGAIN_MS + 1_000, 5_000)
+
+    assert asked(world) == 1
+    assert tp(0) not in world.hosts[1].logs
+
+
+def test_a_replica_that_has_its_place_again_is_not_deleted_by_the_next_controller() -> None:
+    """Moved there and back: the records name it, and so does the list of today."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    move(world, (2, 3), (1, 2, 3))
+    move(world, (1, 2), (1, 2, 3))
+    world.crash(ruler)
+    before = asked(world)
+    world.rule()
+
+    assert asked(world) == before
+    assert tp(0) in world.hosts[1].logs
+
+
+def test_nothing_is_asked_of_topics_that_are_gone() -> None:
+    """A topic of that name that comes later is not to lose a replica to a late request."""
+    world = Realm(auto_rebalance=False)
+    ruler = deaf(world)
+    for path in sorted(world.below(Topic.path("t")), reverse=True):
+        world.delete(path)
+    ruler = world.rule()
+
+    assert ruler.rules
+    assert asked(world) == 0

@@ -31,6 +31,7 @@ AFTER: tuple[Look, ...] = (
     Look.UNCLEAN_ELECTION,
     Look.DELETIONS,
     Look.PLANS,
+    Look.STRAYS,
     Look.STATUS,
 )
 """What is looked at once everything is loaded; each arms its own watches."""

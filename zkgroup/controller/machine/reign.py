@@ -109,7 +109,8 @@ class Reign(Reading):
         self.markers: dict[str, int] = {}
         """Topic to the czxid of the request to delete it: a younger topic of that name is not meant."""
         self.strays: dict[Replica, None] = {}
-        """Replicas that a move has left behind, and that their brokers could not delete."""
+        """Replicas that a move has left behind, and that their brokers have not deleted."""
+        self.strays_recalled = False
         self.is_loaded = False
         self.was_loaded = False
         """At least once: what is loaded now is compared with it."""
