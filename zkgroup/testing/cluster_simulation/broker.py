@@ -67,6 +67,8 @@ class BrokerProcess:
         self.epoch = -1
         self.is_listening = False
         self.failure: Exception | None = None
+        self.unfit: set[TopicPartition] = set()
+        """What it could not serve: to its controller it is offline there until it starts anew."""
         self.errands: deque[Callable[[], None]] = deque()
         """What the machine's thread has left to the replicas' thread, in order."""
         self.follows: dict[TopicPartition, int] = {}
@@ -163,6 +165,8 @@ class BrokerProcess:
                     self.follows[tp] = leader.broker
             case _:
                 self.shell.tell(Left(tp))
+                if error == ErrorCode.KAFKA_STORAGE_ERROR:
+                    self.unfit.add(tp)
 
     def _took(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
         life = self._world.life(tp.topic)

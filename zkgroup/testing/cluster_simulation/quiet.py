@@ -96,7 +96,7 @@ class Quiet:
             replicas = picture.replicas(tp)
             if state is None or replicas is None or tp.topic in picture.deletions:
                 continue
-            if state.leader not in world.brokers or self._was_never_told(tp, replicas):
+            if state.leader not in world.brokers or self._waits_for_a_start(tp, replicas):
                 continue
             if set(state.isr) != {one for one in replicas if one in world.brokers}:
                 return f"{tp}: of {list(replicas)} only {list(state.isr)} are in sync"
@@ -112,11 +112,10 @@ class Quiet:
                 return f"broker {broker} tells clients of brokers {sorted(process.cache.brokers)}"
         return None
 
-    def _was_never_told(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:
-        """A replica was elected before it was ever told of the partition. Its host cannot tell that from lost
-        lines, and does not serve it before its broker starts anew (replica-host.md)."""
-        views = [self._world.brokers[one].host.view(tp) for one in replicas if one in self._world.brokers]
-        return any(view is not None and "nothing of it here" in (view.failure or "") for view in views)
+    def _waits_for_a_start(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:
+        """A replica was to lead before it was ever told of the partition. Its host cannot tell that from
+        lost lines and refuses; the controller passes it over until its broker starts anew."""
+        return any(tp in self._world.brokers[one].unfit for one in replicas if one in self._world.brokers)
 
     def _role(self, tp: TopicPartition, broker: int, state: PartitionState) -> str | None:
         process = self._world.brokers.get(broker)
@@ -194,7 +193,7 @@ class Quiet:
             tp: state.leader
             for tp, state in self._states().items()
             if state is not None and state.leader in world.brokers and tp.topic not in picture.deletions
-            if not self._was_never_told(tp, picture.replicas(tp) or ())
+            if not self._waits_for_a_start(tp, picture.replicas(tp) or ())
         }
         for tp, leader in led.items():
             assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} takes no line"
