@@ -31,6 +31,8 @@ def parse_reassignment(where: str, text: str) -> tuple[Move, ...]:
         moves = Reassignment.decode(where, text.encode("utf-8", "surrogatepass")).moves
     except CorruptZnodeError as error:
         raise ConfigError(f"{error}; {_hint_of_reassignment()}") from error
+    if (version := json.loads(text).get("version", 1)) != 1:
+        raise ConfigError(f"{where}: expected version 1, found {_shown(version)}; {_hint_of_reassignment()}")
     _refuse_folders(where, text)
     try:
         Reassignment(moves).encode()

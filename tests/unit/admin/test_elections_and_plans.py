@@ -229,6 +229,14 @@ def test_a_wrong_file_is_one_error_with_its_place(entries: str, told: str) -> No
     assert "moves.json" in str(raised.value)
 
 
+def test_a_file_of_another_version_is_refused() -> None:
+    """As Kafka's own tool does since 2.x; without a version it is taken, as before that."""
+    entry = '{"topic":"t","partition":0,"replicas":[1]}'
+    with pytest.raises(ConfigError, match="expected version 1, found 2"):
+        parse_reassignment("f", f'{{"version":2,"partitions":[{entry}]}}')
+    assert parse_reassignment("f", f'{{"partitions":[{entry}]}}') == (move("t", 0, 1),)
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"topics":[]}', '{"topics":[1]}', '{"topics":[{"topic":"a"},{"topic":"a"}]}']
 )

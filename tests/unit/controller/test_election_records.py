@@ -128,6 +128,17 @@ def test_an_id_of_a_broker_is_in_use() -> None:
     assert world.epoch() == (1, 0)
 
 
+def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
+    """Recipes 14: said at once, not when the rule comes to it; the name of who waits is not taken."""
+    world = World()
+    session_id = world.real(7)
+    node = world.node(7, controller_only=True)
+    world.run()
+
+    assert node.story == [IdInUse(7, BrokerRegistration.path(7), session_id)]
+    assert world.server.find(WaitingController.path(7)) is None
+
+
 def test_two_processes_with_one_id_do_not_both_wait() -> None:
     """Recipes 14: the second waits for a session timeout and some slack, as after a quick restart."""
     world = World()

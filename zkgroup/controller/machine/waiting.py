@@ -10,10 +10,13 @@ from typing import Final
 
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import IdInUse
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, read_done, write
 from zkgroup.machinery.watch import Watch
+from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, CreateMissing, Delete, MultiDone, Read, Sync
 from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller_records import WaitingController, waiting_controllers_path
 
 OBSTACLE_TIMER: Final = "waiting name"
@@ -46,7 +49,13 @@ class Waiting:
         """Creates the znode; ends shown, blocked or out."""
         alone, core = self._core.config.controller_only, self._core
         assert alone is not None
-        yield from ask(Query(CreateMissing((zkgroup_path(), waiting_controllers_path()))))
+        registration = BrokerRegistration.path(core.config.broker)
+        parents = CreateMissing((zkgroup_path(), waiting_controllers_path()))
+        (_, found) = yield from ask(Query(parents), Query(Read(registration)))
+        if (broker := read_done(found)) is not None and _hosts(broker):
+            self.is_out = True
+            core.emit(IdInUse(core.config.broker, registration, broker.stat.ephemeral_owner))
+            return
         self._since_ms = self._since_ms or core.now.wall_ms
         data = WaitingController(alone.host, alone.port, self._since_ms).encode()
         answer = yield from write([Create(self.path, data, ephemeral=True)], ())
@@ -92,3 +101,15 @@ class Waiting:
     def _shown(self) -> None:
         self.is_shown, self._blocked_since_ms = True, None
         self._core.cancel_timer(OBSTACLE_TIMER)
+
+
+def _hosts(broker: Znode) -> bool:
+    """Whether it is the registration of a broker that hosts partitions.
+
+    That of a controller is another matter: of a former process of ours it goes with the `/controller` that is
+    waited for. One that cannot be read is found in the way when it is to be replaced.
+    """
+    try:
+        return BrokerRegistration.decode(broker.path, broker.data).role != "controller"
+    except CorruptZnodeError:
+        return False
