@@ -86,6 +86,42 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
     assert tp(0) not in world.hosts[1].logs
 
 
+def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_back() -> None:
+    """The move does not wait for who leaves, and nobody answers for it; its return is the occasion."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    world.stop_broker(1)
+    world.run()
+    move(world, (2, 3), (2, 3))
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert asked(world) == 0
+    assert tp(0) in world.hosts[1].logs
+    world.start_broker(1)
+    world.run()
+
+    assert asked(world) == 1
+    assert tp(0) not in world.hosts[1].logs
+    assert (reign.strays, reign.waiting) == ({}, {})
+
+
+def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
+    """The request went to a connection that is gone with it."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    world.rule()
+    world.hosts[1].silent = True
+    move(world, (2, 3), (1, 2, 3))
+    world.stop_broker(1)
+    world.run()
+    world.hosts[1].silent = False
+    world.start_broker(1)
+    world.run()
+
+    assert tp(0) not in world.hosts[1].logs
+
+
 def deaf(world: Realm) -> Ruler:
     """`t-0` has moved from 1, 2 to 2, 3, and the controller dies before broker 1 has got its StopReplica."""
     world.make_topic("t", {0: (1, 2)})

@@ -136,6 +136,8 @@ def begin(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
     for topic_partition, _ in theirs:
         picture.ineligible.pop(topic_partition.topic, None)
     _others_look(reign)
+    if reign.strays:
+        reign.look(Look.STRAYS)
 
 
 def _others_look(reign: Reign) -> None:

@@ -44,6 +44,7 @@ from zkgroup.controller.machine.picture import Brokers, Standing
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.selectors import overruled
 from zkgroup.controller.machine.states import read_states, write_all
+from zkgroup.controller.machine.transitions import Replica
 from zkgroup.errors import ConfigError
 from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure, ask, read_done
 from zkgroup.model import TopicPartition, Znode
@@ -312,9 +313,10 @@ def _written(reign: Reign, todo: _Round, refused: dict[str | TopicPartition, str
 
 
 def _delete(reign: Reign, todo: _Round) -> None:
-    """Step 9. A broker that is down keeps what it has, as with Kafka."""
+    """Step 9. It is not waited for: what a broker keeps that is down or dies is a stray until it is back."""
     batch = reign.batch()
     for each, brokers in todo.deletions.items():
+        reign.strays.update((Replica(each, broker), None) for broker in brokers)
         batch.stop_replica(brokers, each, delete=False)
         batch.stop_replica(brokers, each, delete=True)
         reign.moves.reached(each, Stage.FINISH)

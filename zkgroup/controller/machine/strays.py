@@ -2,6 +2,7 @@
 
 Kafka takes such a replica for deleted, so its log stays for ever. Here the move ends all the same, as its
 replica list is right; the broker is asked again until it has done it, or holds the replica anew.
+A broker that was down then, or died before it answered, is asked when it is back.
 
 A controller that dies between the record of an end and the last StopReplica leaves some behind of which no
 answer tells. So one that takes over asks for all of which the records of former controllers say that they
