@@ -61,7 +61,13 @@ class Quiet:
         assert not moved or world.setup.rebalances, f"S12 states changed at rest: {moved}"
 
     def _states(self) -> dict[TopicPartition, PartitionState | None]:
-        return {tp: seen.state for tp, seen in self._world.audit.look().states.items()}
+        """Of the partitions that do not wait for a broker to start anew."""
+        picture = self._world.audit.look()
+        return {
+            tp: seen.state
+            for tp, seen in picture.states.items()
+            if not self._waits_for_a_start(tp, picture.replicas(tp) or ())
+        }
 
     # --- the goal -------------------------------------------------------------------------------------
 
@@ -96,7 +102,7 @@ class Quiet:
             replicas = picture.replicas(tp)
             if state is None or replicas is None or tp.topic in picture.deletions:
                 continue
-            if state.leader not in world.brokers or self._waits_for_a_start(tp, replicas):
+            if state.leader not in world.brokers:
                 continue
             if set(state.isr) != {one for one in replicas if one in world.brokers}:
                 return f"{tp}: of {list(replicas)} only {list(state.isr)} are in sync"
@@ -193,7 +199,6 @@ class Quiet:
             tp: state.leader
             for tp, state in self._states().items()
             if state is not None and state.leader in world.brokers and tp.topic not in picture.deletions
-            if not self._waits_for_a_start(tp, picture.replicas(tp) or ())
         }
         for tp, leader in led.items():
             assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} takes no line"
