@@ -136,7 +136,7 @@ def deaf(world: Realm) -> Ruler:
 
 
 def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
-    """K16: the record of the end says who had it; the list that it was written with says who has it no more."""
+    """K16: the record of the end says who had it, the list of today who has it no more."""
     world = Realm(auto_rebalance=False)
     deaf(world)
     ruler = world.rule()
