@@ -27,6 +27,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, config_changes_path, notify_format
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, config_path, entities_path
 from zkgroup.znodes.configs import EntityConfig
+from zkgroup.znodes.topic_settings import check_topic_settings
 
 HIDDEN = "[hidden]"
 """Shown in place of what nobody should read over a shoulder."""
@@ -116,11 +117,14 @@ def plan_config(
 
     Raises:
         ConfigError: a setting both set and removed, one removed that is not set, a secret, a value that
-            cannot be written, or an entity of which the brokers here know no configuration.
+            cannot be written or that no broker could read, or an entity of which the brokers here know no
+            configuration.
         NotFoundError: a topic that does not exist.
         CorruptZnodeError: the present configuration cannot be read, so it cannot be kept either.
     """
     _check_names(set_to, removed)
+    if entity.kind == "topics":
+        check_topic_settings(set_to)
     ensemble.zk.sync("/")
     if entity.kind == "topics":
         _check_topic(ensemble, entity.name)

@@ -37,6 +37,7 @@ from zkgroup.znodes.brokers import (
     topics_path,
 )
 from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.topic_settings import check_topic_settings
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path, topic_configs_path
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -106,6 +107,7 @@ def plan_topic(
     cluster that has moved to KRaft.
     """
     validate_topic(topic)
+    check_topic_settings(configs or {})
     ruling = read_ruling(ensemble)
     refuse_kraft(ruling)
     entries = registrations(ensemble)

@@ -71,6 +71,8 @@ def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: World) -> N
         ({}, ["missing"], "missing is not set"),
         ({"SCRAM-SHA-256": "x"}, [], "Kafka's own tool"),
         ({"": "x"}, [], "expected a name"),
+        ({"unclean.leader.election.enable": "maybe"}, [], "true or false"),
+        ({"retention.ms": "1 h"}, [], "whole number"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(
