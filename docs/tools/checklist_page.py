@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ class Test(NamedTuple):
 
 def page() -> str:
     """`reference/checklist.md`."""
-    tests = list(all_tests())
+    tests = all_tests()
     items, recipes = by_item(tests), by_recipe(tests)
     intro = [
         "The protocol of a Kafka 0.8.2.2 consumer group as 74 statements, and the facts about ZooKeeper on which",
@@ -60,8 +61,13 @@ SCENARIOS = "tests/simulation/scenarios.py"
 _ON_REAL_SERVERS = ("tests/interop/", "tests/integration/")
 
 
-def all_tests() -> Iterator[Test]:
-    """Every test function and scenario below `tests`, in order of file and line."""
+@functools.cache
+def all_tests() -> tuple[Test, ...]:
+    """Every test function and scenario below `tests`, in order of file and line. Read once a process."""
+    return tuple(_read_tests())
+
+
+def _read_tests() -> Iterator[Test]:
     for file in sorted([*(ROOT / "tests").rglob("test_*.py"), ROOT / SCENARIOS]):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         module = ast.get_docstring(tree) or ""
@@ -74,14 +80,14 @@ def all_tests() -> Iterator[Test]:
                 yield Test(where, node.name, module if text is None and where != SCENARIOS else text or "")
 
 
-def is_shown(mark: str, tests: list[Test]) -> bool:
+def is_shown(mark: str, tests: Sequence[Test]) -> bool:
     """Whether a fact is shown where its mark says: T on a real server, M by a scenario of the production code."""
     if mark == "T":
         return any(test.file.startswith(_ON_REAL_SERVERS) for test in tests)
     return any(test.file == SCENARIOS for test in tests)
 
 
-def by_item(tests: list[Test], item: re.Pattern[str] = ITEM) -> Mapping[int, list[Test]]:
+def by_item(tests: Sequence[Test], item: re.Pattern[str] = ITEM) -> Mapping[int, list[Test]]:
     """Tests that name `item N`, `items N, M and K` or `items N-M`, or the same of the controller."""
     found: dict[int, list[Test]] = {}
     for test in tests:
@@ -92,7 +98,7 @@ def by_item(tests: list[Test], item: re.Pattern[str] = ITEM) -> Mapping[int, lis
     return found
 
 
-def by_recipe(tests: list[Test]) -> Mapping[tuple[int, str], list[Test]]:
+def by_recipe(tests: Sequence[Test]) -> Mapping[tuple[int, str], list[Test]]:
     """Tests that name `recipes N [T]` or `recipes N [M]`."""
     found: dict[tuple[int, str], list[Test]] = {}
     for test in tests:
@@ -110,6 +116,6 @@ def numbers(text: str) -> Iterator[int]:
             yield from range(ends[0], ends[-1] + 1)
 
 
-def names(tests: list[Test]) -> str:
+def names(tests: Sequence[Test]) -> str:
     """The tests as one cell of a table."""
     return "<br>".join(f"`{test.file}` {test.name}" for test in tests) or "**none**"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from docs.tools import checklist_page, markdown
 from docs.tools.checklist_page import CONTROLLER_ITEM, Test, all_tests
 from docs.tools.controller_statements import ITEMS, RECIPES, SECTIONS, Kind
@@ -9,7 +11,7 @@ from docs.tools.controller_statements import ITEMS, RECIPES, SECTIONS, Kind
 
 def page() -> str:
     """`reference/controller-checklist.md`."""
-    tests = list(all_tests())
+    tests = all_tests()
     named = checklist_page.by_item(tests, CONTROLLER_ITEM)
     shown = [number for number, item in ITEMS.items() if is_shown(item.kind, named.get(number, []))]
     facts = checklist_page.by_recipe(tests)
@@ -37,10 +39,10 @@ def page() -> str:
 _ON_REAL_SERVERS = ("tests/interop/", "tests/integration/", "tests/cli/")
 
 
-def is_shown(kind: Kind, tests: list[Test]) -> bool:
+def is_shown(kind: Kind, tests: Sequence[Test]) -> bool:
     """Whether a statement has a test, on a real server where it is to be shown there."""
     return any(kind != "server" or test.file.startswith(_ON_REAL_SERVERS) for test in tests)
 
 
-def _names(tests: list[Test]) -> str:
+def _names(tests: Sequence[Test]) -> str:
     return checklist_page.names(tests) if tests else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from docs.tools import checklist_page, markdown
 from docs.tools.checklist_page import Test, all_tests
@@ -15,7 +15,7 @@ KNOWN_DEFECT = re.compile(r"\bK(\d+)\b")
 
 def page() -> str:
     """`reference/known-defects.md`."""
-    shown = by_defect(list(all_tests()))
+    shown = by_defect(all_tests())
     intro = [
         "What Kafka's ZooKeeper controllers got wrong, what a controller of ours does instead, and the tests that",
         "play the old defect's schedule. `partly` says where wire version 0 or Kafka's own tools set the limit,",
@@ -30,7 +30,7 @@ def page() -> str:
     return markdown.page("Known defects of Kafka's controllers", intro, counts, table)
 
 
-def by_defect(tests: list[Test]) -> Mapping[int, list[Test]]:
+def by_defect(tests: Sequence[Test]) -> Mapping[int, list[Test]]:
     """Row to the tests whose docstrings name it."""
     found: dict[int, list[Test]] = {}
     for test in tests:
@@ -39,5 +39,5 @@ def by_defect(tests: list[Test]) -> Mapping[int, list[Test]]:
     return found
 
 
-def _names(tests: list[Test]) -> str:
+def _names(tests: Sequence[Test]) -> str:
     return checklist_page.names(tests) if tests else ""

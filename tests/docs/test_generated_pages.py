@@ -63,7 +63,7 @@ def test_numbers_of_a_docstring_are_read(text: str, expected: list[int]) -> None
 
 def test_tests_name_statements_that_exist() -> None:
     """A docstring that names a statement beyond the list is a mistake."""
-    tests = list(checklist_page.all_tests())
+    tests = checklist_page.all_tests()
 
     assert set(checklist_page.by_item(tests)) <= set(ITEMS)
     assert set(checklist_page.by_recipe(tests)) <= set(RECIPES) | set(controller_statements.RECIPES)
@@ -82,7 +82,7 @@ def test_statements_about_the_controller_are_told_from_the_protocols() -> None:
 
 def test_every_statement_about_the_controller_has_a_test() -> None:
     """Those about a real server on one; the facts of the recipes where their mark says, or by a search."""
-    tests = list(checklist_page.all_tests())
+    tests = checklist_page.all_tests()
     named, facts = (
         checklist_page.by_item(tests, checklist_page.CONTROLLER_ITEM),
         checklist_page.by_recipe(tests),
@@ -124,19 +124,19 @@ def test_tests_name_known_defects_that_exist() -> None:
 
     assert list(DEFECTS) == list(range(1, 41))
     assert set(known_defects_page.by_defect([test])) == {7, 12}
-    assert set(known_defects_page.by_defect(list(checklist_page.all_tests()))) <= set(DEFECTS)
+    assert set(known_defects_page.by_defect(checklist_page.all_tests())) <= set(DEFECTS)
 
 
 def test_every_known_defect_has_a_test() -> None:
     """Whatever is said to be done instead is shown, where there is no cure as well."""
-    shown = known_defects_page.by_defect(list(checklist_page.all_tests()))
+    shown = known_defects_page.by_defect(checklist_page.all_tests())
 
     assert sorted(set(DEFECTS) - set(shown)) == []
 
 
 def test_every_statement_has_a_test() -> None:
     """The table has no gap: each statement of the protocol and each fact behind a recipe is shown."""
-    tests = list(checklist_page.all_tests())
+    tests = checklist_page.all_tests()
 
     assert sorted(set(ITEMS) - set(checklist_page.by_item(tests))) == []
     assert sorted(set(RECIPES) - set(checklist_page.by_recipe(tests))) == []
@@ -144,7 +144,7 @@ def test_every_statement_has_a_test() -> None:
 
 def test_facts_are_shown_where_their_mark_says() -> None:
     """T on a real server, M by a scenario of the production machine; another kind of test is not enough."""
-    tests = checklist_page.by_recipe(list(checklist_page.all_tests()))
+    tests = checklist_page.by_recipe(checklist_page.all_tests())
 
     assert [fact for fact in RECIPES if not checklist_page.is_shown(fact[1], tests.get(fact, []))] == []
 
