@@ -125,7 +125,7 @@ root = Root(
             help="Print the version.",
         )
     ],
-    help="""Consumer groups on ZooKeeper as Kafka 0.8 kept them: run members, look, check, mend.
+    help="""Consumer groups, brokers and controllers on ZooKeeper, as Kafka 0.8 had them: run, look, mend.
 
     Reading is free. What overwrites, moves or deletes shows what it would do and does nothing
     until --execute. Exit codes: 0 done or healthy, 1 error, 2 usage or refused, 3 the check failed,
