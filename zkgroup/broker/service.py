@@ -87,6 +87,16 @@ class Observer(Protocol):
         ...
 
 
+class Giving(Protocol):
+    """How fast lines may be given to followers that lag (KIP-73). Times in seconds of the loop's clock."""
+
+    def holds(self, tp: TopicPartition) -> bool: ...
+
+    def free_at(self, tp: TopicPartition) -> float: ...
+
+    def took(self, tp: TopicPartition, size: int, now: float) -> None: ...
+
+
 class BrokerService:
     """Answers requests. Made and used on one event loop; `close` ends its task.
 
@@ -100,6 +110,7 @@ class BrokerService:
         controlled_shutdown: asks the controller that runs in this process, by the id of the broker that
             stops; None where none does.
         observer: is told what was done.
+        giving: None where lines are given as fast as they are asked for.
         obeys: whether controllers may give orders yet. Until then their requests close the connection: they
             are meant for a former start, whose registration still stands (K8).
     """
@@ -114,6 +125,7 @@ class BrokerService:
         host: HostThread | None = None,
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None = None,
         observer: Observer | None = None,
+        giving: Giving | None = None,
         obeys: Callable[[], bool] = lambda: True,
     ) -> None:
         self._broker = broker
@@ -123,6 +135,7 @@ class BrokerService:
         self._host = host
         self._controlled_shutdown = controlled_shutdown
         self._observer = observer
+        self._giving = giving
         self._obeys = obeys
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[Response]]] = asyncio.Queue(
             CONTROL_QUEUE_MAX
@@ -263,7 +276,25 @@ class BrokerService:
                         self._observe(request, response)
             except TimeoutError:
                 pass
+            return await self._given(request, response)
+
+    async def _given(self, request: FetchLinesRequest, response: FetchLinesResponse) -> FetchLinesResponse:
+        """The answer, later or without its lines where the bound is reached.
+
+        Who has come to the high watermark is in sync, or about to be, and is never slowed down.
+        """
+        tp, giving = TopicPartition(request.topic, request.partition), self._giving
+        lags = request.replica_id not in (CONSUMER, OBSERVER) and request.offset < response.high_watermark
+        if giving is None or not lags or not response.batches or not giving.holds(tp):
             return response
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS) / 1000
+        while (free_at := giving.free_at(tp)) > (now := loop.time()):
+            if now >= until:
+                return dataclasses.replace(response, batches=())
+            await asyncio.sleep(min(free_at, until) - now)
+        giving.took(tp, sum(len(batch.lines) for batch in response.batches), now)
+        return response
 
     def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         if self._observer is not None and request.replica_id not in (CONSUMER, OBSERVER):

@@ -29,6 +29,7 @@ from zkgroup.wire.control import Broker, ControlledShutdownResponse, UpdateMetad
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.throttles import LEADER_RATE, LEADER_REPLICAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Network:
         self._receiver = Receiver(broker, self.cache)
         self._host = HostThread(host, f"zkgroup-broker-{broker}-replicas")
         self._throttle = Throttle(broker)
+        self._giving = Throttle(broker, LEADER_RATE, LEADER_REPLICAS)
         self._fetchers = Fetchers(
             self._host,
             settings,
@@ -100,6 +102,7 @@ class Network:
             host=self._host,
             controlled_shutdown=controlled_shutdown,
             observer=self,
+            giving=self._giving,
             obeys=lambda: self._epoch >= 0,
         )
         limits = Limits(
@@ -139,6 +142,7 @@ class Network:
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for settings that cannot be used."""
+        self._giving.configured(entity, overrides)
         self._throttle.configured(entity, overrides)
         self._fetchers.wake()
 

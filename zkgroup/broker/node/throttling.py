@@ -1,7 +1,7 @@
-"""How fast the replicas of a reassignment may be fetched. Pure.
+"""How fast the replicas of a reassignment may be fetched and given. Pure.
 
-Source: controller.md 4.6; KIP-73, kafka/server/ReplicationQuotaManager.scala@2.8.2. Only what a follower
-takes is bounded here; Kafka's leaders bound what they give besides.
+Source: controller.md 4.6; KIP-73, kafka/server/ReplicationQuotaManager.scala@2.8.2. A broker has one throttle
+for what it takes as a follower, and one for what it gives as a leader to followers that lag.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, parse_thr
 class Throttle:
     """Which fetches of one broker are slowed down, and how much."""
 
-    def __init__(self, broker: int) -> None:
+    def __init__(
+        self, broker: int, rate_name: str = FOLLOWER_RATE, replicas_name: str = FOLLOWER_REPLICAS
+    ) -> None:
+        """The names are of the settings that it obeys, of brokers and of topics."""
         self._broker = broker
+        self._rate_name, self._replicas_name = rate_name, replicas_name
         self._rates: dict[ConfigEntity, int] = {}
         self._replicas: dict[str, frozenset[tuple[int, int]] | None] = {}
         self._free_at = 0.0
@@ -29,11 +33,11 @@ class Throttle:
         self._free_at = 0.0
         if entity.kind == "brokers":
             self._rates.pop(entity, None)
-            if (text := overrides.get(FOLLOWER_RATE)) is not None:
-                self._rates[entity] = _rate(entity, text)
+            if (text := overrides.get(self._rate_name)) is not None:
+                self._rates[entity] = _rate(entity, self._rate_name, text)
         elif entity.kind == "topics":
             self._replicas.pop(entity.name, None)
-            if (text := overrides.get(FOLLOWER_REPLICAS)) is not None:
+            if (text := overrides.get(self._replicas_name)) is not None:
                 self._replicas[entity.name] = parse_throttled_replicas(text)
 
     @property
@@ -77,7 +81,7 @@ class Throttle:
             self._free_at = max(self._free_at, now) + size / rate
 
 
-def _rate(entity: ConfigEntity, text: str) -> int:
+def _rate(entity: ConfigEntity, name: str, text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{entity}: {FOLLOWER_RATE}: expected bytes a second, found {text!r}")
+        raise ConfigError(f"{entity}: {name}: expected bytes a second, found {text!r}")
     return int(text)
