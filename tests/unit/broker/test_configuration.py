@@ -77,6 +77,20 @@ def test_an_unreadable_notification_stops_no_later_one() -> None:
     assert _standing(world) == [7]
 
 
+def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
+    """Kafka remembers the greatest number only; later changes would wait for it (controller.md 1.5)."""
+    world = World()
+    node = world.node()
+    world.run()
+    world.write(Create(ConfigChange.path(9999), b"garbage"))
+    world.run()
+    for value in ("1", "2"):
+        _configured(world, "t", a=value)
+        _notify(world, ConfigChange(TOPIC, "v2").encode())
+
+    assert _told(node) == [("topics/t", {"a": "1"}), ("topics/t", {"a": "2"})]
+
+
 def test_old_notifications_go_and_younger_ones_stay() -> None:
     """By ctime, as the servers count the time, however wrong the clock of this machine is."""
     world = World()

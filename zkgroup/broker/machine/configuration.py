@@ -27,7 +27,6 @@ from zkgroup.znodes.configs import EntityConfig
 KINDS: Final[tuple[EntityKind, ...]] = ("topics", "brokers")
 """Of which a broker of ours applies configurations."""
 DELETED_AT_ONCE: Final = 100
-NOTHING: Final = -1
 
 
 class Configuration:
@@ -36,8 +35,9 @@ class Configuration:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._must_load = self._must_look = True
-        self._applied = NOTHING
-        """The greatest number of a notification that was applied."""
+        self._applied: frozenset[int] = frozenset()
+        """Numbers of the notifications that were applied and are still listed. Kafka keeps only the greatest
+        number, and applies no change below one that somebody has made by hand."""
         self._known: dict[int, Znode] = {}
         """Notifications that still stand."""
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
@@ -65,13 +65,13 @@ class Configuration:
         try:
             numbers = yield from self._list()
             entities = list((yield from self._loaded())) if self._must_load else []
-            new = [number for number in numbers if number > self._applied]
+            new = [number for number in numbers if number not in self._applied]
             entities += yield from self._named(new)
             yield from self._tell(dict.fromkeys(entities))
         except NoAnswerError:
             self._must_look = True
             raise
-        self._applied = max([self._applied, *new])
+        self._applied = frozenset(numbers)
         self._must_load, self.has_looked = False, True
 
     def _list(self) -> Procedure[list[int]]:
