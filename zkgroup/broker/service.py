@@ -86,6 +86,10 @@ class Observer(Protocol):
         """A follower has asked this broker for lines and is answered."""
         ...
 
+    def left_over(self, partitions: Sequence[TopicPartition]) -> None:
+        """Lines are kept here of which a controller's first LeaderAndIsr has said nothing."""
+        ...
+
 
 class Giving(Protocol):
     """How fast lines may be given to followers that lag (KIP-73). Times in seconds of the loop's clock."""
@@ -136,6 +140,8 @@ class BrokerService:
         self._controlled_shutdown = controlled_shutdown
         self._observer = observer
         self._giving = giving
+        self._placed_by: int | None = None
+        """Epoch of the controller whose first LeaderAndIsr was obeyed last."""
         self._obeys = obeys
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[Response]]] = asyncio.Queue(
             CONTROL_QUEUE_MAX
@@ -213,9 +219,20 @@ class BrokerService:
             case UpdateMetadataRequest():
                 return self._receiver.update_metadata(request, self._clock.now_ms())
             case LeaderAndIsrRequest():
-                return await self._drive(self._receiver.leader_and_isr(request))
+                response = await self._drive(self._receiver.leader_and_isr(request))
+                if response.error == ErrorCode.NONE:
+                    await self._look_for_left_over(request.controller_epoch)
+                return response
             case _:
                 return await self._drive(self._receiver.stop_replica(request))
+
+    async def _look_for_left_over(self, controller_epoch: int) -> None:
+        """Once for each controller: its first LeaderAndIsr names all that has a place here (recipes 15)."""
+        if self._host is None or self._observer is None or controller_epoch == self._placed_by:
+            return
+        self._placed_by = controller_epoch
+        if found := await self._host.call(_without_role):
+            self._observer.left_over(found)
 
     async def _drive(self, handling: Handling[ResponseT]) -> ResponseT:
         """Has the host do what the handler yields; all of it in one visit to the host's thread."""
@@ -320,6 +337,12 @@ def _says_nothing(response: FetchLinesResponse) -> bool:
 
 
 # --- on the host's thread -------------------------------------------------------------------------
+
+
+def _without_role(host: ReplicaHost) -> list[TopicPartition]:
+    """Partitions that only have lines here."""
+    views = {tp: host.view(tp) for tp in host.partitions()}
+    return [tp for tp, view in views.items() if view is not None and view.role is Role.NONE]
 
 
 def _driven(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -135,6 +135,9 @@ class ScriptedHost:
         self._note("fetch", request)
         return self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
 
+    def partitions(self) -> Collection[TopicPartition]:
+        return sorted(self.views)
+
     def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
         return self.views.get(topic_partition)
 
@@ -152,12 +155,16 @@ class Noted:
     def __init__(self) -> None:
         self.actions: list[tuple[Action, int]] = []
         self.fetches: list[tuple[FetchLinesRequest, FetchLinesResponse]] = []
+        self.strays: list[tuple[TopicPartition, ...]] = []
 
     def acted(self, action: Action, error: int) -> None:
         self.actions.append((action, error))
 
     def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         self.fetches.append((request, response))
+
+    def left_over(self, partitions: Sequence[TopicPartition]) -> None:
+        self.strays.append(tuple(partitions))
 
 
 @dataclass

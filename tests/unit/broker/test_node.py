@@ -326,6 +326,28 @@ def test_a_folder_remembers_its_broker(world: World, tmp_path: Path) -> None:
         world.running.add(other.client("d"), 1001, data=folder, settings=QUICK)
 
 
+def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic was deleted while the broker was away. Once for each controller, and never removed."""
+    gone = TopicPartition("gone", 0)
+    world.add(1, data=tmp_path / "one")
+    world.running.lead(world.zk, T0, 1, (1,))
+    world.running.lead(world.zk, gone, 1, (1,))
+    for tp in (T0, gone):
+        assert world.running.append(1, tp, 0, b"a").error == 0
+    assert "has not placed here" not in caplog.text
+    world.running.brokers[1].close()
+    world.running.add(world.server.client("again"), 1, data=tmp_path / "one")
+    for leader_epoch in (1, 2):
+        world.running.lead(world.zk, T0, 1, (1,), leader_epoch=leader_epoch)
+    assert caplog.text.count("keeps lines of gone-0, which the controller has not placed here") == 1
+    world.running.controller_epoch += 1
+    world.running.lead(world.zk, T0, 1, (1,), leader_epoch=3)
+    assert caplog.text.count("keeps lines of gone-0, which the controller has not placed here") == 2
+    assert (tmp_path / "one" / "gone" / "0.jsonl").read_bytes() == b"a\n"
+
+
 def test_a_folder_in_use_is_refused(world: World, tmp_path: Path) -> None:
     """Two brokers never share one."""
     world.add(1, data=tmp_path / "data")

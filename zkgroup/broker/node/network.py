@@ -6,8 +6,10 @@ what it orders is called here by its thread, in order, and answered by another e
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from zkgroup.broker.connection import Limits
 from zkgroup.broker.host_thread import HostThread
@@ -30,6 +32,11 @@ from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.throttles import LEADER_RATE, LEADER_REPLICAS
+
+log = logging.getLogger("zkgroup.broker")
+
+NAMED: Final = 10
+"""Partitions that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class Network:
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
     ) -> None:
         """`host` belongs to the network from here on. `post` gives the machine an event."""
+        self._broker = broker
         self._clock = clock
         self._post = post
         self._listener = listener
@@ -206,6 +214,18 @@ class Network:
                     tp, request.replica_id, request.offset, response.log_end_offset, response.high_watermark
                 )
             )
+
+    def left_over(self, partitions: Sequence[TopicPartition]) -> None:
+        """Nothing is deleted: the controller may have left out what it could not read (recipes 15)."""
+        named = ", ".join(map(str, partitions[:NAMED]))
+        more = f" and {len(partitions) - NAMED} more" if len(partitions) > NAMED else ""
+        log.warning(
+            "broker %d keeps lines of %s%s, which the controller has not placed here: deleted or moved while "
+            "it was away, or their states cannot be read (zkgroup status); nothing is removed",
+            self._broker,
+            named,
+            more,
+        )
 
     # --- what is known ------------------------------------------------------------------------------
 
