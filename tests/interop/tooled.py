@@ -8,7 +8,6 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +161,7 @@ class OurBrokers(Cluster):
             self._running[broker] = Process([sys.executable, "-c", PROGRAM, *words], log)
             self._started.append(self._running[broker])
         for broker in brokers:
-            registered = partial(_events, self._running[broker], "registered")
-            wait_until(registered, 60, f"broker {broker} is registered")
+            _wait_for(self._running[broker], "registered")
 
     def process(self, broker: int) -> Process:
         return self._running[broker]
@@ -191,6 +189,16 @@ class OurBrokers(Cluster):
         super().close()
 
 
+def _wait_for(process: Process, kind: str) -> None:
+    """Until it has printed such an event; AssertionError with the end of its log when it ends before."""
+
+    def printed() -> bool:
+        assert process.running, process.tail()
+        return bool(_events(process, kind))
+
+    wait_until(printed, 90, f"{kind} in {process.log}")
+
+
 def _events(process: Process, kind: str) -> list[dict[str, Any]]:
     """What a broker has printed; its log has its warnings too."""
     lines = process.log.read_text(errors="replace").splitlines(keepends=True)
@@ -209,7 +217,7 @@ class RealBrokers(Cluster):
         words = ["-z", self.address, "broker", "run", "--id", str(self.CONTROLLER), "--controller-only"]
         words += ["--set", "auto.leader.rebalance.enable=false", "--format", "ndjson"]
         self._controller = Process([sys.executable, "-c", PROGRAM, *words], folder / "controller.log")
-        wait_until(lambda: _events(self._controller, "controller"), 60, "our controller rules")
+        _wait_for(self._controller, "controller")
 
     @property
     def pids(self) -> list[int]:
