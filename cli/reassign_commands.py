@@ -215,8 +215,7 @@ def verify(
                 as_of, rows = wait_for_moves(ensemble, moves, longest, show)
         all_done = all(row.status == DONE for row in rows)
         if clear_throttle:
-            over = all(row.status == DONE or row.is_gone for row in rows)
-            _clear(ensemble, moves, is_over=over, execute=execute, yes=yes)
+            _clear(ensemble, moves, is_over=_is_over(ensemble, rows), execute=execute, yes=yes)
     if not out.document(
         reassign_documents.reassignments(as_of, rows), "reassignments", reassign_tables.MOVE_KEYS
     ):
@@ -299,11 +298,17 @@ def _wait(ensemble: Ensemble, plan: ReassignmentPlan, longest_s: float) -> str:
     with reassign_tables.progress() as show:
         _, rows = wait_for_moves(ensemble, wanted, longest_s, show)
     status = _worst(rows)
-    if plan.throttle is not None and all(row.status == DONE or row.is_gone for row in rows):
+    if plan.throttle is not None and _is_over(ensemble, rows):
         throttled = read_throttles(ensemble, [move.topic_partition.topic for move in wanted])
         written = clear_throttles(ensemble, throttled)
         say(f"the throttle is removed: {counted(written, 'configuration')} written")
     return status
+
+
+def _is_over(ensemble: Ensemble, rows: Sequence[MoveStatus]) -> bool:
+    """Whether no move needs the throttle any more: done; or cancelled or dropped, and nothing else moves."""
+    found = {row.status for row in rows}
+    return found <= {DONE} or (found <= {DONE, FAILED} and not list_moves(ensemble)[1])
 
 
 def _worst(rows: Sequence[MoveStatus]) -> str:

@@ -110,6 +110,26 @@ def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, clust
     assert (done.code, [row["configs"] for row in cleared]) == (0, [{}, {}, {}])
 
 
+def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
+    shell: Shell, cluster: Cluster
+) -> None:
+    """It would stay for ever: the move of the file never is done."""
+    words = _file(shell, ("orders", 0, [3, 1]))
+    shell.run("reassign", "execute", *words, "--throttle", "50MB", "--execute")
+    request = cluster.zk.read(Reassignment.path())
+    cluster.zk.multi(Delete(request.path, request.stat.version))
+    other = _file(shell, ("orders", 1, [3, 2]))
+    shell.run("reassign", "execute", *other, "--execute")
+    words = _file(shell, ("orders", 0, [3, 1]))
+
+    kept = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
+    cluster.finish()
+    cleared = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
+
+    assert (kept.code, "stays" in kept.err) == (3, True)
+    assert (cleared.code, "removed the throttle of broker" in cleared.err) == (3, True)
+
+
 def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: Cluster) -> None:
     """A partition that is gone is moved by nobody: its throttle is not kept for ever."""
     words = _file(shell, ("orders", 0, [3, 1]))

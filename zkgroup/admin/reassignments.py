@@ -6,7 +6,6 @@ replicas: from 2.4 on moves can be asked for without the request (controller.md 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,8 +36,6 @@ class MoveStatus:
     status: str
     """`done`, `in_progress`, `failed` (not moving, and not where it shall be) or `unknown` (unreadable)."""
     detail: str | None = None
-    is_gone: bool = False
-    """There is no such partition (any more), so nothing of it will move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +177,7 @@ def _status(seen: _Seen, tp: TopicPartition, target: tuple[int, ...]) -> MoveSta
         former = former_replicas(topic, tp.partition, seen.targets[tp]) if topic and now else None
         return row(IN_PROGRESS, _why_still(seen, tp, target, now), former)
     if topic is None or now is None:
-        gone = row(FAILED, f"{Topic.path(tp.topic)}: there is no such partition")
-        return dataclasses.replace(gone, is_gone=True)
+        return row(FAILED, f"{Topic.path(tp.topic)}: there is no such partition")
     if tp.partition in topic.moving:
         former = former_replicas(topic, tp.partition, target)
         detail = f"asked for through the brokers' API; now on {list(now)}"
