@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -210,6 +211,17 @@ class ChaosCluster:
         every = [TopicPartition(name, n) for name, topic in self.topics().items() for n in topic.partitions]
         return dict(read_states(self.ensemble, every))
 
+    def stillborn(self, states: Mapping[TopicPartition, PartitionState | None]) -> set[TopicPartition]:
+        """Partitions whose one in-sync replica never heard of them, and so cannot lead (ADR 0018)."""
+        return {
+            tp
+            for tp, state in states.items()
+            if state is not None
+            and tp.topic != LINES
+            and len(state.isr) == 1
+            and not (self.nodes[state.isr[0]].data / tp.topic / f"{tp.partition}.jsonl").exists()
+        }
+
     def unrest(self) -> str:
         """What is not yet as it shall be at rest; empty where all is well."""
         self.zk.sync("/")
@@ -218,13 +230,20 @@ class ChaosCluster:
             return f"registered are {sorted(live)}"
         if self.controller() is None:
             return "nobody is controller"
-        for path in (Reassignment.path(), PreferredElection.path()):
-            if self.zk.find(path) is not None:
-                return f"there is {path}"
+        if self.zk.find(PreferredElection.path()) is not None:
+            return "a preferred election is still asked for"
         if marked := self.zk.list_many([delete_topics_path()])[delete_topics_path()]:
             return f"still to be deleted: {marked}"
         topics, states = self.topics(), self.states()
+        stillborn = self.stillborn(states)
+        asked = self.zk.find(Reassignment.path())
+        if asked is not None and not stillborn.issuperset(
+            Reassignment.decode(asked.path, asked.data).targets
+        ):
+            return f"there is {asked.path}: {asked.data!r}"
         for tp, state in states.items():
+            if tp in stillborn:
+                continue
             if state is None or state.leader not in live:
                 return f"{tp} is not led: {state}"
             if set(state.isr) != set(topics[tp.topic].partitions[tp.partition]):

@@ -25,6 +25,8 @@ OUT_S = 20.0
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
 
 STEP_LOOK_S = 0.005
+LATE_S = 2.0
+"""How long the writes of a controller are on their way while another is elected."""
 STOP_S = 15.0
 """Longest wait for a broker to stop; without a quorum its controller may not answer it."""
 
@@ -198,23 +200,27 @@ class Faults:
         return _nothing
 
     def _two_controllers(self, fault: Fault, _: Node) -> End:
-        """The controller sleeps while another is elected; it wakes in its old session, with work to do."""
+        """Another one is elected while the controller sleeps, or while what it writes is still on its way."""
         broker = None
         with suppress(ZkGroupError):
             broker = self.cluster.controller()
-        if broker is None:
+        node = None if broker is None else self.cluster.nodes[broker]
+        if node is None or not node.is_running:
             return _nothing
-        node = self.cluster.nodes[broker]
-        if not node.is_running:
-            return _nothing
+        if is_late := fault.number % 3 != 0:
+            node.network.delay(LATE_S, to_client=False)
         self.operations.do("move", fault.number)
-        node.pause()
+        self.operations.do("create", fault.number)
+        if is_late:
+            hold(LATE_S * (1 + fault.number % 2))  # for what it reads before it writes
+        else:
+            node.pause()
         with suppress(ZkGroupError, TimeoutError):
-            if fault.number % 2:
+            if is_late or fault.number % 2:
                 self.cluster.zk.multi(Delete(Controller.path(), -1))
             wait_until(lambda: self.cluster.controller() not in (None, broker), SESSION_MS / 1000 + 4)
-            self.bitten["F38"] += 1
-        return node.resume
+            self.bitten["F38 late writes" if is_late else "F38 asleep"] += 1
+        return node.network.heal if is_late else node.resume
 
     def _kill_in_move(self, fault: Fault, _: Node) -> End:
         """The controller dies when a move is at the drawn step."""

@@ -61,7 +61,7 @@ class Operations:
         """A new one, or one of the name of a topic that was deleted."""
         self._names += 1
         name = f"t{rng.randrange(3)}" if rng.random() < 0.4 else f"u{self._names}"
-        count, factor = rng.randint(1, 5), rng.choice((1, 2, 2, 2, 3, 3))
+        count, factor = rng.randint(1, 5), rng.randint(2, 3)
         lists = [tuple(rng.sample(BROKERS, factor)) for _ in range(count)]
         plan = plan_topic(self.cluster.ensemble, name, partitions=None, replica_assignment=lists)
         create_topic(self.cluster.ensemble, plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from zkgroup.history import (
     Record,
     Report,
     ServerTransaction,
+    Violation,
     check_cluster,
     read_transactions,
 )
@@ -185,7 +186,10 @@ def _judge(cluster: ChaosCluster, lines: Lines, readers: Readers, quiet_from_ms:
     report = check_cluster(log, records, options)
     done.report, done.group = report, readers.judge(log)
     done.wrong += [f"group: {each}" for each in (*done.group.violations, *done.group.damage)]
-    done.wrong += [str(each) for each in (*report.violations, *report.damage)]
+    stillborn = cluster.stillborn(states)
+    done.figures["stillborn partitions"] = len(stillborn)
+    undone = [each for each in report.violations if _is_about(each, stillborn)]
+    done.wrong += [str(each) for each in (*report.violations, *report.damage) if each not in undone]
     done.figures["unacknowledged"] = len(lines.failed)
     done.figures["writes refused as the epoch was another's"] = sum(map(_is_fenced, log))
     if not (
@@ -197,6 +201,13 @@ def _judge(cluster: ChaosCluster, lines: Lines, readers: Readers, quiet_from_ms:
             theirs = kept(cluster.nodes[other].data, tp)
             if theirs != kept(folder, tp):
                 done.wrong.append(f"{tp}: {other} has other lines than its leader {broker}")
+
+
+def _is_about(violation: Violation, stillborn: Collection[TopicPartition]) -> bool:
+    """Whether it says no more than that one of these has no leader, and its move goes no further."""
+    return violation.invariant == "L7" and any(
+        violation.topic_partition == each or violation.detail.startswith(f"{each} ") for each in stillborn
+    )
 
 
 def _is_fenced(transaction: ServerTransaction) -> bool:
