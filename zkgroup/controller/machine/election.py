@@ -352,8 +352,7 @@ class Election:
     def _won(self, tried: Candidacy, czxid: int, *, proven: bool) -> None:
         core = self._core
         assert core.session is not None
-        record = self._record(core.now.wall_ms)
-        self.rule = Rule(tried.fence, czxid, record, 0, tried.foreign_epoch)
+        self.rule = Rule(tried.fence, czxid, self._record(core.now.wall_ms), 0, tried.foreign_epoch)
         self.stage, self._must_look, self._tried = Stage.RULING, True, None
         self._greatest_epoch = max(self._greatest_epoch, tried.fence.epoch)
         self.former = self.predecessor
