@@ -16,6 +16,10 @@ PAIRS = 12
 """Of each action, drawn; the second point is counted in what the next controller does."""
 
 
+WITHOUT_WRITES = {"brokers-return"}
+"""What is to be done is in ZooKeeper already, and has only to be told."""
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_point(name: str) -> None:
@@ -24,10 +28,9 @@ def test_a_crash_at_every_point(name: str) -> None:
     points = play(action).passed
     crashed = [play(action, [at]).crashed for at in range(len(points))]
 
-    assert [len(each) for each in crashed] == [1] * len(points)
-    assert {"transaction sent", "transaction applied", "transaction answered"} <= {
-        each[0] for each in crashed
-    }
+    assert crashed == [[point] for point in points]
+    assert {point.split()[-1] for point in points} >= {"sent", "handled", "answered"}
+    assert ("transaction applied" in points) is (name not in WITHOUT_WRITES)
 
 
 @pytest.mark.timeout(300)

@@ -45,6 +45,8 @@ class Crashes:
         self._left = list(self.at)
         self._due_at: int | None = None
         """Number of steps of the ruler's machine at which it dies."""
+        self._due = ""
+        """The point at which that was decided."""
 
     @property
     def _ruler(self) -> Controller | None:
@@ -58,7 +60,7 @@ class Crashes:
             return
         self.passed.append(what)
         if self._left and self._due_at is None and len(self.passed) > self._left[0]:
-            self._due_at = _steps(ruler) + what.endswith("answered")
+            self._due_at, self._due = _steps(ruler) + what.endswith("answered"), what
 
     def request_point(self, kind: str, line: Line) -> None:
         """Of the network."""
@@ -72,7 +74,7 @@ class Crashes:
             return False
         self._due_at = None
         self._left.pop(0)
-        self.crashed.append(self.passed[-1])
+        self.crashed.append(self._due)
         self.passed.clear()
         world.kill(ruler.broker)
         world.network.strays.clear()
