@@ -95,7 +95,7 @@ class _Id(click.ParamType[int | None]):
     metavar="NAME=VALUE",
     help="Any setting of a broker; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the options; ask nobody, join nothing.")
 def run(
     broker: int | None,
     host: str,

@@ -186,7 +186,7 @@ def execute(
 
 @reassign.command()
 @_file_option("The reassignment that was asked for.")
-@click.option("--clear-throttle", is_flag=True, help="Remove throttles once all is done, with --execute.")
+@click.option("--clear-throttle", is_flag=True, help="Remove throttles once nothing moves, with --execute.")
 @wait_options("no move is under way")
 @consent_options
 @click.pass_context
