@@ -8,7 +8,7 @@ from zkgroup.model.requests import Create
 from zkgroup.wire.control import LEADER_DURING_DELETE, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
-from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
@@ -366,3 +366,20 @@ def test_a_big_topic_goes_in_parts() -> None:
 
     assert is_gone(world, name)
     assert ruler.rules
+
+
+def test_a_move_asked_for_in_the_middle_of_a_deletion_is_dropped() -> None:
+    """The deletion has taken every replica offline: it would wait for the move, and the move for a leader."""
+    world, ruler = realm()
+    world.hosts[2].silent = True
+    world.mark("t")
+    world.run()
+    assert world.state(tp(0)).leader == NO_LEADER
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode())
+    world.run()
+    world.hosts[2].silent = False
+    ruler.answer_all()
+    world.run()
+
+    assert is_gone(world)
+    assert world.below("/admin") == {"/admin", "/admin/delete_topics"}

@@ -216,6 +216,9 @@ def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after:
     assert moves.was_left_out(tp(0))
     holding.delete_answered(2, [tp(0)])
     moves.interrupted([tp(0)], picture, holding)
+    assert moves.was_left_out(tp(0))  # its leader passes over what has the same leader epoch
+    picture.state_seen(tp(0), standing(3, (3, 1), leader_epoch=1, version=1))
+    moves.interrupted([tp(0)], picture, holding)
     assert moves.was_left_out(tp(0)) == (stage is Stage.SHRINK)  # past step 7 the target alone is told
     moves.ended([tp(0)], picture)
     assert not moves.was_left_out(tp(0))

@@ -52,6 +52,11 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
         yield from _advance(reign, topic, markers.get(topic))
 
 
+def has_begun(reign: Reign, topic: str) -> bool:
+    """Whether a replica of the topic is deleted, or was asked to be, by this controller."""
+    return not _BEGUN.isdisjoint(_phases(reign, topic).values())
+
+
 def heard(reign: Reign, answer: Answer) -> None:
     """Takes the answer to a StopReplica with deletion; of queued topics alone, moves have their own."""
     request, response = answer.request.request, answer.response
@@ -107,7 +112,7 @@ def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
     for topic in sorted(picture.deletions - markers.keys()):
         if topic not in picture.topics:
             _forget(reign, topic)
-        elif not _BEGUN.intersection(_phases(reign, topic).values()):
+        elif not has_begun(reign, topic):
             _forget(reign, topic)
             reign.core.note("deletion.withdrawn", topic=topic)
             batch.update_metadata(picture.partitions(topic))

@@ -162,11 +162,11 @@ def remove_from_isr(
 
     carried = yield from _carry_out_afresh(reign, gone, decide)
     for topic_partition, standing in carried.written.items():
+        if standing.leader == NO_LEADER:  # of a topic that is being deleted too: a move can put that off
+            reign.move_partitions([topic_partition], PartitionPhase.OFFLINE)
         if reign.picture.is_going(topic_partition):
             reign.untold.pop(topic_partition, None)
             continue
-        if standing.leader == NO_LEADER:
-            reign.move_partitions([topic_partition], PartitionPhase.OFFLINE)
         others = [
             each for each in reign.picture.replicas(topic_partition) if each not in gone[topic_partition]
         ]

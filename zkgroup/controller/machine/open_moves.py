@@ -99,8 +99,9 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         self.records: int | None = None
         """Records of ends that are kept, once they were counted."""
         self._open: dict[TopicPartition, OpenMove] = {}
-        self._left_out: set[TopicPartition] = set()
-        """Partitions of which a shorter list was told last: somebody was held, or it was the target alone."""
+        self._left_out: dict[TopicPartition, int] = {}
+        """Partitions of which a shorter list was told, as somebody was held or it was the target alone, with
+        the leader epoch. A whole list undoes it with a greater one only: a leader passes over the same."""
         self._followed: Request | None = None
         """The request as it was when it was last followed."""
 
@@ -135,8 +136,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
 
         To be called with the states and holds under which they were told. Returns those that plan again.
         """
-        if not self._open and holding.is_empty(picture):
-            self._left_out.difference_update(partitions)
+        if not self._open and not self._left_out and holding.is_empty(picture):
             return ()
         again = []
         for each in partitions:
@@ -144,7 +144,12 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             if (move := self._open.get(each)) is not None:
                 told = moving.told_replicas(move.stage, move.target, told)
             is_whole = set(told) - held == set(picture.replicas(each))
-            (self._left_out.discard if is_whole else self._left_out.add)(each)
+            standing = picture.standing(each)
+            epoch = standing.leader_epoch if standing else -1
+            if not is_whole:
+                self._left_out[each] = epoch
+            elif self._left_out.get(each, epoch) < epoch:
+                del self._left_out[each]
             if move is None:
                 continue
             stage = moving.interrupted(move.stage, moving.union(move.target, told), held)
@@ -156,28 +161,29 @@ class Moves(Mapping[TopicPartition, OpenMove]):
     def ended(self, partitions: Iterable[TopicPartition], picture: Picture) -> None:
         """Their ends are written."""
         for each in partitions:
-            self._left_out.discard(each)
+            self._left_out.pop(each, None)
             self._open.pop(each, None)
             picture.moves.discard(each)
 
     # --- what there is to do ----------------------------------------------------------------------
 
-    def follow(self, picture: Picture) -> Followed:
+    def follow(self, picture: Picture, begun: Collection[str] = ()) -> Followed:
         """Takes the request as it was read, and the topics, for what is asked; `picture.moves` follow.
 
         A move that is under way already outlives a request to delete its topic, as long as somebody can lead;
-        one that is not is dropped for it.
+        one that is not is dropped for it. `begun` are topics whose replicas are being deleted: no more moves.
         """
         request, before = self.request, self._followed
         replaced = before is not None and (request is None or request.czxid != before.czxid)
         self._followed = request
         targets = dict(request.targets) if request else {}
-        dropped = tuple(self._dropped(targets, picture))
+        dropped = tuple(self._dropped(targets, picture, begun))
         for ending in dropped:
             targets.pop(ending.topic_partition)
         wanted = {each: (target, True) for each, target in targets.items() if each in picture}
         for each, target in _told_by_topics(picture):
-            wanted.setdefault(each, (target, False))
+            if each.topic not in begun:
+                wanted.setdefault(each, (target, False))
         wanted = {each: told for each, told in wanted.items() if not _is_hopeless(picture, each)}
         gone = tuple(each for each in self._open if each not in wanted)
         self.ended(gone, picture)
@@ -196,7 +202,9 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             return
         move.asked, move.stage, move.drop = asked, Stage.PLAN, ()
 
-    def _dropped(self, targets: Mapping[TopicPartition, Brokers], picture: Picture) -> Iterable[Ending]:
+    def _dropped(
+        self, targets: Mapping[TopicPartition, Brokers], picture: Picture, begun: Collection[str]
+    ) -> Iterable[Ending]:
         controllers = [id_ for id_, broker in picture.brokers.items() if broker.registration.role != "data"]
         for each, target in targets.items():
             replicas = picture.replicas(each) if each in picture else None
@@ -204,7 +212,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
                 continue
             is_queued = each.topic in picture.deletions
             going = is_queued and not self._is_under_way(each, target, picture)
-            going |= _is_hopeless(picture, each)
+            going |= each.topic in begun or _is_hopeless(picture, each)
             reason = moving.unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
                 yield Ending(each, target, self._before(each, picture), "dropped", reason)

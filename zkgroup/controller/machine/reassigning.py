@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkgroup.controller.machine import move_ends, move_writes, moving
+from zkgroup.controller.machine import deletions, move_ends, move_writes, moving
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write, set_state
 from zkgroup.controller.machine.move_writes import Ending
@@ -88,8 +88,12 @@ def look(reign: Reign, _: str = "") -> Procedure[None]:
     """One round of all moves: the duty of `Look.REASSIGNMENT`, which looks again while something goes on."""
     if not (yield from _read_request(reign)):
         return
-    moves = reign.moves
-    dropped, gone = moves.follow(reign.picture)
+    moves, picture = reign.moves, reign.picture
+    before = set(picture.moves)
+    begun = [topic for topic in picture.deletions if deletions.has_begun(reign, topic)]
+    dropped, gone = moves.follow(picture, begun)
+    if any(each.topic in picture.deletions for each in picture.moves - before):
+        reign.look(Look.ELECTIONS)  # while they were going, nobody was elected
     move_ends.forgotten(reign, gone)
     fresh, moves.fresh = moves.fresh, set()
     yield from read_states(reign, [each for each in moves if each not in fresh])

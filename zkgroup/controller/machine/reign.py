@@ -358,6 +358,7 @@ class Reign(Reading):
         if broken:
             self.core.note("replica.unfit", broker=broker, partitions=tuple(map(str, broken)))
             self.look(Look.ELECTIONS)
+            self.look(Look.REASSIGNMENT)  # a deletion does not wait for a move that nobody can lead
 
     def _resolve(self, broker: int) -> None:
         """The broker knows the raised epoch: no copy of an older deletion is obeyed any more."""
@@ -372,6 +373,7 @@ class Reign(Reading):
 
     def _freed(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
+            self.look(Look.ELECTIONS)
             self.look(Look.REASSIGNMENT)
             self.look(Look.DELETIONS)
 
