@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 
 from zkgroup.history.report import Violation
+from zkgroup.model import TopicPartition
 
 TAKEOVER_MS = 10_000
 """The longest that a cluster may be without a controller: a session of 6 s, a tick and 2 s (L6)."""
@@ -25,6 +26,8 @@ class ClusterOptions:
     """Sessions that one process had one after the other: it may take its own ghost away (S17)."""
     down: Collection[int] = ()
     """Brokers that are registered and yet cannot lead anything, as their disks fail."""
+    unserved: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
+    """Brokers that live and refuse a partition until they start anew (storage error 56)."""
 
 
 @dataclass(slots=True)

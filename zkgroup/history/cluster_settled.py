@@ -67,9 +67,9 @@ def left_undone(picture: ClusterPicture, options: ClusterOptions) -> Iterator[Vi
     """
     live = {id_ for id_, held in picture.brokers.items() if held.hosts} - set(options.down)
     for tp, target in sorted(picture.moves.items()):
-        state = picture.state(tp)
-        source = live.intersection((picture.replicas(tp) or ()) if state is None else state.isr)
-        if tp.topic not in picture.topics or (source and set(target) <= live):
+        state, able = picture.state(tp), live.difference(options.unserved.get(tp, ()))
+        source = able.intersection((picture.replicas(tp) or ()) if state is None else state.isr)
+        if tp.topic not in picture.topics or (source and set(target) <= able):
             yield Violation("L7", f"the move to {_list(target)} is still open", tp)
     for topic in sorted(picture.deletions):
         known = picture.topics.get(topic)
@@ -80,8 +80,8 @@ def left_undone(picture: ClusterPicture, options: ClusterOptions) -> Iterator[Vi
         yield Violation("L7", "the preferred election is still asked for")
     for tp in picture.partitions():
         if tp.topic not in picture.deletions:
-            state = picture.state(tp)
-            yield from _leaderless(tp, picture.replicas(tp) or (), live, state, tp in picture.states)
+            state, able = picture.state(tp), live.difference(options.unserved.get(tp, ()))
+            yield from _leaderless(tp, picture.replicas(tp) or (), able, state, tp in picture.states)
 
 
 def _leaderless(

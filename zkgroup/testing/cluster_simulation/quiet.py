@@ -84,7 +84,7 @@ class Quiet:
             return f"{ruler.name} rules, and does not hold /controller"
         if isinstance(ruler, ControllerProcess) and not ruler.machine.election.may_send:
             return f"{ruler.name} may not send"
-        for violation in left_undone(picture, ClusterOptions()):
+        for violation in left_undone(picture, ClusterOptions(unserved=world.unserved)):
             return f"{violation}; {_waiting(ruler)}"
         for broker in world.brokers.values():
             if broker.failure is not None:

@@ -162,6 +162,7 @@ class ClusterSimulation:
             takeover_ms=0,
             recovery_ms=0,
             same_process=list(world.sessions.values()),
+            unserved=world.unserved,
         )
         log = server_transactions(world.server.log, world.clock)
         report = check_cluster(log, world.recording.records, options)

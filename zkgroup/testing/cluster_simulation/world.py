@@ -152,6 +152,15 @@ class World:
         found = {one.client.name: one.broker for one in self.controllers.values()}
         return found | {one.client.name: one.broker for one in self.brokers.values()}
 
+    @property
+    def unserved(self) -> dict[TopicPartition, set[int]]:
+        """Partitions that a running broker refuses until it starts anew, with those brokers."""
+        found: dict[TopicPartition, set[int]] = {}
+        for id_, one in self.brokers.items():
+            for tp in one.unfit:
+                found.setdefault(tp, set()).add(id_)
+        return found
+
     def registrations(self) -> dict[int, int]:
         """Brokers that run, with their sessions."""
         return {
