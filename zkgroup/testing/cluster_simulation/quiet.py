@@ -61,12 +61,14 @@ class Quiet:
         assert not moved or world.setup.rebalances, f"S12 states changed at rest: {moved}"
 
     def _states(self) -> dict[TopicPartition, PartitionState | None]:
-        """Of the partitions that do not wait for a broker to start anew."""
+        """Of the partitions that wait neither for a broker to start anew nor for their deletion, which leaves
+        the ISR to the lag of those that are gone."""
         picture = self._world.audit.look()
         return {
             tp: seen.state
             for tp, seen in picture.states.items()
-            if not self._waits_for_a_start(tp, picture.replicas(tp) or ())
+            if tp.topic not in picture.deletions
+            and not self._waits_for_a_start(tp, picture.replicas(tp) or ())
         }
 
     # --- the goal -------------------------------------------------------------------------------------
