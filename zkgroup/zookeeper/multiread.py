@@ -63,7 +63,7 @@ class Support:
                 target=self._probe, args=(server, probe), name="zkgroup-multiread-probe", daemon=True
             )
             self._threads.add(thread)
-        thread.start()
+            thread.start()  # with the lock, so that nobody waits for a thread that has not begun
 
     def _probe(self, server: Server, probe: Callable[[], bool]) -> None:
         answer: bool | None = None
@@ -83,7 +83,9 @@ class Support:
     def join(self, timeout_s: float) -> None:
         """Waits for probes under way, so that a closed client leaves no thread behind."""
         end = time.monotonic() + timeout_s
-        for thread in tuple(self._threads):
+        with self._lock:
+            threads = tuple(self._threads)
+        for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
     def after_fork(self) -> None:

@@ -255,3 +255,31 @@ def test_a_probe_that_reaches_nobody_leaves_nothing_behind() -> None:
 
     assert told == [False]
     assert support.known(server) is None
+
+
+def test_a_client_that_closes_while_a_probe_begins_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is known before it has started, and cannot be joined before that."""
+    support, start = Support(), threading.Thread.start
+    failed: list[BaseException] = []
+    closers: list[threading.Thread] = []
+
+    def close() -> None:
+        try:
+            support.join(10.0)
+        except RuntimeError as error:
+            failed.append(error)
+
+    def close_and_start(thread: threading.Thread) -> None:
+        closers.append(threading.Thread(target=close, name="closing client"))
+        start(closers[0])
+        closers[0].join(0.1)  # as far as it gets by then
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", close_and_start)
+    told: list[bool] = []
+    support.find_out(("h", 1), lambda: True, told.append)
+    monkeypatch.undo()
+    closers[0].join(10.0)
+    support.join(10.0)
+
+    assert (failed, told) == ([], [True])
