@@ -223,7 +223,7 @@ def test_consume_refuses_what_it_cannot_do(lone_shell: Shell, tmp_path: Path) ->
         ("consume", "g", "--topic", "t", "--topic", "t:2"): "twice",
         ("consume", "g", "--topic", "t", "--max-messages", "5"): "--source",
         ("consume", "g", "--topic", "t", "--format", "csv"): "ndjson",
-        ("consume", "g", "--topic", "t", "--source", "brokers"): "brokers",
+        ("consume", "g", "--topic", "t", "--source", "broker"): "brokers",
         ("consume", "g", "--topic", "t", "--source", "files:/nowhere/at/all"): "/nowhere/at/all",
         ("consume", "g", "--topic", "t", "--setting", "settle_m=1"): "did you mean 'settle_ms'",
         ("consume", "g", "--topic", "t", "--session-timeout", "6"): "6s",
