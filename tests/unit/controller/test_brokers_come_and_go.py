@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.controller.clusters import tp
-from tests.unit.controller.realm import CONTROLLER_ID, Realm, Ruler
+from tests.unit.controller.realm import CONTROLLER_ID, Realm, Ruler, realm
 from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.controller.machine.reign import Reign
@@ -334,3 +334,19 @@ def test_the_controller_is_no_broker_of_this_cluster() -> None:
     """The rig's controllers stand beside the brokers: what it tells is told by their channels alone."""
     realm = Realm()
     assert CONTROLLER_ID not in realm.hosts
+
+
+def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
+    """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
+    _, ruler = realm()
+    reign = ruler.machine.reign
+    assert reign is not None
+    reign.untold[tp(0)] = None
+    one, all_ = reign.batch(), reign.batch()
+    one.leader_and_isr([2], tp(0))
+    reign.tell(one)
+    assert tp(0) in reign.untold
+
+    all_.leader_and_isr([1, 2], tp(0))
+    reign.tell(all_)
+    assert tp(0) not in reign.untold

@@ -260,8 +260,12 @@ class Reign(Reading):
         picture = self.picture
         built = batch.build(picture, self.holding, self.late)
         led = batch.led
-        for topic_partition in led:
-            self.untold.pop(topic_partition, None)
+        live = picture.live
+        for topic_partition in self.untold.keys() & led:
+            able = picture.candidates(topic_partition, live) - self.holding.of(picture, topic_partition)
+            wanted = able.intersection(picture.replicas(topic_partition))
+            if topic_partition in self.moves or batch.tells(topic_partition, wanted):
+                del self.untold[topic_partition]
         if self.moves.interrupted(led, picture, self.holding):
             self.look(Look.REASSIGNMENT)
         unnamed: dict[int, list[TopicPartition]] = {}

@@ -70,6 +70,10 @@ class Batch:
         """The partitions whose state somebody is told by LeaderAndIsr."""
         return frozenset(each for asked in self._leaders.values() for each in asked)
 
+    def tells(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
+        """Whether all these brokers are told the partition's state."""
+        return all(topic_partition in self._leaders.get(broker, ()) for broker in brokers)
+
     def leader_and_isr(
         self, brokers: Iterable[int], topic_partition: TopicPartition, replicas: Brokers | None = None
     ) -> None:
