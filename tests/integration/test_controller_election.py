@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.integration.clients import opener
+from tests.unit.controller.duties import Writer, fails
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, Resigned
-from zkgroup.controller.machine.election import FENCE_PATHS, Election, Stage, Work
+from zkgroup.controller.machine.election import Stage
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.machinery.loop import MachineLoop
-from zkgroup.machinery.procedures import Procedure, Query, ask, write
+from zkgroup.machinery.procedures import Procedure, write
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
     Connected,
@@ -281,7 +282,7 @@ def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Clust
             theirs.append(cluster.stat(CONTROLLER))
 
     theirs: list[ZnodeStat] = []
-    node = cluster.add(1, duties=lambda election: ("load", _fails), before=before)
+    node = cluster.add(1, duties=lambda election: ("load", fails), before=before)
     wait_until(lambda: theirs and node.machine.election.stage is Stage.WATCHING)
 
     assert node.resignations == ["failed: ValueError: an unreadable znode"]
@@ -348,28 +349,6 @@ def test_a_short_disconnection_changes_nothing(cluster: Cluster) -> None:
     assert not any(node.resignations for node in cluster.nodes)
     assert sum(len(node.elections) for node in cluster.nodes) == 1
     assert cluster.epoch() == (1, 1)
-
-
-class Writer:
-    """A duty that writes so often, each time under the fence."""
-
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
-
-    def __call__(self, election: Election) -> Work | None:
-        rule = election.rule
-        if not self.wanted or rule is None:
-            return None
-        return "write", lambda: self._write(rule.fence)
-
-    def _write(self, fence: Fence) -> Procedure[None]:
-        self.wanted -= 1
-        yield from write([*fence.checks(), SetData("/work", b"x", 0)], FENCE_PATHS)
-
-
-def _fails() -> Procedure[None]:
-    yield from ask(Query(Read(EPOCH)))
-    raise ValueError("an unreadable znode")
 
 
 def _writes(request: Request, path: str, kind: type[Operation]) -> bool:

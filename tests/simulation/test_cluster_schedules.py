@@ -11,10 +11,9 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.batches import batches, name_of, require_that_faults_bit
 from zkgroup.testing.cluster_simulation import ClusterSimulation
 
-BATCH = 250
-"""Schedules, enough for the rarest figure."""
 SCHEDULES = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "2000"))
 LEAST = {
     "elections": 120,
@@ -34,29 +33,18 @@ LEAST = {
     "note takeover.grace": 40,
     "shutdowns granted": 5,
 }
-"""In a hundred schedules. A batch in which less happened proves nothing (reliability.md 2.5)."""
-MEANINGFUL = 50
-"""Schedules; in fewer than these, the rarest of the figures may be absent by chance."""
-
-
-def batches(schedules: int) -> list[range]:
-    """All seeds below this number, in batches of that size or somewhat more; fewer make one batch."""
-    count = max(1, schedules // BATCH)
-    return [range(i * schedules // count, (i + 1) * schedules // count) for i in range(count)]
+"""In a hundred schedules."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seeds", batches(SCHEDULES), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+@pytest.mark.parametrize("seeds", batches(SCHEDULES), ids=name_of)
 def test_drawn_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
     """R42-R48: S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(ClusterSimulation(seed).run().figures)
 
-    if len(seeds) < MEANINGFUL:
-        pytest.skip(f"{len(seeds)} schedules held; whether the faults bit is asked of {MEANINGFUL} and more")
-    least = {name: count * len(seeds) // 100 for name, count in LEAST.items()}
-    assert {name: figures[name] for name in least if figures[name] < least[name]} == {}
+    require_that_faults_bit(figures, seeds, LEAST)
 
 
 def test_same_seed_is_the_same_schedule() -> None:

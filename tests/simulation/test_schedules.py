@@ -11,11 +11,10 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.batches import BATCH, batches, name_of, require_that_faults_bit
 from tests.simulation.setups import SETUPS
 from zkgroup.testing import Simulation
 
-BATCH = 250
-"""Schedules, enough for the rarest figure."""
 SCHEDULES = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "2000"))
 LEAST = {
     "deliveries": 1500,
@@ -31,29 +30,18 @@ LEAST = {
     "claim.info": 1,
     "release.ok": 25,
 }
-"""In a hundred schedules. A batch in which less happened proves nothing (reliability.md 2.5)."""
-MEANINGFUL = 50
-"""Schedules; in fewer than these, the rarest of the figures may be absent by chance."""
-
-
-def batches(schedules: int) -> list[range]:
-    """All seeds below this number, in batches of that size or somewhat more; fewer make one batch."""
-    count = max(1, schedules // BATCH)
-    return [range(i * schedules // count, (i + 1) * schedules // count) for i in range(count)]
+"""In a hundred schedules."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seeds", batches(SCHEDULES), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+@pytest.mark.parametrize("seeds", batches(SCHEDULES), ids=name_of)
 def test_drawn_schedules_hold_and_the_faults_bite(seeds: range) -> None:
     """Item 54, recipes 12: S1-S4, S6-S10, S22 throughout, L1-L5 after the faults; and the faults did bite."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(Simulation(seed).run().figures)
 
-    if len(seeds) < MEANINGFUL:
-        pytest.skip(f"{len(seeds)} schedules held; whether the faults bit is asked of {MEANINGFUL} and more")
-    least = {name: count * len(seeds) // 100 for name, count in LEAST.items()}
-    assert {name: figures[name] for name in least if figures[name] < least[name]} == {}
+    require_that_faults_bit(figures, seeds, LEAST)
 
 
 @pytest.mark.parametrize("schedules", [1, 50, 99, 249, 250, 499, 2000, 20_001])

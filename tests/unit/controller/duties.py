@@ -12,8 +12,8 @@ from zkgroup.model.requests import Read, SetData
 class Writer:
     """A duty that writes as often as wanted, each time under the fence."""
 
-    def __init__(self) -> None:
-        self.wanted = 0
+    def __init__(self, wanted: int = 0) -> None:
+        self.wanted = wanted
 
     def __call__(self, election: Election) -> Work | None:
         rule = election.rule
