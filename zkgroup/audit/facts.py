@@ -1,0 +1,74 @@
+"""What every fold may know beside its own rows: small things about the whole history.
+
+They are a fold themselves, over sessions, brokers, controllers and topics only, done first; in Spark they are
+collected and sent to each worker. What grows with commits is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Life(NamedTuple):
+    """One existence of a znode, from its create to its delete."""
+
+    path: str
+    session: int
+    """Who created it; for an ephemeral its owner."""
+    data: bytes | None
+    """What it was created with."""
+    from_zxid: int
+    from_ms: int
+    to_zxid: int | None = None
+    """None while it lives."""
+    to_ms: int | None = None
+    ended_by: int | None = None
+    """The session that deleted it."""
+
+
+class SessionLife(NamedTuple):
+    """One session: None where the history began after its creation, or ended before its end."""
+
+    session: int
+    timeout_ms: int | None
+    from_zxid: int | None
+    from_ms: int | None
+    to_zxid: int | None = None
+    to_ms: int | None = None
+    expired: bool | None = None
+    """Whether the server ended it (closeSession with cxid 0); None while it lives."""
+
+
+class Change(NamedTuple):
+    """What a znode held from a zxid on; None for its deletion."""
+
+    zxid: int
+    time_ms: int
+    session: int
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The small things of one history. All sequences are ordered by zxid."""
+
+    start_zxid: int = 0
+    """Where the log begins; seeds are before it."""
+    start_ms: int = 0
+    end_zxid: int = 0
+    end_ms: int = 0
+    """The latest time in the history: what stands at the end has stood until then."""
+    has_log: bool = True
+    """False where only a snapshot was given."""
+    sessions: Mapping[int, SessionLife] = field(default_factory=dict)
+    controllers: tuple[Life, ...] = ()
+    """The lives of `/controller`."""
+    controller_epochs: tuple[Change, ...] = ()
+    brokers: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
+    """The lives of `/brokers/ids/<id>`, by id."""
+    topics: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
+    """What `/brokers/topics/<topic>` held, by topic."""
+    members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
+    """The lives of `/consumers/<group>/ids/<member>`, by group."""
