@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.rules import Key, Keying
+from zkgroup.znodes.places import place_of
 
 
 def _group(event: Event) -> Key | None:
-    parts = event.path.split("/", 3)
-    return (parts[2],) if len(parts) > 2 and parts[1] == "consumers" and event.applied else None
+    place = place_of(event.path)
+    return (place.name,) if event.applied and place.kind in ("member", "owner", "offset", "group") else None
 
 
 def _group_partition(event: Event) -> Key | None:
-    parts = event.path.split("/")
-    if len(parts) != 6 or parts[1] != "consumers" or not event.applied or not parts[5].isdecimal():
+    place = place_of(event.path)
+    if not event.applied or place.kind not in ("owner", "offset"):
         return None
-    return (parts[2], parts[4], parts[5]) if parts[3] in ("owners", "offsets") else None
+    return place.name, place.topic, str(place.partition)
 
 
 def _topic(event: Event) -> Key | None:
-    parts = event.path.split("/", 4)
-    is_topic = len(parts) > 3 and parts[1] == "brokers" and parts[2] == "topics" and event.applied
-    return (parts[3],) if is_topic else None
+    place = place_of(event.path)
+    return (place.name,) if event.applied and place.kind in ("topic", "partition_state") else None
 
 
 def _session(event: Event) -> Key | None:
@@ -33,16 +33,16 @@ def _subtree(event: Event) -> Key | None:
 
 
 def _controller(event: Event) -> Key | None:
-    is_controller = event.path in ("/controller", "/controller_epoch") and event.applied
-    return ("controller",) if is_controller else None
+    kind = place_of(event.path).kind
+    return ("controller",) if event.applied and kind in ("controller", "controller_epoch") else None
 
 
 def _admin(event: Event) -> Key | None:
-    return ("admin",) if event.path.startswith("/admin/") and event.applied else None
+    return ("admin",) if event.applied and place_of(event.path).kind == "admin" else None
 
 
 BY_GROUP = Keying("group", _group)
-"""All applied rows below `/consumers/<group>`; key: the group."""
+"""All applied rows at and below `/consumers/<group>`; key: the group."""
 BY_GROUP_PARTITION = Keying("group_partition", _group_partition)
 """Owner and offset rows; key: group, topic, partition in decimal."""
 BY_TOPIC = Keying("topic", _topic)

@@ -1,0 +1,1 @@
+"""The files that ZooKeeper itself writes: snapshots and transaction logs, read and replayed."""

@@ -1,0 +1,1 @@
+"""The findings, one module each."""

@@ -1,0 +1,84 @@
+"""What a path is of: the way back from a path to the group, the topic or the broker it belongs to.
+
+For readers of histories, who meet paths that nobody asked for. Only shapes are looked at; names are as found.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal[
+    "member",
+    "owner",
+    "offset",
+    "group",
+    "broker",
+    "topic",
+    "partition_state",
+    "controller",
+    "controller_epoch",
+    "admin",
+    "config",
+    "other",
+]
+
+
+class Place(NamedTuple):
+    """What a path is of. `name` is the group, topic or broker id; the empty string where there is none."""
+
+    kind: Kind
+    name: str = ""
+    topic: str = ""
+    """owner and offset: the topic."""
+    partition: int = -1
+    """owner, offset and partition_state."""
+    member: str = ""
+    """member: its id."""
+
+
+_OTHER: Final = Place("other")
+_SINGLES: Final = {
+    "/controller": Place("controller"),
+    "/controller_epoch": Place("controller_epoch"),
+}
+
+
+def place_of(path: str) -> Place:
+    """What a path below the chroot is of; kind `other` for anything that is not Kafka's.
+
+    A path below a group, topic or broker that has no kind of its own has the kind of what it is below.
+    """
+    names = path.split("/")
+    if len(names) < 3:
+        return _SINGLES.get(path, _OTHER)
+    root = names[1]
+    if root == "consumers":
+        return _of_group(names)
+    if root == "brokers" and len(names) > 3:
+        return _of_brokers(names)
+    if root in ("admin", "config"):
+        return Place("admin" if root == "admin" else "config", names[-1])
+    return _OTHER
+
+
+def _of_group(names: list[str]) -> Place:
+    group = names[2]
+    if len(names) == 5 and names[3] == "ids":
+        return Place("member", group, member=names[4])
+    if len(names) == 6 and names[3] in ("owners", "offsets") and _is_number(names[5]):
+        return Place("owner" if names[3] == "owners" else "offset", group, names[4], int(names[5]))
+    return Place("group", group)
+
+
+def _of_brokers(names: list[str]) -> Place:
+    if names[2] == "ids":
+        return Place("broker", names[3])
+    if names[2] != "topics":
+        return _OTHER
+    if len(names) == 7 and names[4] == "partitions" and names[6] == "state" and _is_number(names[5]):
+        return Place("partition_state", names[3], names[3], int(names[5]))
+    return Place("topic", names[3], names[3])
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
