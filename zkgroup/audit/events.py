@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from zkgroup.zkfiles.records import Acl
+
 Op = Literal["create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error"]
 Lifetime = Literal["session", "container", "ttl"]
 
@@ -18,7 +20,7 @@ class Event(NamedTuple):
     """One operation. Multis and session closes are opened; a failed multi's rows are there, not applied.
 
     A history begins with seeds: each znode of the snapshot it starts from, as a create at its czxid with the
-    data and version that the snapshot has.
+    data and version that the snapshot has; and each of its sessions, as a createSession at zxid 0.
     """
 
     zxid: int
@@ -42,3 +44,7 @@ class Event(NamedTuple):
     seed: bool = False
     synthetic: bool = False
     """A deletion that no record names: an ephemeral that went with its session, before 3.6."""
+    acl: Acl | None = None
+    """create and setACL. None in a seed whose ACL the snapshot lacks, or where ACLs were not read."""
+    mtime_ms: int | None = None
+    """A seed: when its data was last written; `time_ms` is when it was created."""

@@ -72,3 +72,5 @@ class Facts:
     """What `/brokers/topics/<topic>` held, by topic."""
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/consumers/<group>/ids/<member>`, by group."""
+    operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By group, the zxids of transactions with a reset marker or an audit record (recipes 6 and 18)."""
