@@ -62,6 +62,8 @@ class Facts:
     """The latest time in the history: what stands at the end has stood until then."""
     has_log: bool = True
     """False where only a snapshot was given."""
+    is_whole: bool = True
+    """False where what stood before the log is not known: no snapshot, nor the ensemble's first record."""
     sessions: Mapping[int, SessionLife] = field(default_factory=dict)
     controllers: tuple[Life, ...] = ()
     """The lives of `/controller`."""

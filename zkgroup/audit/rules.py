@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
+
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.history import History
 
 Severity = Literal["error", "warning", "info"]
 Key = tuple[str, ...]
@@ -76,3 +79,20 @@ class Rule:
     fold: Callable[[Key, Facts, Bounds], Fold]
     bounds: Bounds = field(default_factory=dict)
     """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRule:
+    """A finding about the whole tree or the files themselves: it looks at the history, not at rows."""
+
+    name: str
+    severity: Severity
+    """The worst that it says."""
+    question: str
+    needs: Sequence[Input]
+    act: str
+    look: Callable[[History, Facts, Bounds], Iterable[Finding]]
+    bounds: Bounds = field(default_factory=dict)
+
+
+AnyRule = Rule | WholeRule

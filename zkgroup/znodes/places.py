@@ -5,6 +5,7 @@ For readers of histories, who meet paths that nobody asked for. Only shapes are 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal[
@@ -43,10 +44,12 @@ _SINGLES: Final = {
 }
 
 
+@lru_cache(maxsize=1 << 16)
 def place_of(path: str) -> Place:
     """What a path below the chroot is of; kind `other` for anything that is not Kafka's.
 
     A path below a group, topic or broker that has no kind of its own has the kind of what it is below.
+    Answers are remembered: a log names the same paths again and again.
     """
     names = path.split("/")
     if len(names) < 3:

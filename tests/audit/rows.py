@@ -1,0 +1,216 @@
+"""Histories made by hand, for the tests of findings.
+
+`Log` writes records as a server would, by zxid, and opens them as the audit does. Each method that writes
+gives the zxid; time stands still unless `wait` moves it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.reading import events_of
+from zkgroup.audit.rules import Finding, Rule
+from zkgroup.audit.run import find
+from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
+
+START_MS = 1_700_000_000_000
+Partition = tuple[str, int]
+
+
+class Log:
+    """The records of one server, in order."""
+
+    def __init__(self, zxid: int = 1, *, with_lists: bool = False) -> None:
+        self.zxid = zxid - 1
+        self.ms = START_MS
+        self.transactions: list[Transaction] = []
+        self.seeds: list[StoredZnode] = []
+        self._with_lists = with_lists
+        """Whether a closeSession lists what goes with it, as from 3.6 on."""
+        self._ephemerals: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
+
+    # --- the history as a whole -------------------------------------------------------------------
+
+    def wait(self, ms: int) -> None:
+        """Moves the clock; negative for a step back."""
+        self.ms += ms
+
+    def events(self) -> list[Event]:
+        return list(events_of(self.transactions, self.seeds))
+
+    def facts(self) -> Facts:
+        return facts_of(self.events())
+
+    def find(self, rule: Rule, **bounds: float) -> list[Finding]:
+        """What a rule finds; bounds by their own name."""
+        return find([rule], self.events, {f"{rule.name}.{name}": value for name, value in bounds.items()})
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def write(self, type_: int, session: int = 0, *operations: Operation, **more: object) -> int:
+        """Any record at the next zxid."""
+        self.zxid += 1
+        fields: dict[str, object] = {"cxid": 1, **more}
+        self.transactions.append(
+            Transaction(self.zxid, session, time_ms=self.ms, type=type_, operations=operations, **fields)  # type: ignore[arg-type]
+        )
+        if self.transactions[-1].is_applied:
+            for operation in operations:
+                self._follow(operation, session)
+        return self.zxid
+
+    def open(self, session: int, timeout_ms: int = 6000) -> int:
+        return self.write(TransactionType.CREATE_SESSION, session, timeout_ms=timeout_ms)
+
+    def close(self, session: int, *, expired: bool = False) -> int:
+        """The end of a session and of its ephemerals."""
+        gone = sorted(path for path, owner in self._ephemerals.items() if owner == session)
+        for path in gone:
+            del self._ephemerals[path]
+        return self.write(
+            TransactionType.CLOSE_SESSION,
+            session,
+            cxid=0 if expired else 9,
+            closed_paths=tuple(gone) if self._with_lists else None,
+        )
+
+    def expire(self, session: int) -> int:
+        return self.close(session, expired=True)
+
+    def create(
+        self, path: str, data: bytes | str | None = b"", session: int = 0, *, ephemeral: bool = False
+    ) -> int:
+        return self.write(TransactionType.CREATE, session, self.creation(path, data, ephemeral=ephemeral))
+
+    def set(self, path: str, data: bytes | str | None, session: int = 0) -> int:
+        return self.write(TransactionType.SET_DATA, session, self.setting(path, data))
+
+    def delete(self, path: str, session: int = 0) -> int:
+        return self.write(TransactionType.DELETE, session, self.deletion(path))
+
+    def multi(self, session: int, *operations: Operation) -> int:
+        return self.write(TransactionType.MULTI, session, *operations)
+
+    def fail(self, session: int, error: int = -110) -> int:
+        """A single request that was refused."""
+        return self.write(TransactionType.ERROR, session, Operation(TransactionType.ERROR, error=error))
+
+    def creation(self, path: str, data: bytes | str | None = b"", *, ephemeral: bool = False) -> Operation:
+        return Operation(TransactionType.CREATE, path, _bytes(data), is_ephemeral=ephemeral)
+
+    def setting(self, path: str, data: bytes | str | None) -> Operation:
+        version = self._versions.get(path, 0) + 1
+        return Operation(TransactionType.SET_DATA, path, _bytes(data), version=version)
+
+    def deletion(self, path: str) -> Operation:
+        return Operation(TransactionType.DELETE, path)
+
+    def seed(
+        self,
+        path: str,
+        data: bytes | str | None = b"",
+        *,
+        zxid: int = 1,
+        ms: int | None = None,
+        session: int = 0,
+        mtime_ms: int | None = None,
+        version: int = 0,
+    ) -> None:
+        """A znode of the snapshot that the history starts from."""
+        ctime = START_MS if ms is None else ms
+        mtime = ctime if mtime_ms is None else mtime_ms
+        stat = StoredStat(zxid, zxid, ctime, mtime, version, 0, 0, session, zxid)
+        self.seeds.append(StoredZnode(path, _bytes(data), None, stat))
+        self._versions[path] = version
+        if session:
+            self._ephemerals[path] = session
+
+    def _follow(self, operation: Operation, session: int) -> None:
+        path = operation.path or ""
+        if operation.type == TransactionType.CREATE:
+            self._versions[path] = 0
+            if operation.is_ephemeral:
+                self._ephemerals[path] = session
+        elif operation.type == TransactionType.DELETE:
+            self._ephemerals.pop(path, None)
+        elif operation.type == TransactionType.SET_DATA:
+            self._versions[path] = operation.version or 0
+
+    # --- a group ----------------------------------------------------------------------------------
+
+    def topic(self, topic: str, partitions: int | Mapping[int, Sequence[int]], session: int = 0) -> int:
+        """Creates a topic, or writes its replicas again; all on broker 1 where only a number is given."""
+        replicas = {n: (1,) for n in range(partitions)} if isinstance(partitions, int) else partitions
+        text = json.dumps({"version": 1, "partitions": {str(n): list(r) for n, r in replicas.items()}})
+        path = f"/brokers/topics/{topic}"
+        return self.set(path, text, session) if path in self._versions else self.create(path, text, session)
+
+    def join(
+        self,
+        group: str,
+        member: str,
+        session: int,
+        wants: Mapping[str, int] | None = None,
+        **extensions: str,
+    ) -> int:
+        """Registers a member: of a JVM, or of ours with `zkgroup="1"`."""
+        return self.create(
+            f"/consumers/{group}/ids/{member}", registration(wants, **extensions), session, ephemeral=True
+        )
+
+    def leave(self, group: str, member: str, session: int) -> int:
+        """Deletes the registration; the session lives on."""
+        return self.delete(f"/consumers/{group}/ids/{member}", session)
+
+    def claim(self, group: str, partition: Partition, thread: str, session: int) -> int:
+        """As a JVM member claims: the owner alone."""
+        return self.create(owner(group, partition), thread, session, ephemeral=True)
+
+    def claim_ours(self, group: str, partition: Partition, thread: str, session: int, value: int = 0) -> int:
+        """As members of ours claim: the owner, set once, and the offset in one multi."""
+        path, stored = owner(group, partition), offset(group, partition)
+        bump = self.setting(stored, str(value)) if stored in self._versions else self.creation(stored, "-1")
+        return self.multi(
+            session,
+            self.creation(path, thread, ephemeral=True),
+            Operation(TransactionType.SET_DATA, path, thread.encode(), version=1),
+            bump,
+        )
+
+    def release(self, group: str, partition: Partition, session: int) -> int:
+        return self.delete(owner(group, partition), session)
+
+    def commit(self, group: str, partition: Partition, value: int, session: int) -> int:
+        path = offset(group, partition)
+        if path in self._versions:
+            return self.set(path, str(value), session)
+        return self.create(path, str(value), session)
+
+
+def registration(wants: Mapping[str, int] | None = None, **extensions: str) -> str:
+    """The text of a static registration, by default for one thread of topic t."""
+    subscription = {"t": 1} if wants is None else dict(wants)
+    fields = {"version": 1, "subscription": subscription, "pattern": "static", "timestamp": "1"}
+    return json.dumps({**fields, **extensions})
+
+
+def owner(group: str, partition: Partition) -> str:
+    return f"/consumers/{group}/owners/{partition[0]}/{partition[1]}"
+
+
+def offset(group: str, partition: Partition) -> str:
+    return f"/consumers/{group}/offsets/{partition[0]}/{partition[1]}"
+
+
+def worst(findings: Iterable[Finding]) -> set[str]:
+    """The severities among findings."""
+    return {finding.severity for finding in findings}
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

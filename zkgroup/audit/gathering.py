@@ -1,0 +1,146 @@
+"""The facts of a history, folded from its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Change, Facts, Life, SessionLife
+from zkgroup.znodes.places import Place, place_of
+
+_FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
+"""Of the first record ever: of a server alone, and of an ensemble's first leader."""
+
+
+def facts_of(events: Iterable[Event]) -> Facts:
+    """The facts of a history, from its rows in order."""
+    gathering = Gathering()
+    for event in events:
+        gathering.see(event)
+    return gathering.facts()
+
+
+def is_fact(event: Event) -> bool:
+    """Whether a row changes anything but the ends of the history and the mere existence of its session."""
+    if event.op in ("createSession", "closeSession"):
+        return True
+    return event.applied and (_kept(event.path) is not None or _acted_on(event.path) is not None)
+
+
+def _kept(path: str) -> Place | None:
+    """What a path is of, where its lives or contents are facts."""
+    place = place_of(path)
+    match place.kind:
+        case "member" | "controller" | "controller_epoch":
+            return place
+        case "broker" | "topic" if path.count("/") == 3:
+            return place
+    return None
+
+
+def _acted_on(path: str) -> str | None:
+    """The group whose offsets an operator set, where this is a reset marker or an audit record."""
+    names = path.split("/")
+    match names:
+        case ["", "consumers", group, "resets", _] | ["", "zkgroup", "audit", group]:
+            return group
+    return None
+
+
+class Gathering:
+    """Takes rows in order."""
+
+    def __init__(self) -> None:
+        self._start: tuple[int, int] | None = None
+        self._end_zxid = 0
+        self._end_ms = 0
+        self._has_seeds = False
+        self._sessions: dict[int, SessionLife] = {}
+        self._open: dict[str, int] = {}
+        """Of what lives: the place of its life among those of its kind."""
+        self._controllers: list[Life] = []
+        self._epochs: list[Change] = []
+        self._brokers: dict[str, list[Life]] = {}
+        self._topics: dict[str, list[Change]] = {}
+        self._members: dict[str, list[Life]] = {}
+        self._acts: dict[str, set[int]] = {}
+
+    def see(self, event: Event) -> None:
+        self._span(event)
+        if event.session:
+            self._session(event)
+        if event.applied and event.op in ("create", "set", "delete"):
+            place = _kept(event.path)
+            if place is not None:
+                self._znode(event, place)
+            elif not event.seed and (group := _acted_on(event.path)) is not None:
+                self._acts.setdefault(group, set()).add(event.zxid)
+
+    def facts(self) -> Facts:
+        start_zxid, start_ms = self._start or (0, 0)
+        return Facts(
+            start_zxid=start_zxid,
+            start_ms=start_ms,
+            end_zxid=self._end_zxid,
+            end_ms=self._end_ms,
+            has_log=self._start is not None,
+            is_whole=self._has_seeds or start_zxid in _FIRST_ZXIDS,
+            sessions=dict(self._sessions),
+            controllers=tuple(self._controllers),
+            controller_epochs=tuple(self._epochs),
+            brokers={name: tuple(lives) for name, lives in self._brokers.items()},
+            topics={name: tuple(changes) for name, changes in self._topics.items()},
+            members={name: tuple(lives) for name, lives in self._members.items()},
+            operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
+        )
+
+    def _span(self, event: Event) -> None:
+        if event.seed:
+            self._has_seeds = True
+        elif self._start is None:
+            self._start = event.zxid, event.time_ms
+        self._end_zxid = max(self._end_zxid, event.zxid)
+        self._end_ms = max(self._end_ms, event.time_ms, event.mtime_ms or 0)
+
+    def _session(self, event: Event) -> None:
+        session, known = event.session, self._sessions.get(event.session)
+        if known is None:
+            known = self._sessions[session] = SessionLife(session, None, None, None)
+        if event.op == "createSession":
+            zxid, time_ms = (None, None) if event.seed else (event.zxid, event.time_ms)
+            self._sessions[session] = SessionLife(session, event.timeout_ms, zxid, time_ms)
+        elif event.op == "closeSession":
+            self._sessions[session] = known._replace(
+                to_zxid=event.zxid, to_ms=event.time_ms, expired=event.cxid == 0
+            )
+
+    def _znode(self, event: Event, place: Place) -> None:
+        match place.kind:
+            case "member":
+                self._life(event, self._members.setdefault(place.name, []))
+            case "broker":
+                self._life(event, self._brokers.setdefault(place.name, []))
+            case "controller":
+                self._life(event, self._controllers)
+            case "controller_epoch":
+                self._epochs.append(_change(event))
+            case "topic":
+                self._topics.setdefault(place.name, []).append(_change(event))
+
+    def _life(self, event: Event, lives: list[Life]) -> None:
+        """Lives are listed from their beginning; where the log has a hole, a create may end one, too."""
+        if event.op == "set":
+            return
+        at = self._open.pop(event.path, None)
+        if at is not None:
+            ended_by = event.session if event.op == "delete" else None
+            lives[at] = lives[at]._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by=ended_by)
+        if event.op == "create":
+            self._open[event.path] = len(lives)
+            lives.append(Life(event.path, event.session, event.data, event.zxid, event.time_ms))
+
+
+def _change(event: Event) -> Change:
+    data = None if event.op == "delete" else event.data
+    return Change(event.zxid, event.time_ms, event.session, data)
