@@ -289,6 +289,35 @@ class LinesUnknownError(LinesNotAppendedError):
     exit_code = 124
 
 
+# --- files that ZooKeeper wrote ---------------------------------------------------------------------
+
+
+class NotZooKeeperFileError(ConfigError):
+    """A file or folder is none of ZooKeeper's data, or may not be read."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        super().__init__(f"{path}: expected {expected}, found {found}")
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class DamagedFileError(ZkGroupError):
+    """A snapshot or log is not what its seals, checksums or lengths promise; what is before `offset` is good.
+
+    `offset` counts bytes of the file as it is without compression.
+    """
+
+    exit_code = 3
+
+    def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
+        super().__init__(f"{path}, byte {offset}: expected {expected}, found {found}")
+        self.path = path
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+
 # --- a member's life ------------------------------------------------------------------------------
 
 

@@ -42,6 +42,8 @@ WHAT_TO_DO = {
     "LinesNotAppendedError": "Mend what the message names (a partition without a leader, a record that is refused), then give the lines again from the one named on.",
     "LinesUnknownError": "Look whether the lines are there (`zkgroup consume --source brokers`); given again they may be there twice.",
     "ReplicaStorageError": "Mend what the message names: a full disk, rights, a file that is not a broker's.",
+    "NotZooKeeperFileError": "Give a `version-2` folder, or files of one, that you may read; files themselves, not links.",
+    "DamagedFileError": "See how far it is good: `zkgroup audit inspect FILE`. Copy it again, or take another server's.",
     "UnencodableError": "Correct the value that the message names: a name too long, a number beyond its field.",
     "MemberFailedError": "Correct the error of the callback or source in `__cause__`; start a new member.",
     "RebalanceFailedError": "Read the blockers it carries; raise `rebalance_max_retries`, or leave it at none.",

@@ -1,0 +1,31 @@
+"""How far a snapshot or log is good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class FileHealth:
+    """What one pass over a file found; the values of `zkgroup audit inspect`."""
+
+    path: Path
+    kind: str
+    """`snapshot` or `log`."""
+    first_zxid: int | None
+    """Log: of the first record. Snapshot: the last one applied when the dump began."""
+    last_zxid: int | None
+    """Log: of the last record. Snapshot: the last one of which it can hold something, as far as is known."""
+    records: int
+    """Transactions, or znodes; those behind a damage too, where they could be read."""
+    is_healthy: bool
+    """No seal, checksum or length is wrong. A last write that is not whole is no damage."""
+    good_until_zxid: int | None
+    """Up to there nothing is missing or wrong; None where nothing is good."""
+    is_exact: bool
+    """Log: it ends with a whole record. Snapshot: it is known to be the tree at one zxid."""
+    detail: str = ""
+    """In words; empty where there is nothing to say."""
+    damaged_at: int | None = None
+    """Bytes of the plain file before the first damage."""

@@ -1,0 +1,168 @@
+"""Reads a transaction log, whole or from an offset on, and says how far it is good."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.frames import FRAME, Damage, Frames, LogChunk, LogEnd
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.jute import JuteError
+from zkgroup.zkfiles.names import LOG, ServerFile
+from zkgroup.zkfiles.operations import transaction_of
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.window import Window
+
+MAGIC: Final = b"ZKLG"
+FORMAT_VERSION: Final = 2
+"""In every release from 3.4 to 3.9; it cannot be used to tell them apart."""
+FILE_HEADER: Final = struct.Struct(">4siq")
+"""Magic, format version, dbid (always 0)."""
+
+
+class LogReader:
+    """One log, read from the front each time; one buffer of it is in memory, and the largest record.
+
+    `from_offset` and `to_offset` (of the plain file) select records by where they start; `from_offset` has to
+    be that of one, as a `hops.HopIndex` gives it. With `resync` damage is noted in `damages` and skipped.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        resync: bool = False,
+    ) -> None:
+        self.path = path
+        self._from_offset = from_offset
+        self._to_offset = to_offset
+        self._resync = resync
+        self.end: LogEnd | None = None
+        """Where the records end, once they were all read."""
+        self.damages: list[Damage] = []
+        """What was skipped, once it was passed."""
+
+    def chunks(self) -> Iterator[LogChunk]:
+        """The records in pieces of the file, not decoded.
+
+        A record that is still being written is left out: `end` says so. Raises DamagedFileError, without
+        `resync`, and NotZooKeeperFileError where the file is no transaction log.
+        """
+        self.end, self.damages = None, []
+        with FileBytes(self.path) as file:
+            window = Window(file)
+            if not self._has_header(window):
+                return
+            if self._from_offset is not None:
+                window.jump(max(self._from_offset, FILE_HEADER.size))
+            frames = Frames(window, resync=self._resync)
+            self.damages = frames.damages
+            yield from frames.chunks(self._to_offset)
+            self.end = frames.end
+
+    def __iter__(self) -> Iterator[Transaction]:
+        """The transactions; raises as `chunks` does, and where a record holds what no server writes."""
+        for chunk in self.chunks():
+            data, base, starts, ends = chunk
+            for start, end in zip(starts, ends, strict=True):
+                try:
+                    transaction = transaction_of(data, start + FRAME.size, end, base + start)
+                except JuteError as error:
+                    self._unreadable(base, start, end, error)
+                else:
+                    yield transaction
+
+    def _unreadable(self, base: int, start: int, end: int, error: JuteError) -> None:
+        if not self._resync:
+            raise DamagedFileError(
+                str(self.path), base + error.offset, error.expected, error.found
+            ) from error
+        self.damages.append(Damage(base + start, base + end + 1, error.expected, error.found))
+
+    def _has_header(self, window: Window) -> bool:
+        """False where the server was stopped before it wrote one."""
+        is_there = window.ensure(FILE_HEADER.size)
+        front = window.data[: FILE_HEADER.size]
+        if not front.strip(b"\0") or (not is_there and MAGIC.startswith(front[: len(MAGIC)])):
+            self.end = LogEnd(0, is_torn=bool(front))
+            return False
+        if not is_there or not front.startswith(MAGIC):
+            raise window.foreign(f"a transaction log, which starts with {MAGIC!r}", repr(front[:8]))
+        _, version, _ = FILE_HEADER.unpack(front)
+        if version != FORMAT_VERSION:
+            raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
+        window.at = FILE_HEADER.size
+        return True
+
+
+def read_log(
+    path: Path, *, from_offset: int | None = None, to_offset: int | None = None, resync: bool = False
+) -> Iterator[Transaction]:
+    """The transactions of a log in the order of the file; what LogReader says holds here."""
+    return iter(LogReader(path, from_offset=from_offset, to_offset=to_offset, resync=resync))
+
+
+def inspect_log(path: Path) -> FileHealth:
+    """How far a log is good: every checksum is compared and every record decoded.
+
+    Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
+    """
+    named = ServerFile.of(path)
+    reader = LogReader(path, resync=True)
+    first = last = good_until = None
+    records = 0
+    notes: list[str] = []
+    try:
+        for transaction in reader:
+            records += 1
+            if last is not None and transaction.zxid <= last:
+                notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
+            first = transaction.zxid if first is None else first
+            last = transaction.zxid
+            if not reader.damages or transaction.offset < reader.damages[0].offset:
+                good_until = last
+    except DamagedFileError as error:  # of what the file is packed in
+        reader.damages.append(Damage(error.offset, None, error.expected, error.found))
+    except NotZooKeeperFileError as error:
+        if named is None or error.__cause__ is not None:
+            raise
+        reader.damages.append(Damage(0, None, error.expected, error.found))
+    if named is not None and first is not None and named.zxid != first:
+        notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
+    return FileHealth(
+        path=path,
+        kind=LOG,
+        first_zxid=first,
+        last_zxid=last,
+        records=records,
+        is_healthy=not reader.damages,
+        good_until_zxid=good_until,
+        is_exact=not reader.damages and reader.end is not None and not reader.end.is_torn,
+        detail="; ".join([*_damages(reader.damages), *_end(reader.end, records), *notes[:3]]),
+        damaged_at=reader.damages[0].offset if reader.damages else None,
+    )
+
+
+def _damages(damages: list[Damage]) -> Iterator[str]:
+    for damage in damages[:3]:
+        goes_on = (
+            "nothing whole behind it"
+            if damage.resumed_at is None
+            else f"whole again from byte {damage.resumed_at}"
+        )
+        yield f"byte {damage.offset}: expected {damage.expected}, found {damage.found} ({goes_on})"
+    if len(damages) > 3:
+        yield f"{len(damages) - 3} more damages"
+
+
+def _end(end: LogEnd | None, records: int) -> Iterator[str]:
+    if end is not None and end.is_torn:
+        yield f"the last write is not whole, from byte {end.offset}: it goes on, or was cut off"
+    elif end is not None and not records:
+        yield "no record"

@@ -1,0 +1,114 @@
+"""Which files of a folder are ZooKeeper's, told by their names.
+
+Source: Util.getZxidFromName and SnapStream.java of ZooKeeper 3.9. A snapshot's name has the last zxid that
+was applied when its dump began, a log's that of its first record; hex, so they are sorted as numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from zkgroup.errors import NotZooKeeperFileError
+
+SNAPSHOT: Final = "snapshot"
+LOG: Final = "log"
+DATA_FOLDER: Final = "version-2"
+"""Where a server keeps both kinds, below its dataDir and dataLogDir."""
+
+_NAME: Final = re.compile(r"(snapshot|log)\.([0-9a-fA-F]{1,16})(?:\.(gz|snappy))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServerFile:
+    """One file, as its name tells; nothing was read of it."""
+
+    zxid: int
+    """Snapshot: the last one applied when the dump began. Log: that of the first record."""
+    path: Path
+    kind: str
+    """`snapshot` or `log`."""
+    compression: str | None = None
+    """None, `gz` or `snappy`; logs are gzipped by those who archive them."""
+
+    @classmethod
+    def of(cls, path: Path) -> ServerFile | None:
+        """None where the name is none that a server reads (`acceptedEpoch`, `log.1.fixed`, `*.tmp`)."""
+        match = _NAME.fullmatch(path.name)
+        return match and cls(int(match[2], 16), path, match[1], match[3])
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """The files of one server, each kind by rising zxid."""
+
+    folder: Path
+    snapshots: tuple[ServerFile, ...]
+    logs: tuple[ServerFile, ...]
+    skipped: tuple[Path, ...] = ()
+    """Names like a server's that are no regular files: links are not followed."""
+
+    def logs_within(self, from_zxid: int, to_zxid: int | None = None) -> tuple[ServerFile, ...]:
+        """The logs that can hold a record of `from_zxid` to `to_zxid`, both included, by their names."""
+        return tuple(
+            log
+            for log, following in zip(self.logs, (*self.logs[1:], None), strict=True)
+            if (following is None or following.zxid > from_zxid) and (to_zxid is None or log.zxid <= to_zxid)
+        )
+
+    def snapshots_until(self, zxid: int) -> tuple[ServerFile, ...]:
+        """Those whose dump began at or before a zxid."""
+        return tuple(each for each in self.snapshots if each.zxid <= zxid)
+
+
+def list_files(folder: Path) -> ServerFiles:
+    """The snapshots and logs in a `version-2` folder, or in the one below a dataDir; nothing is opened.
+
+    A file that is there both plain and compressed counts once, the plain one. Raises NotZooKeeperFileError
+    where there is no such folder, it may not be read, or has neither.
+    """
+    found, skipped = _listed(folder)
+    if not found and (below := folder / DATA_FOLDER).is_dir():
+        folder = below
+        found, skipped = _listed(folder)
+    if not found:
+        links = f", and {len(skipped)} links, which are not followed" if skipped else ""
+        raise NotZooKeeperFileError(
+            str(folder), "snapshot.ZXID or log.ZXID, as in a version-2 folder", f"none{links}"
+        )
+    best: dict[tuple[str, int], ServerFile] = {}
+    for file in sorted(found, key=lambda each: (each.compression or "", each.path.name)):
+        best.setdefault((file.kind, file.zxid), file)
+    ordered = sorted(best.values())
+    return ServerFiles(
+        folder,
+        tuple(file for file in ordered if file.kind == SNAPSHOT),
+        tuple(file for file in ordered if file.kind == LOG),
+        tuple(sorted(skipped)),
+    )
+
+
+def _listed(folder: Path) -> tuple[list[ServerFile], list[Path]]:
+    found, skipped = [], []
+    for file, is_regular in _entries(folder):
+        if is_regular:
+            found.append(file)
+        else:
+            skipped.append(file.path)
+    return found, skipped
+
+
+def _entries(folder: Path) -> Iterator[tuple[ServerFile, bool]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                file = ServerFile.of(folder / entry.name)
+                if file is not None:
+                    yield file, stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+    except OSError as error:
+        raise NotZooKeeperFileError(str(folder), "a folder to read", error.strerror or str(error)) from error

@@ -1,0 +1,378 @@
+"""Reads a snapshot znode by znode, and checks its seals.
+
+Sources: FileSnap.java, SnapStream.java, DataTree.serialize and ReferenceCountedACLCache of ZooKeeper 3.4 to
+3.9. A snapshot is taken while writes go on: it holds all of what was applied when it began, and some of what
+came until it ended. Servers from 3.6 on write where that was.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import adler32
+
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, Jute, JuteError, text_of
+from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
+from zkgroup.zkfiles.operations import DIGEST
+from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
+from zkgroup.zkfiles.window import MAX_RECORD_BYTES, Window
+
+MAGIC: Final = b"ZKSN"
+FORMAT_VERSION: Final = 2
+FILE_HEADER: Final = struct.Struct(">4siq")
+"""Magic, format version, dbid (always -1)."""
+OPEN_ACL_ID: Final = -1
+"""The ACL that is in no table."""
+
+_SESSION: Final = struct.Struct(">qi")
+_STAT: Final = struct.Struct(">qqqqqiiiqq")
+"""The ACL's number, then StatPersisted."""
+_TERMINATOR: Final = b"/"
+_SEAL_BYTES: Final = 13
+"""An Adler-32 in eight bytes, and the text `/`."""
+_LAST_ZXID_BYTES: Final = LONG.size
+_TAIL_BYTES: Final = 128
+"""More than the sections behind the znodes can have."""
+_TABLE_BYTES: Final = MAX_RECORD_BYTES
+"""What sessions and ACLs may take each, for they are kept in memory."""
+
+
+class SnapshotEnd(NamedTuple):
+    """What stands behind the znodes; all None before 3.6."""
+
+    digest_zxid: int | None = None
+    digest: TreeDigest | None = None
+    """Of the tree at `digest_zxid`, which is what a replay up to there has to give."""
+    last_zxid: int | None = None
+    """The last one applied, by servers of 3.9."""
+
+    @property
+    def end_zxid(self) -> int | None:
+        """From there on a replay is exact; None where the file does not tell."""
+        known = [zxid for zxid in (self.digest_zxid, self.last_zxid) if zxid is not None]
+        return max(known, default=None)
+
+
+class RawZnode(NamedTuple):
+    """A znode as it is in the file."""
+
+    path: bytes
+    """UTF-8; the root's is empty."""
+    data: bytes | None
+    stat: tuple[int, ...]
+    """The ACL's number, then the fields of StoredStat."""
+
+
+class SnapshotReader:
+    """One snapshot, read from the front each time; one buffer of it is in memory, and sessions and ACLs.
+
+    Each of `sessions`, `acls` and `end` reads as far as is needed if that was not read yet.
+    """
+
+    def __init__(self, path: Path, zxid: int) -> None:
+        self.path = path
+        self.zxid = zxid
+        """The last one applied when the dump began, by the file's name."""
+        self._sessions: dict[int, int] | None = None
+        self._acls: dict[int, Acl] | None = None
+        self._end: SnapshotEnd | None = None
+
+    @property
+    def sessions(self) -> dict[int, int]:
+        """Timeouts in milliseconds by session id."""
+        if self._sessions is None:
+            self._read_tables()
+        assert self._sessions is not None
+        return self._sessions
+
+    @property
+    def acls(self) -> dict[int, Acl]:
+        """By their numbers in the file; the open ACL, -1, is among them though the file leaves it out."""
+        if self._acls is None:
+            self._read_tables()
+        assert self._acls is not None
+        return self._acls
+
+    @property
+    def end(self) -> SnapshotEnd:
+        """What stands behind the znodes. Raises DamagedFileError."""
+        if self._end is None:
+            for _ in self.raw_znodes():
+                pass
+        assert self._end is not None
+        return self._end
+
+    def znodes(self) -> Iterator[StoredZnode]:
+        """Every znode, a parent before its children; the seals are checked behind the last one.
+
+        What was given is to be trusted only when the iteration has ended. Raises DamagedFileError, and
+        NotZooKeeperFileError where the file is no snapshot.
+        """
+        for path, data, (acl_id, *stat) in self.raw_znodes():
+            try:
+                name = text_of(path) or "/"
+            except JuteError as error:
+                raise DamagedFileError(
+                    str(self.path), 0, f"a path in {error.expected}", repr(path)
+                ) from error
+            yield StoredZnode(name, data, self.acls.get(acl_id), StoredStat(*stat))
+
+    def raw_znodes(self) -> Iterator[RawZnode]:
+        """The same, not decoded; paths may be anything. Raises as `znodes` does."""
+        with FileBytes(self.path) as file:
+            window = _SummedWindow(file)
+            self._tables_from(window)
+            yield from _znodes(window)
+            self._end = _end_from(window)
+
+    def _read_tables(self) -> None:
+        with FileBytes(self.path) as file:
+            self._tables_from(_SummedWindow(file))
+
+    def _tables_from(self, window: _SummedWindow) -> None:
+        _pass_header(window)
+        sessions = _sessions_from(window)
+        acls = _acls_from(window)
+        self._sessions, self._acls = sessions, acls
+
+
+class _SummedWindow(Window):
+    """Knows the Adler-32 of everything before `at`."""
+
+    def __init__(self, file: FileBytes) -> None:
+        super().__init__(file)
+        self._sum = 1
+        self._summed = 0
+
+    @property
+    def checksum(self) -> int:
+        """Of all bytes before `at`."""
+        self._sum = adler32(memoryview(self.data)[self._summed : self.at], self._sum)
+        self._summed = self.at
+        return self._sum
+
+    def _leave(self) -> None:
+        _ = self.checksum
+        self._summed = 0
+
+    def take(self, layout: struct.Struct, what: str) -> tuple[int, ...]:
+        """The next numbers. Raises DamagedFileError where the file ends before."""
+        self.require(layout.size, what)
+        numbers = layout.unpack_from(self.data, self.at)
+        self.at += layout.size
+        return numbers
+
+    def require(self, count: int, what: str) -> None:
+        """So many bytes have to follow."""
+        if not self.fits(self.offset + count) or not self.ensure(count):
+            raise self.damage(what, "the end of the file: it is being written, or was cut off")
+
+
+def open_snapshot(path: Path, zxid: int | None = None) -> SnapshotReader:
+    """A reader of a snapshot; nothing is read yet.
+
+    `zxid` stands in for that of the file's name. Raises NotZooKeeperFileError where neither is there.
+    """
+    if zxid is None:
+        named = ServerFile.of(path)
+        if named is None or named.kind != SNAPSHOT:
+            raise NotZooKeeperFileError(str(path), "a name like snapshot.ZXID", path.name)
+        zxid = named.zxid
+    return SnapshotReader(path, zxid)
+
+
+def inspect_snapshot(path: Path) -> FileHealth:
+    """Whether a snapshot is whole: every length, every seal, every path.
+
+    Raises NotZooKeeperFileError where the file cannot be read, or neither name nor front is a snapshot's.
+    """
+    named = ServerFile.of(path)
+    first = named.zxid if named is not None else None
+    reader = SnapshotReader(path, first or 0)
+    records = unknown_acls = 0
+    latest = first
+    damage: DamagedFileError | NotZooKeeperFileError | None = None
+    try:
+        for znode in reader.znodes():
+            records += 1
+            unknown_acls += znode.acl is None
+            latest = max(latest or 0, znode.stat.czxid, znode.stat.mzxid, znode.stat.pzxid)
+    except DamagedFileError as error:
+        damage = error
+    except NotZooKeeperFileError as error:
+        if named is None or error.__cause__ is not None:
+            raise
+        damage = error
+    end = SnapshotEnd() if damage else reader.end
+    notes = []
+    if damage:
+        notes.append(str(damage).removeprefix(str(path)).lstrip(",: "))
+    elif end.end_zxid is None:
+        notes.append("it does not say when it ended, so what came meanwhile is not known")
+    elif first is not None and end.end_zxid > first:
+        notes.append(f"taken while writes went on, from {first:#x} to {end.end_zxid:#x}")
+    if unknown_acls:
+        notes.append(f"{unknown_acls} znodes whose ACL the file does not have (ZOOKEEPER-4689)")
+    return FileHealth(
+        path=path,
+        kind=SNAPSHOT,
+        first_zxid=first,
+        last_zxid=latest if end.end_zxid is None else end.end_zxid,
+        records=records,
+        is_healthy=damage is None,
+        good_until_zxid=None if damage else first,
+        is_exact=damage is None and first is not None and end.end_zxid == first,
+        detail="; ".join(notes),
+        damaged_at=damage and (damage.offset if isinstance(damage, DamagedFileError) else 0),
+    )
+
+
+def _pass_header(window: _SummedWindow) -> None:
+    is_there = window.ensure(FILE_HEADER.size)
+    front = window.data[: FILE_HEADER.size]
+    if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
+        raise window.damage("a snapshot", "the end of the file: it is being written, or was cut off")
+    if not is_there or not front.startswith(MAGIC):
+        raise window.foreign(f"a snapshot, which starts with {MAGIC!r}", repr(front[:8]))
+    _, version, _ = FILE_HEADER.unpack(front)
+    if version != FORMAT_VERSION:
+        raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
+    window.at = FILE_HEADER.size
+
+
+def _count(window: _SummedWindow, what: str, smallest: int) -> int:
+    (count,) = window.take(INT, f"the number of {what}")
+    offset = window.offset
+    if count < 0 or count * smallest > _TABLE_BYTES or not window.fits(offset + count * smallest):
+        raise window.damage(f"a number of {what} that fits", str(count), offset - INT.size)
+    return count
+
+
+def _sessions_from(window: _SummedWindow) -> dict[int, int]:
+    sessions = {}
+    for _ in range(_count(window, "sessions", _SESSION.size)):
+        session, timeout_ms = window.take(_SESSION, "a session")
+        sessions[session] = timeout_ms
+    return sessions
+
+
+def _acls_from(window: _SummedWindow) -> dict[int, Acl]:
+    acls: dict[int, Acl] = {OPEN_ACL_ID: OPEN_ACL}
+    start = window.offset
+    for _ in range(_count(window, "ACLs", LONG.size + INT.size)):
+        (number,) = window.take(LONG, "an ACL")
+        acls[number] = _acl_from(window)
+        if window.offset - start > _TABLE_BYTES:
+            raise window.damage(f"a table of at most {_TABLE_BYTES} bytes", "more")
+    return acls
+
+
+def _acl_from(window: _SummedWindow) -> Acl:
+    """A list of any length: more of the file is read until it fits, in steps that double."""
+    size = INT.size
+    while True:
+        is_all = not window.ensure(size)
+        jute = Jute(window.data, window.at)
+        try:
+            acl = jute.acl()
+        except JuteError as error:
+            if is_all or size > _TABLE_BYTES:
+                offset = window.base + error.offset
+                raise window.damage(error.expected, error.found, offset) from error
+            size = 2 * max(size, len(window.data) - window.at)
+        else:
+            window.at = jute.at
+            return acl or ()
+
+
+def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
+    """Up to the terminator, which is passed."""
+    int_of, stat_of = INT.unpack_from, _STAT.unpack_from
+    number, behind = INT.size, INT.size + _STAT.size
+    while True:
+        if len(window.data) - window.at < number:
+            window.require(number, "a znode")
+        (size,) = int_of(window.data, window.at)
+        if not 0 <= size <= MAX_RECORD_BYTES:
+            raise window.damage(f"a length of at most {MAX_RECORD_BYTES}", str(size))
+        if len(window.data) - window.at < number + size + number:
+            window.require(number + size, "a path")
+        start = window.at + number
+        path = window.data[start : start + size]
+        if path == _TERMINATOR:
+            window.at = start + size
+            return
+        if size and path[0] != _TERMINATOR[0]:
+            raise window.damage("a path that starts with /", repr(path[:40]), window.offset + number)
+        window.at = start + size
+        if len(window.data) - window.at < number:
+            window.require(number, "a znode's data")
+        (size,) = int_of(window.data, window.at)
+        if not -1 <= size <= MAX_RECORD_BYTES:
+            raise window.damage(f"a length of at most {MAX_RECORD_BYTES}", str(size))
+        length = max(size, 0)
+        if len(window.data) - window.at < length + behind:
+            window.require(length + behind, "a znode")
+        start = window.at + number
+        data = None if size < 0 else window.data[start : start + length]
+        stat = stat_of(window.data, start + length)
+        window.at = start + length + _STAT.size
+        yield RawZnode(path, data, stat)
+
+
+def _end_from(window: _SummedWindow) -> SnapshotEnd:
+    """The seals and the sections between them; what is left in the file tells which there are."""
+    _check_seal(window)
+    digest_zxid = digest = last_zxid = None
+    left = _left(window)
+    if left and left != _LAST_ZXID_BYTES + _SEAL_BYTES:
+        (digest_zxid,) = window.take(LONG, "the zxid of a digest")
+        digest = _digest_from(window)
+        _check_seal(window)
+        left = _left(window)
+    if left:
+        (last_zxid,) = window.take(LONG, "the last zxid")
+        _check_seal(window)
+    if _left(window):
+        raise window.damage("the end of the file", f"at least {_left(window)} bytes more")
+    return SnapshotEnd(digest_zxid, digest, last_zxid)
+
+
+def _left(window: _SummedWindow) -> int:
+    """Bytes to the end, as far as that matters."""
+    window.ensure(_TAIL_BYTES)
+    return len(window.data) - window.at
+
+
+def _digest_from(window: _SummedWindow) -> TreeDigest:
+    """The first builds of 3.6 wrote it as a text in hex (ZxidDigest.deserialize, version below 2)."""
+    window.require(INT.size, "a digest")
+    (version,) = INT.unpack_from(window.data, window.at)
+    if version >= 2:
+        return TreeDigest(*window.take(DIGEST, "a digest"))
+    jute = Jute(window.data, window.at + INT.size)
+    try:
+        text = jute.text()
+        value = int(text, 16) % (1 << 64)
+    except (JuteError, ValueError) as error:
+        raise window.damage("a digest in hex", str(error)) from error
+    window.at = jute.at
+    return TreeDigest(version, value)
+
+
+def _check_seal(window: _SummedWindow) -> None:
+    expected = window.checksum
+    offset = window.offset
+    (found,) = window.take(LONG, "a seal")
+    if found != expected:
+        raise window.damage(f"the checksum {expected:#010x}", f"{found:#x}", offset)
+    window.require(INT.size + len(_TERMINATOR), "the end of a seal")
+    front = INT.pack(len(_TERMINATOR)) + _TERMINATOR
+    if not window.data.startswith(front, window.at):
+        raise window.damage("the end of a seal", repr(window.data[window.at : window.at + len(front)]))
+    window.at += len(front)

@@ -1,0 +1,75 @@
+"""A buffer that moves over the bytes of a file: the one thing of a big file that is in memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
+
+MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
+"""The largest record or znode that is believed. Servers stop at `jute.maxbuffer`, 1 MiB unless raised."""
+
+
+class Window:
+    """`data[at:]` is what was read and not used yet; `offset` is where that stands in the plain file.
+
+    Take bytes by raising `at`; `ensure` reads more, and then `data` and `at` are others than before.
+    """
+
+    def __init__(self, file: FileBytes) -> None:
+        self._file = file
+        self.data = b""
+        self.at = 0
+        self.base = 0
+        """Where `data[0]` stands in the plain file."""
+
+    @property
+    def path(self) -> str:
+        """Of the file, for messages."""
+        return str(self._file.path)
+
+    @property
+    def offset(self) -> int:
+        """Plain bytes before `at`."""
+        return self.base + self.at
+
+    def ensure(self, count: int) -> bool:
+        """Whether at least so many bytes are there from `at` on; False where the file ends before."""
+        there = len(self.data) - self.at
+        if there >= count:
+            return True
+        pieces = [self.data[self.at :]]
+        while there < count and (piece := self._file.read(max(PIECE_BYTES, min(count - there, 1 << 20)))):
+            pieces.append(piece)
+            there += len(piece)
+        self._leave()
+        self.base += self.at
+        self.at = 0
+        self.data = b"".join(pieces)
+        return there >= count
+
+    def jump(self, offset: int) -> None:
+        """Goes on to an offset of the plain file that is not behind."""
+        there = self.base + len(self.data)
+        if offset <= there:
+            self.at = offset - self.base
+            return
+        self._file.skip(offset - there)
+        self.data, self.at, self.base = b"", 0, offset
+
+    def _leave(self) -> None:
+        """Called before `data[:at]` is forgotten."""
+
+    def fits(self, end: int) -> bool:
+        """Whether a file that tells its size is at least so long; others are always."""
+        size = self._file.plain_size
+        return size is None or end <= size
+
+    def damage(self, expected: str, found: str, offset: int | None = None) -> DamagedFileError:
+        """The error to raise for what stands at an offset of the file, by default at `at`."""
+        return DamagedFileError(self.path, self.offset if offset is None else offset, expected, found)
+
+    def foreign(self, expected: str, found: str) -> NotZooKeeperFileError:
+        """The error to raise where the file is none of ZooKeeper's."""
+        return NotZooKeeperFileError(self.path, expected, found)
