@@ -1,0 +1,400 @@
+"""The tree of znodes, replayed by the rules of a ZooKeeper server.
+
+Source: DataTree.java, DigestCalculator.java and NodeHashMapImpl.java@3.9.4. A snapshot is taken while writes
+go on, so it holds some of what the log behind it holds: every rule here gives the same tree when a record is
+applied that was in the snapshot already. Nothing is refused: what a server ignores is ignored.
+
+Memory: about 400 bytes a znode beside its path and data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
+from zkgroup.zkfiles.records import (
+    Acl,
+    AclEntry,
+    Operation,
+    StoredStat,
+    StoredZnode,
+    Transaction,
+    TransactionType,
+)
+
+OPEN_ACL: Final[Acl] = (AclEntry(31, "world", "anyone"),)
+DIGEST_VERSION: Final = 2
+"""The one version of digests that is computed here; a server skips others too."""
+
+_READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
+_COUNTED: Final = Struct(">qqqqqiiiq")
+"""What of a znode's history goes into its digest, behind path and data: pzxid third, unlike in a snapshot."""
+_NOT_COUNTED_BELOW: Final = "/zookeeper/"
+_LARGEST_VERSION: Final = 2**31 - 1
+_CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
+_CREATE_SESSION: Final = int(TransactionType.CREATE_SESSION)
+_MULTI: Final = int(TransactionType.MULTI)
+_CREATE: Final = int(TransactionType.CREATE)
+
+
+class _Node:
+    """One znode. `base` is the CRC of path and data, None where digests are not kept; `crc` its digest."""
+
+    __slots__ = (
+        "acl",
+        "aversion",
+        "base",
+        "children",
+        "crc",
+        "ctime",
+        "cversion",
+        "czxid",
+        "data",
+        "mtime",
+        "mzxid",
+        "owner",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(
+        self, data: bytes | None, acl: Acl | None, owner: int = 0, zxid: int = 0, time_ms: int = 0
+    ) -> None:
+        self.data = data
+        self.acl = acl
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time_ms
+        self.version = self.cversion = self.aversion = 0
+        self.owner = owner
+        self.children = 0
+        self.base: int | None = None
+        self.crc = 0
+
+    def stored(self) -> StoredStat:
+        return StoredStat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.cversion,
+            self.aversion,
+            self.owner,
+            self.pzxid,
+        )
+
+
+class Tree:
+    """All znodes and sessions after some transaction. `apply` takes the next one.
+
+    Without `digests` the sum over the tree is not kept, which saves a good third of the time.
+    """
+
+    def __init__(self, *, has_config: bool = False, digests: bool = True) -> None:
+        """The tree of a server that starts with nothing; `has_config` as 3.5 and later make it."""
+        self.zxid = 0
+        """Of the last transaction applied; before the first one the zxid of the snapshot."""
+        self.time_ms: int | None = None
+        """Of the last transaction applied, by the leader's clock; None before the first one."""
+        self.sessions: dict[int, int] = {}
+        """Timeout in ms by session."""
+        self._digests = digests
+        self._sum = 0
+        self._nodes: dict[str, _Node] = {}
+        self._ephemerals: dict[int, set[str]] = {}
+        self._acls: dict[Acl, Acl] = {}
+        for path in ("", "/zookeeper", "/zookeeper/quota"):
+            self._add(path, _Node(b"", OPEN_ACL))
+        if has_config:
+            node = _Node(b"", _READ_ACL)
+            node.aversion = -1
+            self._add("/zookeeper/config", node)
+
+    @classmethod
+    def from_znodes(
+        cls,
+        znodes: Iterable[StoredZnode],
+        *,
+        zxid: int = 0,
+        sessions: Mapping[int, int] | None = None,
+        digests: bool = True,
+    ) -> Tree:
+        """The tree of a snapshot: znodes in any order in which parents come first."""
+        tree = cls(digests=digests)
+        tree._nodes.clear()
+        tree._sum = 0
+        for znode in znodes:
+            tree._load(znode)
+        tree.zxid = zxid
+        tree.sessions.update(sessions or {})
+        return tree
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> int:
+        """ZooKeeper's own digest of the whole tree (version 2), unsigned; 0 where digests are not kept."""
+        return self._sum
+
+    def agrees(self, transaction: Transaction) -> bool | None:
+        """Whether the digest behind this transaction, which was just applied, is that of the tree.
+
+        None where the record has none, or one of another version.
+        """
+        digest = transaction.digest
+        if digest is None or digest.version != DIGEST_VERSION or not self._digests:
+            return None
+        return digest.value == self._sum
+
+    def __contains__(self, path: str) -> bool:
+        return _key(path) in self._nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def znode(self, path: str) -> Znode | None:
+        """The znode as a client sees it; None where there is none."""
+        node = self._nodes.get(_key(path))
+        return None if node is None else _seen(path, node)
+
+    def stored(self, path: str) -> StoredZnode | None:
+        """The znode as a snapshot has it, with its ACL; None where there is none."""
+        node = self._nodes.get(_key(path))
+        return None if node is None else StoredZnode(path, node.data, node.acl, node.stored())
+
+    def paths(self, below: str = "/") -> list[str]:
+        """The path `below` itself, where it exists, and all below it, sorted."""
+        if below == "/":
+            return sorted(path or "/" for path in self._nodes)
+        prefix = f"{below}/"
+        found = [path for path in self._nodes if path.startswith(prefix)]
+        return sorted([below, *found] if below in self._nodes else found)
+
+    def znodes(self, below: str = "/") -> Iterator[Znode]:
+        """The znodes of `paths`, as clients see them. The tree must not be changed meanwhile."""
+        nodes = self._nodes
+        for path in self.paths(below):
+            yield _seen(path, nodes[_key(path)])
+
+    def children(self, path: str) -> list[str]:
+        """The names of its children, sorted. Looks at every path of the tree."""
+        prefix = f"{_key(path)}/"
+        size = len(prefix)
+        return sorted(
+            each[size:] for each in self._nodes if each.startswith(prefix) and "/" not in each[size:]
+        )
+
+    def ephemerals(self, session: int) -> frozenset[str]:
+        """The paths that will go with this session."""
+        return frozenset(self._ephemerals.get(session, ()))
+
+    # --- replay -----------------------------------------------------------------------------------
+
+    def apply(self, transaction: Transaction) -> None:
+        """Takes the next transaction. Those of a fuzzy snapshot's window may be in the tree already."""
+        operations = transaction.operations
+        kind = transaction.type
+        if operations:
+            if kind != _MULTI or transaction.is_applied:
+                for operation in operations:
+                    act = _ACTS.get(operation.type)
+                    if act is not None:
+                        act(self, operation, transaction)
+        elif kind == _CLOSE_SESSION:
+            self._close(transaction)
+        elif kind == _CREATE_SESSION:
+            self.sessions[transaction.session] = transaction.timeout_ms or 0
+        self.arrive(transaction)
+
+    def apply_operation(self, operation: Operation, transaction: Transaction) -> None:
+        """One operation of a multi that was applied, for who looks at the tree between them."""
+        act = _ACTS.get(operation.type)
+        if act is not None:
+            act(self, operation, transaction)
+
+    def arrive(self, transaction: Transaction) -> None:
+        """This transaction is applied as a whole."""
+        if transaction.zxid > self.zxid:
+            self.zxid = transaction.zxid
+        self.time_ms = transaction.time_ms
+
+    def _create(self, operation: Operation, transaction: Transaction) -> None:
+        path = operation.path or "/"
+        nodes = self._nodes
+        parent_path = path.rpartition("/")[0]
+        parent = nodes.get(parent_path)
+        if parent is None or path == "/":
+            return
+        zxid = transaction.zxid
+        count = operation.parent_cversion
+        if count is None or count == -1:
+            count = next_version(parent.cversion)
+        acl = self._same_acl(operation.acl or ())
+        there = nodes.get(path)
+        if there is not None:
+            there.acl = acl
+            if operation.type != _CREATE:
+                return
+        if count > parent.cversion:
+            parent.cversion = count
+            parent.pzxid = zxid
+            self._count(parent)
+        if there is not None:
+            return
+        parent.children += 1
+        owner = owner_of(operation, transaction.session)
+        self._add(path, _Node(operation.data, acl, owner, zxid, transaction.time_ms))
+
+    def _delete(self, operation: Operation, transaction: Transaction) -> None:
+        self._remove(operation.path or "/", transaction.zxid)
+
+    def _set(self, operation: Operation, transaction: Transaction) -> None:
+        path = operation.path
+        if path == "/" or path is None:
+            path = ""
+        node = self._nodes.get(path)
+        if node is None:
+            return
+        data = operation.data
+        node.data = data
+        node.mtime = transaction.time_ms
+        node.mzxid = transaction.zxid
+        node.version = operation.version or 0
+        if node.base is not None:
+            node.base = crc32(data or b"", crc32(path.encode()))
+            self._count(node)
+
+    def _set_acl(self, operation: Operation, transaction: Transaction) -> None:
+        node = self._nodes.get(_key(operation.path or ""))
+        if node is not None:
+            node.acl = self._same_acl(operation.acl or ())
+            node.aversion = operation.version or 0
+            self._count(node)
+
+    def _close(self, transaction: Transaction) -> None:
+        """The listed paths go, then what the tree still has of the session, as in 3.6."""
+        session, zxid = transaction.session, transaction.zxid
+        self.sessions.pop(session, None)
+        mine = self._ephemerals.pop(session, set())
+        listed = transaction.closed_paths or ()
+        for path in listed:
+            self._remove(path, zxid)
+        for path in sorted(mine.difference(listed)):
+            self._remove(path, zxid)
+
+    def _remove(self, path: str, zxid: int) -> None:
+        parent = self._nodes.get(path.rpartition("/")[0])
+        if parent is None or path == "/":
+            return
+        node = self._nodes.pop(path, None)
+        if node is not None:
+            parent.children -= 1
+            self._sum -= node.crc
+            paths = self._ephemerals.get(node.owner) if node.owner else None
+            if paths is not None:
+                paths.discard(path)
+                if not paths:
+                    del self._ephemerals[node.owner]
+        if zxid > parent.pzxid:
+            parent.pzxid = zxid
+            self._count(parent)
+
+    # --- keeping the books ------------------------------------------------------------------------
+
+    def _add(self, path: str, node: _Node) -> None:
+        self._nodes[path] = node
+        owner = node.owner
+        if owner and lifetime_of(owner) == "session":
+            self._ephemerals.setdefault(owner, set()).add(path)
+        if self._digests and not path.startswith(_NOT_COUNTED_BELOW):
+            node.base = crc32(node.data or b"", crc32(path.encode()))
+            self._count(node)
+
+    def _load(self, znode: StoredZnode) -> None:
+        path = _key(znode.path)
+        stat = znode.stat
+        node = _Node(znode.data, self._same_acl(znode.acl), stat.ephemeral_owner, stat.czxid, stat.ctime)
+        # Most numbers of a znode that was never changed are one: kept once, they take a third of the room.
+        if stat.mzxid != stat.czxid:
+            node.mzxid = stat.mzxid
+        if stat.pzxid != stat.czxid:
+            node.pzxid = stat.pzxid
+        if stat.mtime != stat.ctime:
+            node.mtime = stat.mtime
+        node.version, node.cversion, node.aversion = stat.version, stat.cversion, stat.aversion
+        if path:
+            parent = self._nodes.get(path.rpartition("/")[0])
+            if parent is not None:
+                parent.children += 1
+        self._add(path, node)
+
+    def _same_acl(self, acl: Acl | None) -> Acl | None:
+        return acl if acl is None else self._acls.setdefault(acl, acl)
+
+    def _count(self, node: _Node) -> None:
+        """Brings the digest up to a change of this node; fewer than 2**32 CRCs need no modulus."""
+        base = node.base
+        if base is None:
+            return
+        crc = crc32(
+            _COUNTED.pack(
+                node.czxid,
+                node.mzxid,
+                node.pzxid,
+                node.ctime,
+                node.mtime,
+                node.version,
+                node.cversion,
+                node.aversion,
+                node.owner,
+            ),
+            base,
+        )
+        self._sum += crc - node.crc
+        node.crc = crc
+
+
+_ACTS: Final[Mapping[int, Callable[[Tree, Operation, Transaction], None]]] = {
+    int(TransactionType.CREATE): Tree._create,
+    int(TransactionType.CREATE2): Tree._create,
+    int(TransactionType.CREATE_CONTAINER): Tree._create,
+    int(TransactionType.CREATE_TTL): Tree._create,
+    int(TransactionType.DELETE): Tree._delete,
+    int(TransactionType.DELETE_CONTAINER): Tree._delete,
+    int(TransactionType.SET_DATA): Tree._set,
+    int(TransactionType.RECONFIG): Tree._set,
+    int(TransactionType.SET_ACL): Tree._set_acl,
+}
+"""What has no entry (a check, an error, a type of a later server) changes nothing."""
+
+
+def next_version(version: int) -> int:
+    """A version after one more change: 32 bits with a sign, as Java counts."""
+    return version + 1 if version < _LARGEST_VERSION else -_LARGEST_VERSION - 1
+
+
+def _key(path: str) -> str:
+    """The root is kept as the empty string, as the server does."""
+    return "" if path == "/" else path
+
+
+def _seen(path: str, node: _Node) -> Znode:
+    """A client is shown the sessions of ephemerals only, and counts changes of children, not creates."""
+    stat = ZnodeStat(
+        node.czxid,
+        node.mzxid,
+        node.ctime,
+        node.mtime,
+        node.version,
+        2 * node.cversion - node.children,
+        node.aversion,
+        node.owner if lifetime_of(node.owner) == "session" else 0,
+        len(node.data or b""),
+        node.children,
+        node.pzxid,
+    )
+    return Znode(path or "/", node.data, stat)
