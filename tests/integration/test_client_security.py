@@ -12,7 +12,8 @@ import pytest
 
 from tests.cli.running import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
-from zkgroup.model.requests import Create
+from zkgroup.model.requests import Code, Create
+from zkgroup.model.stat import AclEntry, ZnodeAcl
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -45,6 +46,26 @@ def test_what_we_create_has_the_access_list_of_the_settings(zk_server: Tree) -> 
             stranger.multi(Create("/open", b""))
         assert owner.read("/private").data == b"data"
         assert owner.read("/open").data == b""
+
+
+def test_acls_are_told_path_by_path(zk_server: Tree) -> None:
+    """With the Stat; who may not read a znode is told so for that one."""
+    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
+        owner.multi(Create("/private", b"data"))
+        with ZooKeeperClient(zk_server.address) as other, Blocking(other) as stranger:
+            stranger.multi(Create("/open", b""))
+            strange = stranger.acl_each(["/private", "/open", "/none"])
+            assert stranger.read_each(["/private", "/none"]) == {"/private": Code.NO_AUTH, "/none": None}
+        mine = owner.acl_each(["/private"])["/private"]
+        assert isinstance(mine, ZnodeAcl)
+        assert [(entry.perms, entry.scheme, entry.id.partition(":")[0]) for entry in mine.acl] == [
+            (31, "digest", "me")
+        ]
+        assert mine.stat == owner.exists("/private")
+        assert strange["/private"] is Code.NO_AUTH
+        assert strange["/open"] == ZnodeAcl((AclEntry(31, "world", "anyone"),), owner.read("/open").stat)
+        assert strange["/none"] is None
 
 
 def test_credentials_are_given_again_on_every_connection(zk_server: Tree) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.stat import Znode, ZnodeAcl, ZnodeStat
 
 
 class Code(Enum):
@@ -101,6 +101,13 @@ class ListMany:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAcls:
+    """Unwatched bulk read of ACL and Stat, pipelined one by one: multiRead has no such operation."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """Data and Stat of one znode; with `watch`, also told once when it changes or goes."""
 
@@ -131,7 +138,7 @@ class Sync:
     path: str
 
 
-Request = Multi | CreateMissing | ReadMany | ListMany | Read | ListChildren | Exists | Sync
+Request = Multi | CreateMissing | ReadMany | ListMany | ReadAcls | Read | ListChildren | Exists | Sync
 
 # --- outcomes -------------------------------------------------------------------------------------
 
@@ -170,6 +177,11 @@ class ReadManyDone:
 @dataclass(frozen=True, slots=True)
 class ListManyDone:
     children: tuple[tuple[str, ...] | Code | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAclsDone:
+    acls: tuple[ZnodeAcl | Code | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +238,7 @@ Outcome = (
     | CreateMissingDone
     | ReadManyDone
     | ListManyDone
+    | ReadAclsDone
     | ReadDone
     | ListChildrenDone
     | ExistsDone

@@ -31,6 +31,24 @@ class ZnodeStat(NamedTuple):
     """Transaction that last created or deleted a child."""
 
 
+class AclEntry(NamedTuple):
+    """One entry of an ACL: `perms` are bits (read 1, write 2, create 4, delete 8, admin 16)."""
+
+    perms: int
+    scheme: str
+    id: str
+
+
+class ZnodeAcl(NamedTuple):
+    """Who may do what with a znode, and its Stat at the same moment.
+
+    From 3.5.5 on a server shows who has no admin right to a znode the ids of digest entries masked.
+    """
+
+    acl: tuple[AclEntry, ...]
+    stat: ZnodeStat
+
+
 class Znode(NamedTuple):
     """A znode as read: `data` is None where the server stores null, which is not the empty string."""
 

@@ -20,6 +20,8 @@ from zkgroup.model.requests import (
     MultiRefused,
     Outcome,
     Read,
+    ReadAcls,
+    ReadAclsDone,
     ReadDone,
     ReadMany,
     ReadManyDone,
@@ -27,12 +29,16 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
+from zkgroup.model.stat import AclEntry, ZnodeAcl
 from zkgroup.testing.memory_zookeeper_client import InFlight, MemoryClient
 
 if TYPE_CHECKING:
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 
 OnWatch = Callable[[str], None] | None
+
+OPEN = (AclEntry(31, "world", "anyone"),)
+"""The ACL of every znode here."""
 
 
 def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> Outcome:
@@ -93,6 +99,12 @@ def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:
     return ReadDone(client.tree.read(request.path))
 
 
+def _read_acls(client: MemoryClient, request: ReadAcls, on_watch: OnWatch) -> Outcome:
+    """Everything here is open to everybody."""
+    stats = [client.tree.stat(path) for path in request.paths]
+    return ReadAclsDone(tuple(ZnodeAcl(OPEN, stat) if stat is not None else None for stat in stats))
+
+
 def _exists(client: MemoryClient, request: Exists, on_watch: OnWatch) -> Outcome:
     _arm(client.data_watches, request, on_watch)
     return ExistsDone(client.tree.stat(request.path))
@@ -113,6 +125,7 @@ def _arm(
 
 _READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
     Read: _read,
+    ReadAcls: _read_acls,
     Exists: _exists,
     ListChildren: _list_children,
 }

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from zkgroup.model.stat import AclEntry as AclEntry
+
 
 class TransactionType(IntEnum):
     """The type numbers of ZooDefs.OpCode that reach a log."""
@@ -39,14 +41,6 @@ CREATES = frozenset(
 )
 DELETES = frozenset((TransactionType.DELETE, TransactionType.DELETE_CONTAINER))
 SETS = frozenset((TransactionType.SET_DATA, TransactionType.RECONFIG))
-
-
-class AclEntry(NamedTuple):
-    """One entry of an ACL: `perms` are bits (read 1, write 2, create 4, delete 8, admin 16)."""
-
-    perms: int
-    scheme: str
-    id: str
 
 
 Acl = tuple[AclEntry, ...]

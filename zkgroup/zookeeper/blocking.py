@@ -43,6 +43,8 @@ from zkgroup.model.requests import (
     Operation,
     Outcome,
     Read,
+    ReadAcls,
+    ReadAclsDone,
     ReadDone,
     ReadMany,
     ReadManyDone,
@@ -54,7 +56,7 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.stat import Znode, ZnodeAcl, ZnodeStat
 
 Done = TypeVar("Done", bound=Outcome)
 Found = TypeVar("Found")
@@ -128,6 +130,21 @@ class Blocking:
         wanted = tuple(paths)
         done = self._ask(ListMany(wanted), ListManyDone, "/")
         return _by_path(wanted, done.children)
+
+    def read_each(self, paths: Sequence[str]) -> dict[str, Znode | Code | None]:
+        """As `read_many`, with a Code for each that may not be read."""
+        done = self._ask(ReadMany(tuple(paths)), ReadManyDone, "/")
+        return dict(zip(paths, done.znodes, strict=True))
+
+    def list_each(self, paths: Sequence[str]) -> dict[str, tuple[str, ...] | Code | None]:
+        """As `list_many`, with a Code for each that may not be listed."""
+        done = self._ask(ListMany(tuple(paths)), ListManyDone, "/")
+        return dict(zip(paths, done.children, strict=True))
+
+    def acl_each(self, paths: Sequence[str]) -> dict[str, ZnodeAcl | Code | None]:
+        """ACL and Stat of every path asked for, None or a Code where it cannot be read."""
+        done = self._ask(ReadAcls(tuple(paths)), ReadAclsDone, "/")
+        return dict(zip(paths, done.acls, strict=True))
 
     def exists(self, path: str) -> ZnodeStat | None:
         """The znode's Stat, or None where there is none."""

@@ -11,6 +11,8 @@ from zkgroup.model.requests import (
     ListMany,
     ListManyDone,
     Outcome,
+    ReadAcls,
+    ReadAclsDone,
     ReadMany,
     ReadManyDone,
     Refused,
@@ -21,11 +23,13 @@ from zkgroup.zookeeper.wire import (
     READ_OVERHEAD,
     Op,
     Paths,
+    decode_acl,
     decode_children,
     decode_data,
     decode_names,
     decode_znode,
     encode_create,
+    encode_path,
     encode_read,
     encode_reads,
     pack_acl,
@@ -69,12 +73,8 @@ class _Single:
         self._index = index
 
     def done(self, buffer: bytes, offset: int, zxid: int) -> None:
-        call = self._call
-        if call.op is Op.GET_DATA:
-            found: Any = decode_znode(call.paths[self._index], buffer, offset)
-        else:
-            found = decode_names(buffer, offset)[0]
-        call.arrived(self._index, (found,))
+        call, index = self._call, self._index
+        call.arrived(index, (call.decode_single(call.paths[index], buffer, offset),))
 
     def refused(self, number: int) -> None:
         outcome = refusal(number, self._call.paths[self._index])
@@ -123,7 +123,7 @@ class _BulkCall(Call):
             self._send_bulk()
         else:
             for index, raw in enumerate(self._raw):
-                self._wire.send(self.op, encode_read(raw, False), _Single(self, index))
+                self._wire.send(self.op, self._single(raw), _Single(self, index))
 
     def _send_bulk(self) -> None:
         wire = self._wire
@@ -135,6 +135,14 @@ class _BulkCall(Call):
         )
         for start, stop, body in packets:
             wire.send(Op.MULTI_READ, body, _Packet(self, start, stop))
+
+    def _single(self, raw: bytes) -> bytes:
+        """Body of the plain read of one path."""
+        return encode_read(raw, False)
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        """The reply to it."""
+        raise NotImplementedError
 
     def note_reply(self, reads: int, size: int) -> None:
         self._wire.note_reply(self.op, reads, size)
@@ -157,6 +165,9 @@ class ReadManyCall(_BulkCall):
     def __init__(self, request: ReadMany, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
         super().__init__(request.paths, where, on_outcome)
 
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_znode(path, buffer, offset)
+
     def _complete(self) -> None:
         self.settle(ReadManyDone(tuple(self._found)))
 
@@ -169,8 +180,35 @@ class ListManyCall(_BulkCall):
     def __init__(self, request: ListMany, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
         super().__init__(request.paths, where, on_outcome)
 
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_names(buffer, offset)[0]
+
     def _complete(self) -> None:
         self.settle(ListManyDone(tuple(self._found)))
+
+
+class ReadAclsCall(_BulkCall):
+    """Always one by one, so nothing has to be known of the server first."""
+
+    __slots__ = ()
+
+    op = Op.GET_ACL
+
+    def __init__(self, request: ReadAcls, where: Paths, on_outcome: Callable[[Outcome], None]) -> None:
+        super().__init__(request.paths, where, on_outcome)
+
+    @property
+    def wants_multi_read(self) -> bool:  # type: ignore[override]
+        return False
+
+    def _single(self, raw: bytes) -> bytes:
+        return encode_path(raw)
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_acl(buffer, offset)
+
+    def _complete(self) -> None:
+        self.settle(ReadAclsDone(tuple(self._found)))
 
 
 class CreateMissingCall(_BulkCall):

@@ -22,6 +22,7 @@ from zkgroup.model.requests import (
     NotSent,
     Outcome,
     Read,
+    ReadAcls,
     ReadMany,
     Request,
     Session,
@@ -31,7 +32,7 @@ from zkgroup.model.requests import (
 from zkgroup.zookeeper import forks, multiread
 from zkgroup.zookeeper.address import Address
 from zkgroup.zookeeper.announcer import Announcer
-from zkgroup.zookeeper.bulk import CreateMissingCall, ListManyCall, ReadManyCall
+from zkgroup.zookeeper.bulk import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
 from zkgroup.zookeeper.calls import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.connecting import tls_context
 from zkgroup.zookeeper.line import Line
@@ -203,6 +204,8 @@ class ZooKeeperClient:
                 return ReadManyCall(request, paths, on_outcome)
             case ListMany():
                 return ListManyCall(request, paths, on_outcome)
+            case ReadAcls():
+                return ReadAclsCall(request, paths, on_outcome)
             case ListChildren():
                 return ListCall(request, paths, on_outcome, on_watch)
             case Exists():

@@ -20,7 +20,7 @@ from zkgroup.model.requests import (
     Operation,
     SetData,
 )
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.stat import AclEntry, Znode, ZnodeAcl, ZnodeStat
 from zkgroup.zookeeper.codes import NO_NODE, OK, RUNTIME_INCONSISTENCY, code_of
 from zkgroup.zookeeper.settings import Acl
 
@@ -33,6 +33,7 @@ class Op(IntEnum):
     EXISTS = 3
     GET_DATA = 4
     SET_DATA = 5
+    GET_ACL = 6
     GET_CHILDREN = 8
     SYNC = 9
     PING = 11
@@ -127,7 +128,7 @@ def frame(xid: int, op: Op, body: bytes) -> bytes:
 
 
 def encode_path(raw: bytes) -> bytes:
-    """Body of a sync."""
+    """Body of sync and getACL."""
     return _pack_int(len(raw)) + raw
 
 
@@ -156,6 +157,18 @@ def decode_znode(path: str, buffer: bytes, offset: int) -> Znode:
         data = buffer[offset : offset + size]
         offset += size
     return _new(Znode, (path, data, _new(ZnodeStat, _STAT.unpack_from(buffer, offset))))
+
+
+def decode_acl(buffer: bytes, offset: int) -> ZnodeAcl:
+    """Reply to a getACL."""
+    count = _INT.unpack_from(buffer, offset)[0]
+    offset += 4
+    entries = []
+    for _ in range(count):
+        perms = _INT.unpack_from(buffer, offset)[0]
+        (scheme, identity), offset = _names(buffer, offset + 4, 2)
+        entries.append(AclEntry(perms, scheme, identity))
+    return ZnodeAcl(tuple(entries), decode_stat(buffer, offset))
 
 
 def decode_names(buffer: bytes, offset: int) -> tuple[tuple[str, ...], int]:

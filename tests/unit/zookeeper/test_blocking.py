@@ -28,6 +28,7 @@ from zkgroup.model.requests import (
     NotSent,
     Outcome,
     Read,
+    ReadAclsDone,
     ReadDone,
     ReadMany,
     ReadManyDone,
@@ -38,6 +39,7 @@ from zkgroup.model.requests import (
     SetData,
     Unanswered,
 )
+from zkgroup.model.stat import AclEntry, ZnodeAcl, ZnodeStat
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -192,6 +194,18 @@ def test_bulk_reads_are_one_request() -> None:
     blocking.read_many(["/a", "/b"])
     blocking.list_many(["/c"])
     assert store.requests == [ReadMany(("/a", "/b")), ListMany(("/c",))]
+
+
+def test_what_may_not_be_read_is_told_path_by_path_where_asked_for() -> None:
+    """One forbidden znode does not hide the others."""
+    acl = ZnodeAcl((AclEntry(31, "world", "anyone"),), ZnodeStat(*range(11)))
+    store = Scripted(
+        ReadManyDone((None, Code.NO_AUTH)), ListManyDone((("x",), Code.NO_AUTH)), ReadAclsDone((acl, None))
+    )
+    blocking = Blocking(store)
+    assert blocking.read_each(["/a", "/b"]) == {"/a": None, "/b": Code.NO_AUTH}
+    assert blocking.list_each(["/a", "/b"]) == {"/a": ("x",), "/b": Code.NO_AUTH}
+    assert blocking.acl_each(["/a", "/b"]) == {"/a": acl, "/b": None}
 
 
 def test_what_ended_the_store_for_good_is_raised() -> None:

@@ -23,6 +23,8 @@ from zkgroup.model.requests import (
     NotSent,
     Outcome,
     Read,
+    ReadAcls,
+    ReadAclsDone,
     ReadDone,
     ReadMany,
     ReadManyDone,
@@ -32,8 +34,9 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
+from zkgroup.model.stat import AclEntry, ZnodeAcl, ZnodeStat
 from zkgroup.zookeeper import ClientSettings
-from zkgroup.zookeeper.bulk import CreateMissingCall, ListManyCall, ReadManyCall
+from zkgroup.zookeeper.bulk import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
 from zkgroup.zookeeper.calls import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.exchange import Exchange
 from zkgroup.zookeeper.settings import OPEN_ACL
@@ -309,6 +312,20 @@ def test_bulk_listings_one_by_one(world: World) -> None:
     world.answer(first, struct.pack("!ii", 1, 1) + b"x")
     world.answer(second, error=-101)
     assert world.outcomes == [ListManyDone((("x",), None))]
+
+
+def test_acls_are_read_one_by_one_without_knowing_the_server(world: World) -> None:
+    """No multiRead reads them; what may not be read is told path by path."""
+    assert world.exchange.multi_read is None
+    world.submit(ReadAclsCall(ReadAcls(("/a", "/b", "/c")), PATHS, world.outcomes.append))
+    (first, op, body), (second, *_), (third, *_) = world.asked()
+    assert (op, body) == (Op.GET_ACL, struct.pack("!i", 2) + b"/a")
+    entry = struct.pack("!iii", 1, 31, 5) + b"world" + struct.pack("!i", 6) + b"anyone"
+    world.answer(first, entry + STAT)
+    world.answer(second, error=-102)
+    world.answer(third, error=-101)
+    acl = ZnodeAcl((AclEntry(31, "world", "anyone"),), ZnodeStat(*range(1, 12)))
+    assert world.outcomes == [ReadAclsDone((acl, Code.NO_AUTH, None))]
 
 
 def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: World) -> None:

@@ -25,6 +25,7 @@ from zkgroup.zookeeper.settings import OPEN_ACL, Acl
 from zkgroup.zookeeper.wire import (
     Op,
     Paths,
+    decode_acl,
     decode_children,
     decode_data,
     decode_event,
@@ -153,6 +154,25 @@ def test_the_answers_of_a_bulk_listing_are_told_path_by_path() -> None:
     found, end = decode_children(body, 0, 4)
     assert found == [("x", "ü."), (), None, Code.NO_AUTH]
     assert end == len(body)
+
+
+def test_an_acl_is_told_entry_by_entry() -> None:
+    """With the Stat behind it; an ACL of no entry is none."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("!i", len(value.encode())) + value.encode()
+
+    two = (
+        struct.pack("!ii", 2, 31)
+        + text("world")
+        + text("anyone")
+        + struct.pack("!i", 1)
+        + text("ip")
+        + text("ü")
+    )
+
+    assert decode_acl(b"before" + two + STAT_BYTES, 6) == (((31, "world", "anyone"), (1, "ip", "ü")), STAT)
+    assert decode_acl(struct.pack("!i", 0) + STAT_BYTES, 0) == ((), STAT)
 
 
 def test_a_multi_done_tells_stats_created_paths_and_its_zxid() -> None:

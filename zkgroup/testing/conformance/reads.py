@@ -17,6 +17,8 @@ from zkgroup.model.requests import (
     MultiDone,
     Outcome,
     Read,
+    ReadAcls,
+    ReadAclsDone,
     ReadDone,
     ReadMany,
     ReadManyDone,
@@ -24,6 +26,7 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
+from zkgroup.model.stat import AclEntry, ZnodeAcl
 from zkgroup.testing.conformance.target import Pending, Target
 
 
@@ -66,6 +69,20 @@ def check_bulk_reads_give_the_same_stat_as_single_ones(target: Target) -> None:
     assert not isinstance(znode, Code)
     assert znode is not None
     assert znode.stat == caller.stat("/a") == caller.ask(ListChildren("/a"), ListChildrenDone).stat
+
+
+def check_acls_come_with_the_stat(target: Target) -> None:
+    """Path by path, None where nothing is; what is created here is open to everybody."""
+    caller = target.connect()
+    caller.make("/a", "/b")
+    caller.write(SetData("/b", b"new", 0))
+    found = caller.ask(ReadAcls(("/b", "/none", "/a")), ReadAclsDone).acls
+    assert found == (
+        ZnodeAcl((AclEntry(31, "world", "anyone"),), caller.stat("/b")),
+        None,
+        ZnodeAcl((AclEntry(31, "world", "anyone"),), caller.stat("/a")),
+    )
+    assert caller.ask(ReadAcls(()), ReadAclsDone) == ReadAclsDone(())
 
 
 def check_large_bulk_reads(target: Target) -> None:
