@@ -1,0 +1,278 @@
+"""The walk of a living tree: what it says stood still is what the server had at one zxid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkgroup.audit.live import LiveTree, walk
+from zkgroup.errors import AccessDeniedError
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import (
+    Code,
+    Create,
+    Delete,
+    ListMany,
+    ListManyDone,
+    Multi,
+    Operation,
+    Outcome,
+    ReadAcls,
+    ReadAclsDone,
+    ReadMany,
+    ReadManyDone,
+    Request,
+    SessionEvent,
+    SetData,
+)
+from zkgroup.model.stat import Znode
+from zkgroup.testing import MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper_tree import Tree
+from zkgroup.zookeeper.blocking import Blocking
+
+Meddle = Callable[[Request], None]
+
+
+@dataclass
+class Meddled:
+    """A store before each of whose requests something else may happen to the tree."""
+
+    store: Store
+    meddle: Meddle
+    forbidden: frozenset[str] = frozenset()
+    """What the ACL keeps from us."""
+    requests: list[Request] = field(default_factory=list)
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        self.requests.append(request)
+        self.meddle(request)
+        self.store.submit(
+            request,
+            incarnation=incarnation,
+            on_outcome=lambda outcome: on_outcome(self._hidden(request, outcome)),
+            on_watch=on_watch,
+        )
+
+    def _hidden(self, request: Request, outcome: Outcome) -> Outcome:
+        def hide(found: tuple[object, ...]) -> tuple[object, ...]:
+            assert isinstance(request, ReadMany | ListMany | ReadAcls)
+            pairs = zip(request.paths, found, strict=True)
+            return tuple(Code.NO_AUTH if path in self.forbidden else one for path, one in pairs)
+
+        match outcome:
+            case ReadManyDone(found):
+                return ReadManyDone(hide(found))  # type: ignore[arg-type]
+            case ListManyDone(found):
+                return ListManyDone(hide(found))  # type: ignore[arg-type]
+            case ReadAclsDone(found):
+                return ReadAclsDone(hide(found))  # type: ignore[arg-type]
+        return outcome
+
+    @property
+    def last_zxid(self) -> int:
+        return self.store.last_zxid
+
+    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        return self.store.listen(listener)
+
+    def abandon(self, incarnation: int, reason: str) -> None:
+        raise AssertionError("nobody gives up here")
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        self.store.close(timeout_s)
+
+
+class World:
+    """One server, who walks and who meddles."""
+
+    def __init__(
+        self, meddle: Meddle = lambda request: None, forbidden: frozenset[str] = frozenset()
+    ) -> None:
+        self.server = MemoryZooKeeper()
+        self.other = self.server.client()
+        self.meddled = Meddled(self.server.client(), meddle, forbidden)
+        self.write(Create("/a", b"1"), Create("/a/b", None), Create("/a/b/c", b"3"), Create("/z", b""))
+
+    def write(self, *operations: Operation) -> Outcome:
+        outcomes: list[Outcome] = []
+        self.other.submit(Multi(operations), incarnation=1, on_outcome=outcomes.append)
+        return outcomes[0]
+
+    def walk(self, rounds: int = 5, paths_at_once: int = 5000) -> LiveTree:
+        with Blocking(self.meddled) as zk:
+            return walk(zk, rounds=rounds, paths_at_once=paths_at_once)
+
+    def tree_at(self, zxid: int) -> dict[str, Znode]:
+        """What the server had at a zxid, from its log."""
+        tree = Tree()
+        for entry in self.server.log:
+            if entry.zxid <= zxid:
+                for change in entry.changes:
+                    tree.apply(change, entry.zxid, entry.time_ms)
+        return {path: znode for path in tree.nodes if (znode := tree.read(path)) is not None}
+
+    def close(self) -> None:
+        self.other.close()
+        self.meddled.close()
+
+
+def _once(kind: type[Request], act: Callable[[], object], when: int = 1) -> Meddle:
+    """Acts before the n-th request of a kind."""
+    count = 0
+
+    def meddle(request: Request) -> None:
+        nonlocal count
+        if isinstance(request, kind):
+            count += 1
+            if count == when:
+                act()
+
+    return meddle
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A small tree."""
+    made = World()
+    yield made
+    made.close()
+
+
+def _check(world: World, found: LiveTree) -> None:
+    """What is said to have stood still did, and the rest is named."""
+    then = world.tree_at(found.zxid_before)
+    seen = {znode.path: Znode(znode.path, znode.data, znode.stat) for znode in found.znodes}
+    still = {path for path in {*then, *seen} if path not in found.changed}
+    assert {path: seen.get(path) for path in still} == {path: then.get(path) for path in still}
+    assert all(znode.acl == ((31, "world", "anyone"),) for znode in found.znodes if znode.path in still)
+    places = [znode.path for znode in found.znodes]
+    known: set[str] = set()
+    for path in places:
+        assert path == "/" or (path.rpartition("/")[0] or "/") in known, places
+        known.add(path)
+    newest = max(max(z.stat.czxid, z.stat.mzxid, z.stat.pzxid) for z in found.znodes)
+    assert newest <= found.zxid_after
+
+
+def test_a_tree_that_stands_still_is_one_moments_picture(world: World) -> None:
+    """Every znode, depth first, two looks, nothing changed."""
+    found = world.walk()
+
+    _check(world, found)
+    assert (found.changed, found.unreadable) == ((), ())
+    assert found.zxid_before == found.zxid_after
+    assert [znode.path for znode in found.znodes] == [
+        *("/", "/a", "/a/b", "/a/b/c", "/z", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operations", "changed"),
+    [
+        ((SetData("/a", b"new", -1),), {"/a"}),
+        ((Create("/a/new", b""), Create("/a/new/below", b"")), {"/a", "/a/new", "/a/new/below"}),
+        ((Delete("/a/b/c", -1), Delete("/a/b", -1)), {"/a", "/a/b", "/a/b/c"}),
+        ((Delete("/z", -1), Create("/z", b"again")), {"/", "/z"}),
+    ],
+)
+def test_what_changes_between_the_looks_is_named(
+    world: World, operations: tuple[Operation, ...], changed: set[str]
+) -> None:
+    """It is in the tree as it was at some moment between the two zxids, and its parent with it."""
+    world.meddled.meddle = _once(ReadAcls, lambda: world.write(*operations))
+
+    found = world.walk()
+
+    _check(world, found)
+    assert set(found.changed) == changed
+    assert found.zxid_before < found.zxid_after
+    assert {znode.path for znode in found.znodes} == set(world.tree_at(found.zxid_after))
+
+
+def test_what_changes_before_the_second_look_begins_does_not_count(world: World) -> None:
+    """The tree is that of the moment between the looks: what came before is read again, and exact."""
+    world.meddled.meddle = _once(ReadMany, lambda: world.write(SetData("/a", b"n", -1), Create("/n", b"")), 3)
+
+    found = world.walk()
+
+    _check(world, found)
+    assert found.changed == ()
+    assert {"/n", "/a"} <= {znode.path for znode in found.znodes}
+
+
+def test_what_never_stands_still_ends_the_rounds(world: World) -> None:
+    """Bounded, and said."""
+
+    def always(request: Request) -> None:
+        if isinstance(request, ReadAcls):
+            world.write(SetData("/a", b"again", -1))
+
+    world.meddled.meddle = always
+
+    found = world.walk(rounds=3)
+
+    _check(world, found)
+    assert found.changed == ("/a",)
+    assert sum(isinstance(request, ReadAcls) for request in world.meddled.requests) == 4
+
+
+def test_what_may_not_be_read_is_left_out_and_named() -> None:
+    """With everything below it."""
+    world = World(forbidden=frozenset({"/a/b"}))
+
+    found = world.walk()
+
+    assert found.unreadable == ("/a/b",)
+    assert [znode.path for znode in found.znodes][:3] == ["/", "/a", "/z"]
+    world.close()
+
+
+def test_a_root_that_may_not_be_read_is_an_error() -> None:
+    """There would be nothing to write."""
+    world = World(forbidden=frozenset({"/"}))
+
+    with pytest.raises(AccessDeniedError):
+        world.walk()
+    world.close()
+
+
+_PATHS = ("/a", "/a/b", "/a/b/c", "/z", "/z/1", "/z/2")
+_operations: st.SearchStrategy[Operation] = st.one_of(
+    st.builds(Create, st.sampled_from(_PATHS), st.just(b"c")),
+    st.builds(SetData, st.sampled_from(_PATHS), st.just(b"s"), st.just(-1)),
+    st.builds(Delete, st.sampled_from(_PATHS), st.just(-1)),
+)
+
+
+@given(
+    writes=st.lists(st.lists(_operations, max_size=2), max_size=60),
+    rounds=st.integers(1, 4),
+    paths_at_once=st.sampled_from((1, 2, 5000)),
+)
+def test_whatever_happens_meanwhile_what_stood_still_is_right(
+    writes: list[list[Operation]], rounds: int, paths_at_once: int
+) -> None:
+    """Any writes before any of the walk's requests, of one path or many; refused ones do nothing."""
+    left = iter(writes)
+    world = World()
+
+    def meddle(request: Request) -> None:
+        for operation in next(left, ()):
+            world.write(operation)
+
+    world.meddled.meddle = meddle
+
+    _check(world, world.walk(rounds, paths_at_once))
+
+    world.close()

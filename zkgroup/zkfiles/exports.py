@@ -1,0 +1,406 @@
+"""Trees in a form of our own, which no release of ZooKeeper changes: `docs/reference/file-formats.md`.
+
+A gzip file of JSON lines: a header, one znode a line with parents before children, and a last line with
+their number and a checksum, without which the file is not whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
+from zkgroup.model.stat import ZnodeStat
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
+from zkgroup.zkfiles.snapshots import SnapshotEnd
+
+EXPORT: Final = "export"
+SCHEMA: Final = "zkgroup.tree/1"
+STAT_NAMES: Final = (
+    "czxid",
+    "mzxid",
+    "ctime",
+    "mtime",
+    "version",
+    "cversion",
+    "aversion",
+    "ephemeralOwner",
+    "dataLength",
+    "numChildren",
+    "pzxid",
+)
+"""As ZooKeeper's own Stat names them, in its order."""
+
+LINE_LIMIT: Final = 256 << 20
+"""Bytes of a line beyond which it cannot be ours: a znode has at most a few MB."""
+_BEGINNING: Final = b'{"schema":"zkgroup.tree/'
+_LEVEL: Final = 6
+_PROGRESS_EVERY: Final = 5000
+
+Progress = Callable[[int], None]
+"""How many znodes are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportHeader:
+    """What an export is of, and how far it is one moment's picture."""
+
+    made_at_ms: int
+    """Since 1970, by the clock of whoever wrote it."""
+    source: str
+    """The servers or the folders, for people."""
+    chroot: str = ""
+    """Paths are below this; empty for the whole tree."""
+    zxid_before: int
+    """What is not in `changed` is as it was at this zxid."""
+    zxid_after: int
+    """Nothing in it is newer."""
+    changed: tuple[str, ...] = ()
+    """Created, changed or deleted between the two: as at some moment between them, or not there any more."""
+    unreadable: tuple[str, ...] = ()
+    """Left out with everything below them: their ACL did not let the reader."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is the whole tree of `zxid_before`."""
+        return not self.changed and not self.unreadable
+
+
+class ExportedZnode(NamedTuple):
+    """One znode as a client is shown it."""
+
+    path: str
+    data: bytes | None
+    acl: Acl | None
+    """None where it is not known."""
+    stat: ZnodeStat
+
+    def stored(self) -> StoredZnode:
+        """As a snapshot has it: `cversion` counts creates only, a client is shown deletes too."""
+        shown = self.stat
+        creates = (shown.cversion + shown.children_count) // 2
+        stat = StoredStat(*shown[:5], creates, shown.aversion, shown.ephemeral_owner, shown.pzxid)
+        return StoredZnode(self.path, self.data, self.acl, stat)
+
+
+def exported(znode: StoredZnode, children: int) -> ExportedZnode:
+    """The other way round; `children` is how many it has."""
+    stored = znode.stat
+    stat = ZnodeStat(
+        *stored[:5],
+        2 * stored.cversion - children,
+        stored.aversion,
+        stored.ephemeral_owner,
+        len(znode.data or b""),
+        children,
+        stored.pzxid,
+    )
+    return ExportedZnode(znode.path, znode.data, znode.acl, stat)
+
+
+class Written(NamedTuple):
+    """How big an export became."""
+
+    znodes: int
+    bytes: int
+
+
+def write_export(
+    path: Path,
+    header: ExportHeader,
+    znodes: Iterable[ExportedZnode],
+    *,
+    overwrite: bool = False,
+    progress: Progress = lambda count: None,
+) -> Written:
+    """Writes the file whole or not at all; parents have to come before their children.
+
+    It stands under its name once every byte has reached the disk; who fails or is interrupted leaves nothing.
+    Raises RefusedError where the file is there already, ConfigError where it cannot be written.
+    """
+    if path.exists() and not overwrite:
+        raise RefusedError(f"{path}: there is such a file already; name another one, or say --overwrite")
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            count = _write(file, header, znodes, progress)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        Path(name).replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)  # noqa: PTH108 - also what an interruption leaves
+    return Written(count, size)
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def _write(file: IO[bytes], header: ExportHeader, znodes: Iterable[ExportedZnode], progress: Progress) -> int:
+    digest, count = hashlib.sha256(), 0
+    with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
+        line = _line(_header_fields(header))
+        digest.update(line)
+        packed.write(line)
+        for count, znode in enumerate(znodes, 1):
+            line = _line(_znode_fields(znode))
+            digest.update(line)
+            packed.write(line)
+            if count % _PROGRESS_EVERY == 0:
+                progress(count)
+        packed.write(_line({"znodes": count, "sha256": digest.hexdigest()}))
+    return count
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _header_fields(header: ExportHeader) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "made_at_ms": header.made_at_ms,
+        "source": header.source,
+        "chroot": header.chroot,
+        "zxid_before": header.zxid_before,
+        "zxid_after": header.zxid_after,
+        "changed": list(header.changed),
+        "unreadable": list(header.unreadable),
+    }
+
+
+def _znode_fields(znode: ExportedZnode) -> dict[str, Any]:
+    data = None if znode.data is None else base64.b64encode(znode.data).decode("ascii")
+    acl = None if znode.acl is None else [list(entry) for entry in znode.acl]
+    return {
+        "path": znode.path,
+        "data_base64": data,
+        "acl": acl,
+        "stat": dict(zip(STAT_NAMES, znode.stat, strict=True)),
+    }
+
+
+class ExportReader:
+    """One export, read as often as asked; only the header is kept.
+
+    `zxid`, `end`, `sessions` and `znodes()` are those of a snapshot. Raises NotZooKeeperFileError where the
+    file is no export or may not be read, DamagedFileError where its header is broken.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _opened(path) as packed:
+            self.header = _header(path, _Lines(path, packed).next())
+
+    @property
+    def zxid(self) -> int:
+        """The tree has all of what is at or before it."""
+        return self.header.zxid_before
+
+    @property
+    def end(self) -> SnapshotEnd:
+        """Where a replay is exact from, as with a snapshot that was taken while writes went on."""
+        header = self.header
+        return SnapshotEnd(last_zxid=header.zxid_after if header.changed else header.zxid_before)
+
+    @property
+    def sessions(self) -> dict[int, int]:
+        """None are known: a client is not shown them."""
+        return {}
+
+    def exported(self) -> Iterator[ExportedZnode]:
+        """The znodes as clients are shown them, in the order of the file.
+
+        Raises DamagedFileError as soon as something is wrong; a file that ends before its last line, or whose
+        checksum is not that of its lines, is found out at the end only.
+        """
+        with _opened(self.path) as packed:
+            lines = _Lines(self.path, packed)
+            digest, count = hashlib.sha256(lines.next()), 0
+            while True:
+                start, line = lines.at, lines.next()
+                fields = _object(self.path, start, line)
+                if "sha256" in fields:
+                    break
+                yield _znode(self.path, start, fields)
+                digest.update(line)
+                count += 1
+            found = {"znodes": count, "sha256": digest.hexdigest()}
+            if fields != found:
+                raise DamagedFileError(str(self.path), start, f"what was counted: {found}", str(fields))
+            lines.end()
+
+    def znodes(self) -> Iterator[StoredZnode]:
+        """The znodes as a snapshot has them. Raises as `exported`."""
+        for znode in self.exported():
+            yield znode.stored()
+
+
+def is_export(path: Path) -> bool:
+    """Whether the file begins as an export does. Raises nothing."""
+    try:
+        with gzip.open(path, "rb") as packed:
+            return packed.read(len(_BEGINNING)) == _BEGINNING
+    except (EOFError, OSError, zlib.error):
+        return False
+
+
+def inspect_export(path: Path) -> FileHealth:
+    """Whether an export is whole. Raises NotZooKeeperFileError where it is none, or may not be read."""
+    header, damage, records = None, None, 0
+    try:
+        reader = ExportReader(path)
+        header = reader.header
+        for _ in reader.exported():
+            records += 1
+    except DamagedFileError as error:
+        damage = error
+    notes = (
+        [] if damage is None else [f"byte {damage.offset}: expected {damage.expected}, found {damage.found}"]
+    )
+    if header is not None and header.changed:
+        notes.append(f"{len(header.changed)} paths changed while it was read, up to {header.zxid_after:#x}")
+    if header is not None and header.unreadable:
+        notes.append(f"{len(header.unreadable)} paths could not be read")
+    return FileHealth(
+        path=path,
+        kind=EXPORT,
+        first_zxid=None if header is None else header.zxid_before,
+        last_zxid=None if header is None else header.zxid_after,
+        records=records,
+        is_healthy=damage is None,
+        good_until_zxid=header.zxid_before if header is not None and damage is None else None,
+        is_exact=damage is None and header is not None and header.is_exact,
+        detail="; ".join(notes),
+        damaged_at=None if damage is None else damage.offset,
+    )
+
+
+class _Lines:
+    """The lines of a file with their place; bytes that cannot be ours are damage."""
+
+    def __init__(self, path: Path, packed: gzip.GzipFile) -> None:
+        self.at = 0
+        """Bytes of the lines so far."""
+        self._path = path
+        self._packed = packed
+
+    def next(self) -> bytes:
+        """The next whole line. Raises DamagedFileError where there is none."""
+        line = self._read(LINE_LIMIT)
+        if not line.endswith(b"\n"):
+            found = f"{len(line)} bytes without an end" if line else "the end of the file: half-written"
+            raise DamagedFileError(str(self._path), self.at, "a line", found)
+        self.at += len(line)
+        return line
+
+    def end(self) -> None:
+        """Raises DamagedFileError where anything follows."""
+        if self._read(1):
+            raise DamagedFileError(
+                str(self._path), self.at, "the end of the file", "more behind the last line"
+            )
+
+    def _read(self, limit: int) -> bytes:
+        try:
+            return self._packed.readline(limit)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DamagedFileError(str(self._path), self.at, "whole gzip data", str(error)) from error
+
+
+def _opened(path: Path) -> gzip.GzipFile:
+    """The unpacked file. Raises NotZooKeeperFileError."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(2)
+        if magic != b"\x1f\x8b":
+            found = f"one that begins with {magic.hex(' ')}" if magic else "an empty one"
+            raise NotZooKeeperFileError(str(path), "a gzip file, as `audit export` writes", found)
+        return gzip.open(path, "rb")
+    except OSError as error:
+        raise NotZooKeeperFileError(str(path), "a file to read", error.strerror or str(error)) from error
+
+
+def _header(path: Path, line: bytes) -> ExportHeader:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    schema = fields.get("schema") if isinstance(fields, dict) else None
+    if schema != SCHEMA:
+        found = "something else" if schema is None else repr(schema)
+        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", found)
+    try:
+        return ExportHeader(
+            made_at_ms=_number(fields["made_at_ms"]),
+            source=_text(fields["source"]),
+            chroot=_text(fields["chroot"]),
+            zxid_before=_number(fields["zxid_before"]),
+            zxid_after=_number(fields["zxid_after"]),
+            changed=tuple(map(_text, fields["changed"])),
+            unreadable=tuple(map(_text, fields["unreadable"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFileError(str(path), 0, "the keys of a header", f"{error!r}") from error
+
+
+def _object(path: Path, start: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(str(path), start, "a JSON object", str(error)) from error
+    if not isinstance(fields, dict):
+        raise DamagedFileError(str(path), start, "a JSON object", type(fields).__name__)
+    return fields
+
+
+def _znode(path: Path, start: int, fields: Mapping[str, Any]) -> ExportedZnode:
+    try:
+        data, acl, stat = fields["data_base64"], fields["acl"], fields["stat"]
+        return ExportedZnode(
+            path=_path(fields["path"]),
+            data=None if data is None else base64.b64decode(_text(data), validate=True),
+            acl=None
+            if acl is None
+            else tuple(AclEntry(_number(perms), _text(scheme), _text(name)) for perms, scheme, name in acl),
+            stat=ZnodeStat(*(_number(stat[name]) for name in STAT_NAMES)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFileError(str(path), start, "the keys of a znode", f"{error!r}") from error
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ValueError(f"expected a number of 64 bits, found {value!r}")
+    return value
+
+
+def _path(value: object) -> str:
+    text = _text(value)
+    if not text.startswith("/"):
+        raise ValueError(f"expected a path, found {text!r}")
+    return text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a text, found {value!r}")  # noqa: TRY004 - one kind of damage
+    return value
