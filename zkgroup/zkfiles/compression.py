@@ -43,7 +43,7 @@ class Pieces(Protocol):
 class FileBytes:
     """One regular file, opened for reading and nothing else; a context manager.
 
-    `compression` is None, `gz` or `snappy`; `size` that of the file on the disk when it was opened. A link is
+    `compression` is None, `gz` or `snappy`; `size` that of the file on the disk. A link is
     not followed. Raises NotZooKeeperFileError where there is no regular file, or it may not be read.
     """
 
@@ -63,10 +63,22 @@ class FileBytes:
             self._raw.close()
             raise
 
-    @property
-    def plain_size(self) -> int | None:
-        """How many bytes there are in all; None for packed files, which do not say."""
-        return None if self.compression else self.size
+    def is_as_long_as(self, end: int) -> bool:
+        """Whether the file on the disk has so many bytes by now."""
+        if end > self.size:
+            self.size = self._raw.size_now()
+        return end <= self.size
+
+    def seek(self, offset: int) -> bool:
+        """Goes to an offset, and says whether that is possible: not in packed files."""
+        if self.compression is not None:
+            return False
+        self._raw.at = offset
+        return True
+
+    def has_changed(self, offset: int, seen: bytes) -> bool:
+        """Whether other bytes than those seen stand at an offset by now; packed files are not written to."""
+        return self.compression is None and self._raw.at_offset(offset, len(seen)) != seen
 
     def read(self, most: int) -> bytes:
         """The next plain bytes, at most so many; none at the end. Raises DamagedFileError."""
@@ -114,12 +126,18 @@ class _RawFile:
             raise NotZooKeeperFileError(str(self.path), "bytes to read", _words(error)) from error
 
     def read(self, most: int) -> bytes:
-        try:
-            piece = os.pread(self._descriptor, most, self.at)
-        except OSError as error:
-            raise DamagedFileError(str(self.path), self.at, "bytes to read", _words(error)) from error
+        piece = self.at_offset(self.at, most)
         self.at += len(piece)
         return piece
+
+    def at_offset(self, offset: int, most: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, most, offset)
+        except OSError as error:
+            raise DamagedFileError(str(self.path), offset, "bytes to read", _words(error)) from error
+
+    def size_now(self) -> int:
+        return os.fstat(self._descriptor).st_size
 
     def skip(self, count: int) -> None:
         self.at += count

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import adler32
 
@@ -24,14 +24,15 @@ END_MARK: Final = 0x42
 
 _FRONT: Final = struct.Struct(">qiqiqqi")
 """FRAME and the header of the transaction."""
-_ZXID: Final = struct.Struct(">q")
-_ZXID_AT: Final = FRAME.size + 12
+ZXID: Final = struct.Struct(">q")
+ZXID_AT: Final = FRAME.size + 12
+"""Of a record's zxid, from where the record starts."""
 _NEXT_RECORD: Final = b"B\0\0\0\0"
 """An end mark, and the front half of a checksum of 32 bits in 64."""
 _PEEK_BYTES: Final = 64 * 1024
 """How far zeros have to go to be the end; more may come, but no more of them is read."""
 _SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
-"""How much is summed up for candidates that turn out to be none, in one file."""
+"""How much is looked through and summed up behind damages, in one file."""
 _TYPES: Final = range(-11, 64)
 
 
@@ -41,10 +42,40 @@ class LogChunk(NamedTuple):
     data: bytes
     base: int
     """Where `data[0]` stands in the plain file."""
-    starts: list[int]
+    starts: Sequence[int]
     """Where each record's checksum is in `data`; its entry starts FRAME.size further."""
-    ends: list[int]
+    ends: Sequence[int]
     """Where each record's entry ends in `data`."""
+
+
+Find = Callable[[bytes, int], tuple[Sequence[int], Sequence[int], int]]
+"""Finds the whole records from a place of a buffer on: where they start, where their entries end, and how
+many bytes from the next one on would show if there is another; 0 where there is none."""
+
+
+def whole_records(data: bytes, at: int) -> tuple[list[int], list[int], int]:
+    """The plain `Find`: length by length."""
+    size = len(data)
+    starts: list[int] = []
+    ends: list[int] = []
+    needed = FRAME.size
+    unpack, front = FRAME.unpack_from, FRAME.size
+    while size - at >= front:
+        checksum, length = unpack(data, at)
+        if length < HEADER.size or length > MAX_RECORD_BYTES:
+            needed = 0
+            break
+        end = at + front + length
+        if end >= size:
+            needed = front + length + 1
+            break
+        if data[end] != END_MARK or adler32(data[at + front : end]) != checksum:
+            needed = 0
+            break
+        starts.append(at)
+        ends.append(end)
+        at = end + 1
+    return starts, ends, needed
 
 
 class LogEnd(NamedTuple):
@@ -69,9 +100,10 @@ class Damage(NamedTuple):
 class Frames:
     """The records from where a window stands. With `resync` damage is noted and skipped, else raised."""
 
-    def __init__(self, window: Window, *, resync: bool = False) -> None:
+    def __init__(self, window: Window, *, resync: bool = False, find: Find = whole_records) -> None:
         self._window = window
         self._resync = resync
+        self._find = find
         self._last_zxid: int | None = None
         self._search_left = _SEARCH_BYTES
         self.end: LogEnd | None = None
@@ -81,93 +113,78 @@ class Frames:
     def chunks(self, to_offset: int | None = None) -> Iterator[LogChunk]:
         """All records, or those that start before an offset of the file. Raises DamagedFileError."""
         window = self._window
+        is_new = False
         while to_offset is None or window.offset < to_offset:
-            starts, ends, needed = self._whole_records()
-            if starts:
+            starts, ends, needed = self._find(window.data, window.at)
+            if len(starts):
+                is_new = False
+                window.at = int(ends[-1]) + 1
                 chunk = LogChunk(window.data, window.base, starts, ends)
                 if to_offset is not None and window.base + starts[-1] >= to_offset:
                     until = bisect_left(starts, to_offset - window.base)
                     yield chunk._replace(starts=starts[:until], ends=ends[:until])
                     return
-                (self._last_zxid,) = _ZXID.unpack_from(window.data, starts[-1] + _ZXID_AT)
+                (self._last_zxid,) = ZXID.unpack_from(window.data, starts[-1] + ZXID_AT)
                 yield chunk
             if needed and window.fits(window.offset + needed) and window.ensure(needed):
                 continue
-            if not self._goes_on_behind():
+            if not is_new and window.reload(window.offset):
+                is_new = True  # a server may have gone on since that piece was read
+            elif not self._goes_on_behind():
                 return
-
-    def _whole_records(self) -> tuple[list[int], list[int], int]:
-        """Those in the buffer, and how many bytes would show if there is another; 0 where there is none."""
-        window = self._window
-        data, at, size = window.data, window.at, len(window.data)
-        starts: list[int] = []
-        ends: list[int] = []
-        needed = FRAME.size
-        unpack, front = FRAME.unpack_from, FRAME.size
-        while size - at >= front:
-            checksum, length = unpack(data, at)
-            if length < HEADER.size or length > MAX_RECORD_BYTES:
-                needed = 0
-                break
-            end = at + front + length
-            if end >= size:
-                needed = front + length + 1
-                break
-            if data[end] != END_MARK or adler32(data[at + front : end]) != checksum:
-                needed = 0
-                break
-            starts.append(at)
-            ends.append(end)
-            at = end + 1
-        window.at = at
-        return starts, ends, needed
 
     def _goes_on_behind(self) -> bool:
         """Where no record is: False at the end, else damage is told and the window stands behind it."""
         window = self._window
         offset = window.offset
         window.ensure(_PEEK_BYTES)
-        if not window.data[window.at :].strip(b"\0"):
+        seen = window.data[window.at : window.at + _PEEK_BYTES]
+        if not seen.strip(b"\0"):
             self.end = LogEnd(offset, is_torn=False)
             return False
-        expected, found, is_certain = self._problem()
-        if is_certain and not self._resync:
-            raise window.damage(expected, found)
-        is_there = self._search()
-        if not is_certain and not is_there and self._search_left > 0:
+        problem = self._problem()
+        if problem is None:
+            return True
+        is_there = (self._resync or not problem.is_certain) and self._search()
+        if is_there and window.has_changed(offset, seen):
+            return window.reload(offset)  # it was written while the bytes behind it were read
+        if not problem.is_certain and not is_there and self._search_left > 0:
             self.end = LogEnd(offset, is_torn=True)
             return False
         if not self._resync:
-            raise window.damage(expected, found, offset)
-        self.damages.append(Damage(offset, window.offset if is_there else None, expected, found))
+            raise window.damage(problem.expected, problem.found, offset)
+        resumed_at = window.offset if is_there else None
+        self.damages.append(Damage(offset, resumed_at, problem.expected, problem.found))
         if not is_there:
             self.end = LogEnd(offset, is_torn=False)
         return is_there
 
-    def _problem(self) -> tuple[str, str, bool]:
-        """What was expected at `at`, what is there, and whether no write that was cut off looks like it."""
+    def _problem(self) -> _Problem | None:
+        """Why no record stands at `at`; None where one does by now."""
         window = self._window
         data, at = window.data, window.at
         if len(data) - at < FRAME.size:
-            return "a record", f"{len(data) - at} bytes, and the end of the file", False
+            return _Problem("a record", f"{len(data) - at} bytes, and the end of the file", False)
         checksum, length = FRAME.unpack_from(data, at)
         if not 0 <= checksum < 1 << 32:
-            return "an Adler-32", f"{checksum:#x}", True
+            return _Problem("an Adler-32", f"{checksum:#x}", True)
         if length and not HEADER.size <= length <= MAX_RECORD_BYTES:
-            return f"a length of {HEADER.size} to {MAX_RECORD_BYTES}", str(length), True
-        if (whole := self._length_that_fits(checksum)) is not None and whole != length:
-            return f"a length of {whole}, to which checksum and end mark fit", str(length), True
-        if not length:
-            return "a record, or zeros up to the end", "zeros, and more behind them", False
+            return _Problem(f"a length of {HEADER.size} to {MAX_RECORD_BYTES}", str(length), True)
         end = at + FRAME.size + length
-        if end >= len(data):
-            return f"{length} bytes and an end mark", "the end of the file", False
-        if data[end] not in (0, END_MARK):
-            return "the end mark 0x42", f"{data[end]:#04x}", True
-        actual = adler32(data[at + FRAME.size : end])
+        is_here = length > 0 and end < len(data)
+        is_sum = is_here and adler32(data[at + FRAME.size : end]) == checksum
+        if is_sum and data[end] == END_MARK:
+            return None
+        if not is_sum and (whole := self._length_that_fits(checksum)) is not None:
+            return _Problem(f"a length of {whole}, to which checksum and end mark fit", str(length), True)
+        if not length:
+            return _Problem("a record, or zeros up to the end", "zeros, and more behind them", False)
+        if not is_here:
+            return _Problem(f"{length} bytes and an end mark", "the end of the file", False)
         if data[end] == END_MARK:
-            return f"the checksum {checksum:#010x}", f"{actual:#010x}", True
-        return "the end mark 0x42", "0x00", False
+            actual = adler32(data[at + FRAME.size : end])
+            return _Problem(f"the checksum {checksum:#010x}", f"{actual:#010x}", True)
+        return _Problem("the end mark 0x42", f"{data[end]:#04x}", data[end] != 0)
 
     def _length_that_fits(self, checksum: int) -> int | None:
         """How long the entry at `at` is if its checksum and an end mark agree on it, within what was read."""
@@ -186,18 +203,13 @@ class Frames:
     def _search(self) -> bool:
         """Puts the window on the next whole record behind `at`; False where none was found."""
         window = self._window
-        _, length = FRAME.unpack_from(window.data, window.at) if window.ensure(FRAME.size) else (0, 0)
-        followed_by = window.offset + FRAME.size + length + 1
+        behind = self._behind_length()
+        if behind is not None:
+            window.at = behind
+            return True
+        begun_at = window.offset
         window.at += 1
-        # Where the end mark itself is wrong, the length leads on.
-        if length > 0 and window.fits(followed_by):
-            back, there = window.at, followed_by - window.base
-            if there < len(window.data):
-                window.at = there
-                if self._is_record():
-                    return True
-                window.at += back - there
-        while self._search_left > 0:
+        while self._search_left > window.offset - begun_at:
             is_there = window.ensure(_PEEK_BYTES)
             found = window.data.find(_NEXT_RECORD, window.at)
             if found >= 0:
@@ -205,27 +217,63 @@ class Frames:
                 if self._is_record():
                     return True
             elif not is_there or not window.data[window.at :].strip(b"\0"):
+                self._search_left -= window.offset - begun_at
                 return False
             else:
                 window.at = len(window.data) - len(_NEXT_RECORD) + 1
+        self._search_left = 0
         return False
+
+    def _behind_length(self) -> int | None:
+        """Where in `data` a record follows the one at `at`, by its length: its end mark is wrong, then."""
+        window = self._window
+        if not window.ensure(FRAME.size):
+            return None
+        _, length = FRAME.unpack_from(window.data, window.at)
+        size = FRAME.size + length + 1
+        if not HEADER.size <= length <= MAX_RECORD_BYTES or not window.fits(window.offset + size):
+            return None
+        window.ensure(size + _PEEK_BYTES)
+        at = window.at + size
+        return at if (end := self._end_at(at)) is not None and self._holds(at, end) else None
 
     def _is_record(self) -> bool:
         """Whether a record that could follow stands at `at`: header, end mark and checksum."""
         window = self._window
-        if not window.ensure(_FRONT.size):
+        window.ensure(_FRONT.size)
+        end = self._end_at(window.at)
+        if end is None:
             return False
-        checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(window.data, window.at)
-        size = FRAME.size + length
-        if (
-            not HEADER.size <= length <= MAX_RECORD_BYTES
-            or kind not in _TYPES
-            or zxid <= (self._last_zxid or 0)
-            or not window.fits(window.offset + size + 1)
-        ):
+        size = end - window.at
+        self._search_left -= size
+        if self._search_left <= 0 or not window.fits(window.offset + size + 1) or not window.ensure(size + 1):
             return False
-        self._search_left -= length
-        if self._search_left <= 0 or not window.ensure(size + 1):
+        return self._holds(window.at, window.at + size)
+
+    def _end_at(self, at: int) -> int | None:
+        """Where in `data` the entry of a record would end, if what stands there can be a record's front."""
+        data = self._window.data
+        if len(data) - at < _FRONT.size:
+            return None
+        checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(data, at)
+        is_plausible = (
+            0 <= checksum < 1 << 32
+            and HEADER.size <= length <= MAX_RECORD_BYTES
+            and kind in _TYPES
+            and zxid > (self._last_zxid or 0)
+        )
+        return at + FRAME.size + length if is_plausible else None
+
+    def _holds(self, at: int, end: int) -> bool:
+        data = self._window.data
+        if end >= len(data) or data[end] != END_MARK:
             return False
-        start, end = window.at + FRAME.size, window.at + size
-        return window.data[end] == END_MARK and adler32(window.data[start:end]) == checksum
+        checksum, _ = FRAME.unpack_from(data, at)
+        return bool(adler32(data[at + FRAME.size : end]) == checksum)
+
+
+class _Problem(NamedTuple):
+    expected: str
+    found: str
+    is_certain: bool
+    """Whether no write that was cut off looks like it."""

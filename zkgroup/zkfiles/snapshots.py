@@ -228,7 +228,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
         good_until_zxid=None if damage else first,
         is_exact=damage is None and first is not None and end.end_zxid == first,
         detail="; ".join(notes),
-        damaged_at=damage and (damage.offset if isinstance(damage, DamagedFileError) else 0),
+        damaged_at=None if damage is None else getattr(damage, "offset", 0),
     )
 
 

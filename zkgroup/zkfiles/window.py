@@ -58,13 +58,23 @@ class Window:
         self._file.skip(offset - there)
         self.data, self.at, self.base = b"", 0, offset
 
+    def reload(self, offset: int) -> bool:
+        """Reads anew from an offset, and further back too; False where the file is packed and cannot."""
+        if not self._file.seek(offset):
+            return False
+        self.data, self.at, self.base = b"", 0, offset
+        return True
+
+    def has_changed(self, offset: int, seen: bytes) -> bool:
+        """Whether other bytes than those seen stand at an offset by now."""
+        return self._file.has_changed(offset, seen)
+
     def _leave(self) -> None:
         """Called before `data[:at]` is forgotten."""
 
     def fits(self, end: int) -> bool:
-        """Whether a file that tells its size is at least so long; others are always."""
-        size = self._file.plain_size
-        return size is None or end <= size
+        """Whether a file that tells its size is at least so long by now; others are always."""
+        return self._file.compression is not None or self._file.is_as_long_as(end)
 
     def damage(self, expected: str, found: str, offset: int | None = None) -> DamagedFileError:
         """The error to raise for what stands at an offset of the file, by default at `at`."""
