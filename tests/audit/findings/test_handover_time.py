@@ -1,0 +1,88 @@
+"""From the end of a session to the next claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.rows import START_MS, Log
+from zkgroup.audit.findings.handover_time import RULE
+
+A, B = 0xA, 0xB
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def two_members(*, with_lists: bool = True) -> Log:
+    """a owns both partitions; b is a member."""
+    log = Log(with_lists=with_lists)
+    for session in (A, B):
+        log.open(session)
+    log.join("g", "g_a", A)
+    log.join("g", "g_b", B)
+    log.claim("g", T0, "g_a-0", A)
+    log.claim("g", T1, "g_a-0", A)
+    return log
+
+
+@pytest.mark.parametrize("with_lists", [True, False])
+def test_the_time_goes_to_the_last_partitions_first_next_claim(with_lists: bool) -> None:
+    """Later claims of the same partition are other hand-overs."""
+    log = two_members(with_lists=with_lists)
+    log.wait(6_000)
+    ended = log.expire(A)
+    log.wait(300)
+    log.claim("g", T0, "g_b-0", B)
+    log.release("g", T0, B)
+    log.wait(200)
+    claimed = log.claim("g", T1, "g_b-0", B)
+    log.wait(5_000)
+    log.claim("g", T0, "g_b-0", B)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.group, found.session) == ("info", "g", A)
+    assert (found.from_zxid, found.to_zxid) == (ended, claimed)
+    assert (found.from_ms, found.to_ms) == (START_MS + 6_000, START_MS + 6_500)
+    assert found.detail == (
+        "member g_a (session 0xa) expired after 6.0 s of silence with 2 partitions;"
+        " the last was claimed again 500 ms later"
+    )
+
+
+def test_what_nobody_claims_is_told_at_the_end() -> None:
+    """It lasts."""
+    log = two_members()
+    ended = log.close(A)
+    log.wait(1_000)
+    log.claim("g", T1, "g_b-0", B)
+
+    (found,) = log.find(RULE)
+
+    assert (found.from_zxid, found.to_zxid) == (ended, None)
+    assert found.detail.endswith(
+        "closed after 0 ms of silence with 2 partitions; the last was claimed again 1.0 s later, 1 never"
+    )
+
+
+def test_a_group_without_another_member_hands_nothing_over() -> None:
+    """The last one out; and who comes a day later takes nothing over."""
+    log = two_members()
+    log.close(B)
+    log.close(A)
+    log.wait(86_400_000)
+    log.open(0xD)
+    log.join("g", "g_d", 0xD)
+    log.claim("g", T0, "g_d-0", 0xD)
+
+    assert log.find(RULE) == []
+
+
+def test_a_release_is_no_end_of_a_session() -> None:
+    """A rebalance is another finding, and so is an end that took no partition."""
+    log = two_members()
+    log.release("g", T0, A)
+    log.claim("g", T0, "g_b-0", B)
+    log.release("g", T1, A)
+    log.close(A)
+    log.claim("g", T1, "g_b-0", B)
+
+    assert log.find(RULE) == []

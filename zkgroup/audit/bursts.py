@@ -1,0 +1,59 @@
+"""Many in a short time: one row for each time that it was so, however long it lasted."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from zkgroup.audit.events import Event
+
+
+class Moment(NamedTuple):
+    zxid: int
+    time_ms: int
+
+
+class Burst(NamedTuple):
+    """A time in which every window had enough of them, from the first to the last."""
+
+    first: Moment
+    last: Moment
+    times: int
+
+
+class Bursts:
+    """Counts moments in a sliding window; remembers no more of them than are enough."""
+
+    def __init__(self, enough: int, window_ms: float) -> None:
+        self._recent: deque[Moment] = deque(maxlen=max(enough, 1))
+        self._window_ms = window_ms
+        self._open: Burst | None = None
+
+    def add(self, event: Event) -> Burst | None:
+        """One more; the burst that this one is too late for, if there was one."""
+        return self.add_moment(event.zxid, event.time_ms)
+
+    def add_moment(self, zxid: int, time_ms: int) -> Burst | None:
+        now = Moment(zxid, time_ms)
+        self._recent.append(now)
+        dense = (
+            len(self._recent) == self._recent.maxlen and time_ms - self._recent[0].time_ms <= self._window_ms
+        )
+        if dense:
+            self._open = (
+                Burst(self._recent[0], now, len(self._recent))
+                if self._open is None
+                else self._open._replace(last=now, times=self._open.times + 1)
+            )
+            return None
+        if self._open is None:
+            return None
+        over = self.end()
+        self._recent.append(now)
+        return over
+
+    def end(self) -> Burst | None:
+        """The burst that is under way, now over."""
+        over, self._open = self._open, None
+        self._recent.clear()
+        return over

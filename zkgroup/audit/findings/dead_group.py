@@ -1,0 +1,65 @@
+"""A group that has offsets, but has had no member for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text
+from zkgroup.znodes.consumers import offsets_path
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._group = key[0]
+        self._end_ms = facts.end_ms
+        self._idle_ms = bounds["idle_ms"]
+        self._lives = facts.members.get(self._group, ())
+        self._has_members = any(life.to_zxid is None for life in self._lives)
+        self._offsets = f"{offsets_path(self._group)}/"
+        self._znodes: set[str] = set()
+        self._last: tuple[int, int] = (0, 0)
+        """Zxid and time of the last write."""
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        # A living group's znodes are not worth the memory.
+        if not self._has_members and event.op != "check":
+            if event.op == "delete":
+                self._znodes.discard(event.path)
+            else:
+                self._znodes.add(event.path)
+            written_ms = max(event.time_ms, event.mtime_ms or 0)
+            self._last = max(self._last, (event.zxid, written_ms), key=lambda moment: moment[::-1])
+        yield from ()
+
+    def end(self) -> Iterator[Finding]:
+        offsets = sum(path.startswith(self._offsets) and path.count("/") == 5 for path in self._znodes)
+        zxid, last_ms = self._last
+        if not offsets or self._end_ms - last_ms <= self._idle_ms:
+            return
+        seen = f"{len(self._lives)} registrations in this history" if self._lives else "none in this history"
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            group=self._group,
+            from_zxid=zxid,
+            from_ms=last_ms,
+            detail=f"no member ({seen}) and no write for {duration_text(self._end_ms - last_ms)};"
+            f" {len(self._znodes)} znodes, {offsets} of them offsets",
+        )
+
+
+RULE = Rule(
+    name="dead_group",
+    severity="info",
+    question="Which groups have offsets, but no member and no write for days?",
+    needs=("snapshot",),
+    act="If nobody will come back, `zkgroup group delete` or `group prune` removes it; `offsets export` keeps"
+    " a copy first.",
+    keying=BY_GROUP,
+    fold=_Fold,
+    bounds={"idle_ms": 7 * 86_400_000},
+)

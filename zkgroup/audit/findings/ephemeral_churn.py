@@ -1,0 +1,83 @@
+"""Sessions that make and drop ephemerals all the time, or live for moments only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.bursts import Burst, Bursts
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text, who
+
+_HOUR_MS = 3_600_000
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._session = int(key[0])
+        self._facts = facts
+        self._short_ms = bounds["short_ms"]
+        self._bursts = Bursts(int(bounds["per_hour"]), _HOUR_MS)
+        self._mine: set[str] = set()
+        """Ephemerals of this session; those that others delete stay in it."""
+        self._made = 0
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        if event.seed or not event.applied:
+            return
+        if event.op == "create" and event.ephemeral == "session":
+            self._mine.add(event.path)
+            self._made += 1
+            yield from self._churn(self._bursts.add(event))
+        elif event.op == "delete" and event.path in self._mine:
+            self._mine.discard(event.path)
+            yield from self._churn(self._bursts.add(event))
+
+    def end(self) -> Iterator[Finding]:
+        yield from self._churn(self._bursts.end())
+        life = self._facts.sessions.get(self._session)
+        if not self._made or life is None or life.from_ms is None or life.to_ms is None:
+            return
+        if life.to_ms - life.from_ms < self._short_ms:
+            yield Finding(
+                RULE.name,
+                "info",
+                session=self._session,
+                from_zxid=life.from_zxid,
+                to_zxid=life.to_zxid,
+                from_ms=life.from_ms,
+                to_ms=life.to_ms,
+                detail=f"{who(self._facts, self._session)} lived for"
+                f" {duration_text(life.to_ms - life.from_ms)} and made {self._made} ephemerals",
+            )
+
+    def _churn(self, burst: Burst | None) -> Iterator[Finding]:
+        if burst is None:
+            return
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            session=self._session,
+            from_zxid=burst.first.zxid,
+            to_zxid=burst.last.zxid,
+            from_ms=burst.first.time_ms,
+            to_ms=burst.last.time_ms,
+            detail=f"{who(self._facts, self._session)} created and deleted ephemerals {burst.times} times in"
+            f" {duration_text(burst.last.time_ms - burst.first.time_ms)}",
+        )
+
+
+RULE = Rule(
+    name="ephemeral_churn",
+    severity="warning",
+    question="Which sessions create and delete ephemerals all the time, and which that had some lived for"
+    " less than a minute?",
+    needs=("log",),
+    act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
+    " end (rebalance_storm) and for clients that open a session for each thing they do.",
+    keying=BY_SESSION,
+    fold=_Fold,
+    bounds={"per_hour": 3_600, "short_ms": 60_000},
+)

@@ -1,0 +1,81 @@
+"""Members that fail to create owner znodes again and again, because somebody else has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.bursts import Burst, Bursts
+from zkgroup.audit.events import SINGLE, Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text, members_of, who
+
+_NO_NODE = -101
+_NODE_EXISTS = -110
+_MINUTE_MS = 60_000
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._session = int(key[0])
+        self._facts = facts
+        self._bursts = Bursts(int(bounds["per_minute"]), _MINUTE_MS)
+        self._previous: Event | None = None
+        self._refused_zxid = 0
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        if self._is_contention(event):
+            yield from self._found(self._bursts.add(event))
+        self._previous = event
+
+    def end(self) -> Iterator[Finding]:
+        yield from self._found(self._bursts.end())
+
+    def _is_contention(self, event: Event) -> bool:
+        """Whether a request failed because a znode was there, and it was not a parent.
+
+        A create below a missing parent fails, and a JVM client then creates the parents one by one, those
+        that exist too: a refusal right behind a missing node is such a parent. Of a failed multi the first
+        error that tells is the cause, those behind it only say that they were not tried.
+        """
+        if event.op != "error" or event.error != _NODE_EXISTS or event.zxid == self._refused_zxid:
+            return False
+        before = self._previous
+        if event.sub == SINGLE and before is not None:
+            is_parent = before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
+            if is_parent:
+                return False
+        self._refused_zxid = event.zxid
+        return True
+
+    def _found(self, burst: Burst | None) -> Iterator[Finding]:
+        memberships = members_of(self._facts, self._session) if burst is not None else ()
+        if burst is None or not memberships:
+            return
+        groups = {group for group, _ in memberships}
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            group=groups.pop() if len(groups) == 1 else None,
+            session=self._session,
+            from_zxid=burst.first.zxid,
+            to_zxid=burst.last.zxid,
+            from_ms=burst.first.time_ms,
+            to_ms=burst.last.time_ms,
+            detail=f"{burst.times} requests of {who(self._facts, self._session)} failed in"
+            f" {duration_text(burst.last.time_ms - burst.first.time_ms)} because the znode existed",
+        )
+
+
+RULE = Rule(
+    name="failed_claims",
+    severity="warning",
+    question="Which members kept running into owner znodes of others?",
+    needs=("log",),
+    act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
+    " a foreign owner that does not let go, or members that do not agree about the assignment.",
+    keying=BY_SESSION,
+    fold=_Fold,
+    bounds={"per_minute": 10},
+)

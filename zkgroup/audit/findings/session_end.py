@@ -1,0 +1,72 @@
+"""How sessions ended that took something with them, or did not mean to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text, members_of, who
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._session = int(key[0])
+        self._facts = facts
+        life = facts.sessions.get(self._session)
+        self._end_zxid = life.to_zxid if life is not None else None
+        self._timeout_ms = life.timeout_ms if life is not None else None
+        self._last: Event | None = None
+        """What the session itself wrote last."""
+        self._close: Event | None = None
+        self._lost = 0
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        if event.op == "closeSession":
+            self._close = event
+        elif event.zxid == self._end_zxid:
+            self._lost += event.op == "delete"
+        elif not event.seed:
+            self._last = event
+        yield from ()
+
+    def end(self) -> Iterator[Finding]:
+        close = self._close
+        if close is None:
+            return
+        expired = close.cxid == 0
+        if not expired and not self._lost:
+            return
+        groups = {group for group, _ in members_of(self._facts, self._session)}
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            group=groups.pop() if len(groups) == 1 else None,
+            session=self._session,
+            from_zxid=close.zxid,
+            to_zxid=close.zxid,
+            from_ms=close.time_ms,
+            to_ms=close.time_ms,
+            detail=f"{who(self._facts, self._session)} {'expired' if expired else 'closed'}"
+            f"{self._silence(close)}; {self._lost} ephemerals went with it",
+        )
+
+    def _silence(self, close: Event) -> str:
+        if self._last is None:
+            return " without a write in this history"
+        timeout = f" (timeout {duration_text(self._timeout_ms)})" if self._timeout_ms is not None else ""
+        return f" {duration_text(close.time_ms - self._last.time_ms)} after its last write{timeout}"
+
+
+RULE = Rule(
+    name="session_end",
+    severity="info",
+    question="Which sessions expired, and which closed and took ephemerals with them?",
+    needs=("log",),
+    act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
+    " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
+    keying=BY_SESSION,
+    fold=_Fold,
+)

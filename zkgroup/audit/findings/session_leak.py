@@ -1,0 +1,64 @@
+"""Sessions that live on without doing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text, server_of, session_text
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._session = int(key[0])
+        self._facts = facts
+        self._idle_ms = bounds["idle_ms"]
+        self._ephemerals: set[str] = set()
+        self._last: Event | None = None
+        self._is_over = False
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        if event.op == "closeSession":
+            self._is_over = True
+        elif event.op == "create" and event.ephemeral == "session" and event.applied:
+            self._ephemerals.add(event.path)
+        elif event.op == "delete" and event.applied:
+            self._ephemerals.discard(event.path)
+        if not event.seed:
+            self._last = event
+        yield from ()
+
+    def end(self) -> Iterator[Finding]:
+        facts, last = self._facts, self._last
+        if self._is_over or self._ephemerals or not facts.has_log:
+            return
+        zxid, since_ms = (facts.start_zxid, facts.start_ms) if last is None else (last.zxid, last.time_ms)
+        idle_ms = facts.end_ms - since_ms
+        if idle_ms <= self._idle_ms:
+            return
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            session=self._session,
+            from_zxid=zxid,
+            from_ms=since_ms,
+            detail=f"session {session_text(self._session)}, issued by server {server_of(self._session)}, has"
+            f" no ephemeral and wrote nothing for {duration_text(idle_ms)}"
+            f"{' at least' if last is None else ''}",
+        )
+
+
+RULE = Rule(
+    name="session_leak",
+    severity="warning",
+    question="Which sessions are kept alive for days without an ephemeral and without a write?",
+    needs=("snapshot", "log"),
+    act="A client that only reads looks like this and is fine. Many of them are clients that open sessions"
+    " and never close them: `cons` of each server's four-letter commands names their addresses.",
+    keying=BY_SESSION,
+    fold=_Fold,
+    bounds={"idle_ms": 3 * 86_400_000},
+)

@@ -1,0 +1,117 @@
+"""Where the writes go, minute by minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
+from zkgroup.audit.words import who
+from zkgroup.znodes.places import place_of
+
+_MINUTE_MS = 60_000
+_REFUSED = "refused requests"
+
+
+def _area(event: Event) -> Key | None:
+    """What a write is a write to: of a group its ids, owners or offsets, else the first two names."""
+    if event.seed or event.op == "check":
+        return None
+    if not event.applied:
+        return (_REFUSED,) if event.op == "error" else None
+    if not event.path:
+        return None
+    names = event.path.split("/")
+    depth = 4 if names[1] == "consumers" else 3
+    return ("/".join(names[:depth]),)
+
+
+BY_AREA = Keying("area", _area)
+"""What was written, and what was refused; key: the subtree, or that it was refused."""
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._area = key[0]
+        self._facts = facts
+        self._enough = bounds["per_minute"]
+        self._minute = _Minute(0)
+        self._busiest = _Minute(0)
+        self._hot_minutes = 0
+        self._multi = (0, 0)
+        """Zxid of the row before, and how many of its transaction were here."""
+        self._biggest_multi = 0
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        zxid, operations = self._multi
+        is_same = zxid == event.zxid
+        self._multi = (event.zxid, operations + 1 if is_same else 1)
+        self._biggest_multi = max(self._biggest_multi, self._multi[1])
+        if self._area == _REFUSED and is_same:
+            return  # one failed multi, however many rows it has
+        if event.time_ms // _MINUTE_MS != self._minute.number:
+            self._over()
+            self._minute = _Minute(event.time_ms // _MINUTE_MS)
+        self._minute.add(event)
+        yield from ()
+
+    def end(self) -> Iterator[Finding]:
+        self._over()
+        busiest = self._busiest
+        if busiest.first is None or busiest.last is None:
+            return
+        session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
+        group = place_of(self._area).name if self._area.startswith("/consumers/") else None
+        biggest = f"; biggest transaction {self._biggest_multi}" if self._area != _REFUSED else ""
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            group=group,
+            session=session or None,
+            from_zxid=busiest.first.zxid,
+            to_zxid=busiest.last.zxid,
+            from_ms=busiest.first.time_ms,
+            to_ms=busiest.last.time_ms,
+            detail=f"{self._area}: {busiest.count} operations, {busiest.size} bytes in the busiest minute,"
+            f" {most} of them by {who(self._facts, session)}; {self._hot_minutes} minutes like it{biggest}",
+        )
+
+    def _over(self) -> None:
+        if self._minute.count >= self._enough:
+            self._hot_minutes += 1
+            if self._minute.count > self._busiest.count:
+                self._busiest = self._minute
+
+
+class _Minute:
+    """What happened in one minute of the leader's clock."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.count = 0
+        self.size = 0
+        self.sessions: Counter[int] = Counter()
+        self.first: Event | None = None
+        self.last: Event | None = None
+
+    def add(self, event: Event) -> None:
+        self.count += 1
+        self.size += len(event.data or b"")
+        self.sessions[event.session] += 1
+        self.first, self.last = self.first or event, event
+
+
+RULE = Rule(
+    name="write_hot_spot",
+    severity="info",
+    question="Which subtrees are written most, by whom, and how many requests are refused?",
+    needs=("log",),
+    act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
+    " and ids: look at rebalance_storm. States: isr_flapping. Refused requests: a client that tries and"
+    " tries.",
+    keying=BY_AREA,
+    fold=_Fold,
+    bounds={"per_minute": 600},
+)

@@ -1,0 +1,60 @@
+"""How findings say who it was and how long it took."""
+
+from __future__ import annotations
+
+from zkgroup.audit.facts import Facts
+from zkgroup.znodes.places import place_of
+
+_UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
+_NAMED_MAX = 3
+
+
+def session_text(session: int) -> str:
+    """A session as ZooKeeper's own tools print it."""
+    return f"0x{session & _UNSIGNED:x}"
+
+
+def server_of(session: int) -> int:
+    """The `myid` in a session's top byte: the server that issued it. A hint, never a proof."""
+    return (session & _UNSIGNED) >> 56
+
+
+def duration_text(ms: int) -> str:
+    """A duration in the unit that leaves one to three digits; below 0, after a step of the clock, is 0."""
+    ms = max(ms, 0)
+    if ms < 1_000:
+        return f"{ms} ms"
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min")):
+        if ms >= 2 * size:
+            return f"{ms / size:.1f} {unit}"
+    return f"{ms / 1_000:.1f} s"
+
+
+def members_of(facts: Facts, session: int) -> tuple[tuple[str, str], ...]:
+    """Group and member id of everything that a session ever registered, in order, each once."""
+    return tuple(
+        dict.fromkeys(
+            (group, place_of(life.path).member)
+            for group, lives in facts.members.items()
+            for life in lives
+            if life.session == session
+        )
+    )
+
+
+def is_member(facts: Facts, group: str, session: int) -> bool:
+    """Whether a session ever registered in a group."""
+    return any(life.session == session for life in facts.members.get(group, ()))
+
+
+def who(facts: Facts, session: int, group: str | None = None) -> str:
+    """A session by what it registered: its members (of this group where one is named), brokers, number."""
+    members = [member for of, member in members_of(facts, session) if group in (None, of)]
+    brokers = [
+        name for name, lives in facts.brokers.items() if any(life.session == session for life in lives)
+    ]
+    names = [*(f"member {name}" for name in members), *(f"broker {name}" for name in brokers)]
+    if not names:
+        return f"session {session_text(session)}"
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more} (session {session_text(session)})"
