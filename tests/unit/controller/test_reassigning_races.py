@@ -11,6 +11,7 @@ from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.model.requests import SetData
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import Topic
 
 REQUEST = Reassignment.path()
 
@@ -28,6 +29,22 @@ def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
 
     assert cluster.replicas.lists("t").partitions == {0: (2,), 1: (1,)}
     assert ends(cluster) == {0: ("done", "moved"), 1: ("cancelled", "asked for")}
+    assert len(cluster.records) == 2
+
+
+def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -> None:
+    """Controller item 44: a conflict reads the request again, and an end that was decided on the one before
+    must not check the version of the new one."""
+    cluster = ruled((1, 2, 3), {0: (1, 2), 1: (1,)})
+    node = cluster.ruler
+    cluster.request({tp(0): (1, 2), tp(1): (3,)})
+
+    cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == Topic.path("t"))
+    cluster.change({tp(0): (2,)})
+    finished(cluster)
+
+    assert cluster.replicas.lists("t").partitions == {0: (2,), 1: (3,)}
+    assert ends(cluster) == {0: ("done", "moved"), 1: ("done", "moved")}
     assert len(cluster.records) == 2
 
 

@@ -216,6 +216,8 @@ def _carried_out(reign: Reign, todo: _Round) -> Procedure[bool]:
         _written(reign, todo, refused)
     _delete(reign, todo)
     goes_on = len(items) > len(todo.unwritable) or bool(todo.deletions)
+    if writes.is_overtaken:  # the ends were decided on another request than the one that they would check
+        return True
     if todo.endings or (moves.request is not None and not moves.request.targets):
         goes_on |= yield from move_ends.finish(reign, todo.endings)
     return goes_on
@@ -235,9 +237,14 @@ class _Writes:
         self._changed: set[str] = set()
         """Topics that were changed by others."""
 
+    @property
+    def is_overtaken(self) -> bool:
+        """After a conflict the request was read again, and the round was decided on another one."""
+        return self._request != self._reign.moves.request
+
     def make(self, item: str | TopicPartition) -> Write | str:
         """The write of an item, or why there is none now."""
-        if self._request != self._reign.moves.request:
+        if self.is_overtaken:
             return "the request has changed"
         return self._list(item) if isinstance(item, str) else self._state(item)
 
