@@ -302,6 +302,17 @@ class NotZooKeeperFileError(ConfigError):
         self.found = found
 
 
+class MixedEnsembleError(ConfigError):
+    """Folders that were given as servers of one ensemble are of different ones."""
+
+    def __init__(self, one: str, other: str, zxid: int) -> None:
+        super().__init__(
+            f"{one} and {other} are not of one ensemble: of the transactions that both have, the first, "
+            f"{zxid:#x}, is not the same; read them one by one"
+        )
+        self.zxid = zxid
+
+
 class DamagedFileError(ZkGroupError):
     """A snapshot or log is not what its seals, checksums or lengths promise; what is before `offset` is good.
 

@@ -46,15 +46,18 @@ class ZnodeLife:
 
 
 def lives_of(
-    path: str, transactions: Iterable[Transaction], seed: StoredZnode | None = None, base_zxid: int = 0
+    path: str,
+    transactions: Iterable[Transaction],
+    seed: StoredZnode | None = None,
+    first_zxid: int | None = None,
 ) -> Iterator[ZnodeLife]:
     """The lives in order, the one that lasts to the end last.
 
-    `seed` is the znode in the snapshot from which the transactions go on, `base_zxid` that of the snapshot's
-    name. A znode that it shows and that came later is in the transactions too.
+    `seed` is the znode in the earliest snapshot, which may be later than `first_zxid`, the first of the
+    transactions: one that was created since then is among the transactions too.
     """
     living: ZnodeLife | None = None
-    if seed is not None and seed.stat.czxid <= base_zxid:
+    if seed is not None and (first_zxid is None or seed.stat.czxid < first_zxid):
         owner = seed.stat.ephemeral_owner
         living = ZnodeLife(
             path=path,

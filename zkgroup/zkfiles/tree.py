@@ -15,6 +15,7 @@ from typing import Final
 from zlib import crc32
 
 from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
 from zkgroup.zkfiles.records import (
     Acl,
@@ -26,7 +27,6 @@ from zkgroup.zkfiles.records import (
     TransactionType,
 )
 
-OPEN_ACL: Final[Acl] = (AclEntry(31, "world", "anyone"),)
 DIGEST_VERSION: Final = 2
 """The one version of digests that is computed here; a server skips others too."""
 
@@ -187,6 +187,24 @@ class Tree:
         return sorted(
             each[size:] for each in self._nodes if each.startswith(prefix) and "/" not in each[size:]
         )
+
+    def newest_zxid(self) -> int:
+        """The highest zxid that a znode shows. A change of an ACL shows none. Looks at every znode."""
+        return max((max(each.mzxid, each.czxid, each.pzxid) for each in self._nodes.values()), default=0)
+
+    def first_difference(self, other: Tree, *, except_below: str) -> str | None:
+        """The first path, sorted, at which data, history or ACL differ; None where the trees are equal.
+
+        Paths with the prefix `except_below` are not looked at, nor are ACLs that one of them does not know.
+        """
+        mine, its = self._nodes, other._nodes
+        different = [
+            path
+            for path in mine.keys() | its.keys()
+            if not path.startswith(except_below)
+            and (path not in mine or path not in its or not _are_equal(mine[path], its[path]))
+        ]
+        return min((path or "/" for path in different), default=None)
 
     def ephemerals(self, session: int) -> frozenset[str]:
         """The paths that will go with this session."""
@@ -380,6 +398,14 @@ def next_version(version: int) -> int:
 def _key(path: str) -> str:
     """The root is kept as the empty string, as the server does."""
     return "" if path == "/" else path
+
+
+def _are_equal(one: _Node, other: _Node) -> bool:
+    return (
+        one.data == other.data
+        and one.stored() == other.stored()
+        and (one.acl == other.acl or None in (one.acl, other.acl))
+    )
 
 
 def _seen(path: str, node: _Node) -> Znode:

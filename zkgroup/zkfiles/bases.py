@@ -1,0 +1,115 @@
+"""Where a replay starts: a snapshot, and from which zxid on what comes of it is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.names import ServerFile
+from zkgroup.zkfiles.records import StoredZnode, TreeDigest
+from zkgroup.zkfiles.snapshots import SnapshotEnd, open_snapshot
+from zkgroup.zkfiles.tree import DIGEST_VERSION, Tree
+
+FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
+"""Of the first record ever: of a server alone, and of an ensemble's first leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A snapshot file, and what its neighbours' names say of it."""
+
+    file: ServerFile
+    next_zxid: int | None
+    """Of the same server's next snapshot: before that began, this one had ended."""
+
+    @property
+    def zxid(self) -> int:
+        return self.file.zxid
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A tree that holds everything up to `zxid`, and some of what came until `exact_from`."""
+
+    tree: Tree
+    zxid: int
+    exact_from: int
+    """A replay up to there, or further, gives the tree that was."""
+    is_sure: bool
+    """Whether `exact_from` is known; else it is the newest change that the snapshot shows."""
+    snapshot: Path | None
+    """None for the tree of a server that starts with nothing."""
+    digest: TreeDigest | None = None
+    """Of the tree at `digest_zxid`, where the snapshot has one that is computed here."""
+    digest_zxid: int = 0
+
+
+def candidates(ensemble: Ensemble) -> Iterator[Candidate]:
+    """All snapshots of all servers, by rising zxid."""
+    found = []
+    for server in ensemble.servers:
+        snapshots = server.files.snapshots
+        for file, following in zip(snapshots, (*snapshots[1:], None), strict=True):
+            found.append(Candidate(file, None if following is None else following.zxid))
+    return iter(sorted(found, key=lambda each: (each.zxid, each.file.path)))
+
+
+def begins_with_nothing(ensemble: Ensemble) -> bool:
+    """Whether the logs go back to the first transaction ever."""
+    firsts = [server.first_logged for server in ensemble.servers if server.first_logged is not None]
+    return min(firsts, default=None) in FIRST_ZXIDS
+
+
+def empty_base(*, digests: bool = True) -> Base:
+    """The tree before the first transaction."""
+    return Base(Tree(digests=digests), 0, 0, is_sure=True, snapshot=None)
+
+
+def told_digest(candidate: Candidate) -> tuple[int, TreeDigest] | None:
+    """The digest that a snapshot ends with, and the zxid it is of; None where there is none to compare.
+
+    Reads the file to its end without keeping it; raises as `load` does.
+    """
+    return _usable(candidate, open_snapshot(candidate.file.path, candidate.zxid).end)
+
+
+def load(candidate: Candidate, *, digests: bool = True) -> Base:
+    """Reads a snapshot. Raises DamagedFileError (a seal that does not hold too), NotZooKeeperFileError."""
+    file = candidate.file
+    reader = open_snapshot(file.path, file.zxid)
+    tree = Tree.from_znodes(reader.znodes(), zxid=file.zxid, digests=digests)
+    tree.sessions.update(reader.sessions)
+    exact_from, is_sure = _exact_from(candidate, reader.end, tree)
+    digest_zxid, digest = _usable(candidate, reader.end) or (0, None)
+    return Base(tree, file.zxid, exact_from, is_sure, file.path, digest, digest_zxid)
+
+
+def find(candidate: Candidate, path: str) -> StoredZnode | None:
+    """One znode of a snapshot; reads to the end, for only then is it to be trusted. Raises as `load` does."""
+    found = None
+    for znode in open_snapshot(candidate.file.path, candidate.zxid).znodes():
+        if znode.path == path:
+            found = znode
+    return found
+
+
+def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | None:
+    """A server that computed none since it was started writes that of zxid 0, or of an epoch before."""
+    zxid, digest = end.digest_zxid, end.digest
+    if zxid is None or digest is None or digest.version != DIGEST_VERSION:
+        return None
+    return (zxid, digest) if zxid and zxid >= candidate.zxid else None
+
+
+def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
+    told = end.end_zxid
+    if told is not None and (told or end.last_zxid is not None):
+        return max(candidate.zxid, told), True
+    if candidate.zxid == 0:
+        return 0, True  # written at the first start, before anybody could connect
+    if candidate.next_zxid is not None:
+        return candidate.next_zxid, True
+    return max(candidate.zxid, tree.newest_zxid()), False

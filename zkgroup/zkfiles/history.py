@@ -1,0 +1,288 @@
+"""The history that an ensemble's files hold: the tree at any zxid, what changed, and whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.bases import Base, Candidate, begins_with_nothing, candidates, empty_base, find, load
+from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
+from zkgroup.zkfiles.ensemble import Ensemble, Hole, hole_between
+from zkgroup.zkfiles.lives import ZnodeLife, lives_of
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.verification import Verification, verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """How a tree was got, and how good it is."""
+
+    zxid: int
+    """Of the last transaction that is in the tree."""
+    time_ms: int | None
+    """Of that transaction, by the leader's clock; None where no log has it."""
+    asked_zxid: int
+    """Beyond `zxid` where the files end before, or lack what came between."""
+    snapshot: Path | None
+    """Where the replay started; None for the tree before the first transaction."""
+    snapshot_zxid: int
+    applied: int
+    """Transactions replayed."""
+    digests_checked: int
+    """Of these, how many had a digest that was compared."""
+    first_bad_zxid: int | None
+    """The first at which the digest was another."""
+    is_sure: bool
+    """Whether it is known which part of the snapshot is later than its name says."""
+    is_whole: bool
+    """Whether the snapshot ended before `zxid`; else it has some of what came later."""
+    is_certain: bool
+    """Whether all of it was committed for certain: `Ensemble.certain_until`."""
+    holes: tuple[Hole, ...]
+    """What the files lack of the way."""
+    skipped: tuple[str, ...]
+    """Snapshots nearer by that could not be used, each with the reason."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the tree is proved to be the one that servers had."""
+        return self.is_sure and self.is_whole and not self.holes and self.first_bad_zxid is None
+
+    @property
+    def detail(self) -> str:
+        """In words, what keeps the tree from being exact; empty where nothing does."""
+        told = [f"zxids {each.first_missing:#x} to {each.last_missing:#x} are missing" for each in self.holes]
+        if not self.is_whole:
+            told.append(f"{self.snapshot} was still being written, so it has some of what came later")
+        elif not self.is_sure:
+            told.append(f"{self.snapshot} does not say when it ended")
+        if self.first_bad_zxid is not None:
+            told.append(f"the tree's digest is another than the servers' from {self.first_bad_zxid:#x} on")
+        if not self.is_certain:
+            told.append("the last of it may never have been committed")
+        return "; ".join(told)
+
+
+class PastTree(NamedTuple):
+    """A tree, and how it was got."""
+
+    tree: Tree
+    account: Account
+
+
+class AtTime(NamedTuple):
+    """A moment by the leader's clock, in ms since 1970."""
+
+    time_ms: int
+
+
+class History:
+    """What the servers with these folders have written. Nothing is read before it is asked for.
+
+    Each of `folders` is the `version-2` of one server, or the folder above. Memory: one tree and one record
+    of each server, beside the readers' buffers. Raises NotZooKeeperFileError for a folder that is none, and,
+    once it reads, MixedEnsembleError for folders that are not of one ensemble.
+    """
+
+    def __init__(self, *folders: Path | str, voters: int | None = None) -> None:
+        """`voters`: how many servers vote, where not all folders are given, or some are of observers."""
+        self.ensemble = Ensemble([Path(folder) for folder in folders], voters)
+
+    def transactions(
+        self, from_zxid: int = 0, to_zxid: int | None = None, *, certain_only: bool = False
+    ) -> Iterator[Transaction]:
+        """All transactions by zxid, both ends included; see `Ensemble.transactions`."""
+        return self.ensemble.transactions(from_zxid, to_zxid, certain_only=certain_only)
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest that is in the files."""
+        return self.ensemble.last_zxid
+
+    def tree_at(
+        self, *, zxid: int | None = None, time_ms: int | None = None, digests: bool = True
+    ) -> PastTree:
+        """The tree after a transaction, or at a time of the leader's clock; by default the last one known.
+
+        Of a time: after the last transaction stamped at or before it. Starts from the nearest snapshot whose
+        seals hold and that had ended by then, and opens only the logs behind it. With `digests` each record's
+        digest is compared on the way. Raises NotFoundError where the files begin later.
+        """
+        if time_ms is not None:
+            zxid = self.zxid_at(time_ms)
+        asked = self.last_zxid if zxid is None else zxid
+        base, skipped = self._base_for(asked, digests=digests)
+        return _replayed(self.ensemble, base, asked, skipped)
+
+    def beginning(self, *, digests: bool = True) -> PastTree:
+        """The earliest tree from which everything later follows by `transactions`."""
+        if begins_with_nothing(self.ensemble):
+            return _replayed(self.ensemble, empty_base(digests=digests), 0, ())
+        skipped: list[str] = []
+        for candidate in candidates(self.ensemble):
+            base = _loaded(candidate, skipped, digests=digests)
+            if base is not None:
+                return _replayed(self.ensemble, base, base.exact_from, skipped)
+        raise NotFoundError(f"{self._folders}: no snapshot that could be used; {'; '.join(skipped)}")
+
+    def zxid_at(self, time_ms: int) -> int:
+        """The last transaction stamped at or before a time, in ms since 1970 by the leader's clock.
+
+        That clock can step back; looked through is the last log that starts at or before the time. Raises
+        NotFoundError where the first record of all is later, or there is no log.
+        """
+        start, stop = -1, None
+        for server in self.ensemble.servers:
+            logs = server.files.logs
+            for log, following in zip(logs, (*logs[1:], None), strict=True):
+                first = next(server.transactions(log.zxid), None)
+                if first is None or first.time_ms > time_ms:
+                    break
+                if log.zxid > start:
+                    start, stop = log.zxid, None if following is None else following.zxid - 1
+        found = None
+        if start >= 0:
+            for transaction in self.transactions(start, stop):
+                if transaction.time_ms <= time_ms:
+                    found = transaction.zxid
+        if found is None:
+            raise NotFoundError(f"{self._folders}: no log goes back to {time_ms} ms since 1970")
+        return found
+
+    def diff(
+        self, before: int | AtTime | Tree, after: int | AtTime | Tree, below: str = "/"
+    ) -> Iterator[ZnodeChange]:
+        """What differs at and below a path between two zxids, times or trees, by path.
+
+        Between two zxids the log is replayed once, in one tree; a tree on either side is compared whole.
+        Raises NotFoundError as `tree_at` does.
+        """
+        if isinstance(before, Tree) or isinstance(after, Tree):
+            return diff_trees(self._tree(before), self._tree(after), below)
+        start, end = self._zxid(before), self._zxid(after)
+        changes = self._changes(min(start, end), max(start, end), below)
+        return changes if start <= end else (change.reversed() for change in changes)
+
+    def lives(self, path: str) -> Iterator[ZnodeLife]:
+        """Each existence of a path in the files, with creator, owner, end and by whom; in order."""
+        firsts = [each.first_logged for each in self.ensemble.servers if each.first_logged is not None]
+        seed = None
+        if not begins_with_nothing(self.ensemble):
+            for candidate in candidates(self.ensemble):
+                with suppress(DamagedFileError, NotZooKeeperFileError):
+                    seed = find(candidate, path)
+                    break
+        return lives_of(path, self.transactions(), seed, min(firsts, default=None))
+
+    def verify(self) -> Verification:
+        """Replays everything and compares each digest and each snapshot; see `verification.verify`."""
+        return verify(self.ensemble)
+
+    @property
+    def _folders(self) -> str:
+        return ", ".join(str(server.folder) for server in self.ensemble.servers)
+
+    def _zxid(self, point: int | AtTime) -> int:
+        return self.zxid_at(point.time_ms) if isinstance(point, AtTime) else point
+
+    def _tree(self, point: int | AtTime | Tree) -> Tree:
+        if isinstance(point, Tree):
+            return point
+        return self.tree_at(zxid=self._zxid(point), digests=False).tree
+
+    def _changes(self, start: int, end: int, below: str) -> Iterator[ZnodeChange]:
+        tree, account = self.tree_at(zxid=start, digests=False)
+        journal, at = Journal(tree, below), account.zxid
+        for transaction in self.transactions(start + 1, end):
+            if hole_between(at, transaction.zxid) is not None:
+                # What is missing may have been seen by a snapshot behind it.
+                yield from diff_trees(self._tree(start), self._tree(end), below)
+                return
+            journal.note(transaction)
+            tree.apply(transaction)
+            at = transaction.zxid
+        yield from journal.changes()
+
+    def _base_for(self, zxid: int, *, digests: bool) -> tuple[Base, list[str]]:
+        """An exact one if there is any: the newest snapshot that is, else the beginning of all."""
+        skipped: list[str] = []
+        second_best: tuple[bool, Candidate] | None = None
+        for candidate in reversed([each for each in candidates(self.ensemble) if each.zxid <= zxid]):
+            base = _loaded(candidate, skipped, digests=digests)
+            if base is None:
+                continue
+            if base.exact_from <= zxid and base.is_sure:
+                return base, skipped
+            skipped.append(_why_not(base))
+            if second_best is None or (base.exact_from <= zxid and not second_best[0]):
+                second_best = base.exact_from <= zxid, candidate
+        if begins_with_nothing(self.ensemble):
+            return empty_base(digests=digests), skipped
+        if second_best is None:
+            raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: the files begin later")
+        return load(second_best[1], digests=digests), skipped
+
+
+def _loaded(candidate: Candidate, skipped: list[str], *, digests: bool) -> Base | None:
+    try:
+        return load(candidate, digests=digests)
+    except (DamagedFileError, NotZooKeeperFileError) as error:
+        skipped.append(str(error))
+        return None
+
+
+def _why_not(base: Base) -> str:
+    if base.is_sure:
+        return f"{base.snapshot} was being written until {base.exact_from:#x}"
+    return f"{base.snapshot} does not say when it ended"
+
+
+def _is_over(exact_from: int, at: int, asked: int) -> bool:
+    """Whether a replay that came to `at` passed a window; no record has the zxid that an epoch begins with."""
+    return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
+
+
+def _replayed(ensemble: Ensemble, base: Base, asked: int, skipped: list[str] | tuple[()]) -> PastTree:
+    tree, at = base.tree, base.zxid
+    applied = checked = 0
+    first_bad = None
+    holes = []
+    for transaction in ensemble.transactions(base.zxid + 1):
+        zxid = transaction.zxid
+        hole = hole_between(at, zxid)
+        if hole is not None and hole.first_missing <= asked:
+            holes.append(Hole(hole.first_missing, min(hole.last_missing, asked)))
+        if zxid > asked:
+            break
+        tree.apply(transaction)
+        at = zxid
+        applied += 1
+        if zxid >= base.exact_from:
+            agrees = tree.agrees(transaction)
+            checked += agrees is not None
+            if agrees is False and first_bad is None:
+                first_bad = zxid
+    if not applied and at:
+        stamp = next(ensemble.transactions(at, at), None)
+        tree.time_ms = None if stamp is None else stamp.time_ms
+    account = Account(
+        zxid=at,
+        time_ms=tree.time_ms,
+        asked_zxid=asked,
+        snapshot=base.snapshot,
+        snapshot_zxid=base.zxid,
+        applied=applied,
+        digests_checked=checked,
+        first_bad_zxid=first_bad,
+        is_sure=base.is_sure,
+        is_whole=_is_over(base.exact_from, at, asked),
+        is_certain=ensemble.is_certain(at),
+        holes=tuple(holes),
+        skipped=tuple(skipped),
+    )
+    return PastTree(tree, account)

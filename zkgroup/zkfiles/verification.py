@@ -1,0 +1,266 @@
+"""Whether a history is whole and right.
+
+Told by the servers' own digests, by what records say of each other, and by every snapshot on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.bases import Candidate, begins_with_nothing, candidates, empty_base, load, told_digest
+from zkgroup.zkfiles.ensemble import Ensemble, Hole, LogDamage, hole_between
+from zkgroup.zkfiles.oracle import apply_and_doubt
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.tree import Tree
+
+_KEPT: Final = 100
+"""So many doubts are kept, the first ones."""
+_NEVER: Final = 2**63
+"""Beyond every zxid."""
+_LOCAL: Final = "/zookeeper/"
+"""What each server writes by itself, outside the log."""
+
+Verdict = Literal["clean", "mismatch", "not_applicable"]
+
+
+class Doubt(NamedTuple):
+    """A record that a tree which is right could not have been given."""
+
+    zxid: int
+    detail: str
+
+
+class SnapshotCheck(NamedTuple):
+    """What became of one snapshot."""
+
+    path: Path
+    zxid: int
+    agrees: bool | None
+    """Whether the tree it stands for is the one replayed; None where nothing leads to it, or from it."""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a replay of everything showed."""
+
+    records: int = 0
+    digests_checked: int = 0
+    mismatches: int = 0
+    """Records whose digest is another than the tree's; once wrong, a tree stays wrong."""
+    first_bad_zxid: int | None = None
+    """The first record at which the digest, or what the record says of the tree before it, is wrong."""
+    doubts: list[Doubt] = field(default_factory=list)
+    """What records say against each other; at most some."""
+    unchecked: int = 0
+    """Records that could not be compared with any tree: behind a hole, or in a snapshot's window."""
+    holes: list[Hole] = field(default_factory=list)
+    snapshots: list[SnapshotCheck] = field(default_factory=list)
+    damages: list[LogDamage] = field(default_factory=list)
+    splits: dict[int, tuple[tuple[Path, ...], ...]] = field(default_factory=dict)
+    rolled_back: dict[int, tuple[Path, ...]] = field(default_factory=dict)
+    uncertain: int = 0
+    """Records at the end of which nobody can tell whether they were committed."""
+    first_uncertain_zxid: int | None = None
+
+    @property
+    def digest_verdict(self) -> Verdict:
+        """Of the servers' digests alone; never `clean` where there are none."""
+        if self.mismatches:
+            return "mismatch"
+        return "clean" if self.digests_checked else "not_applicable"
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing was found wrong or missing. What is uncertain is neither."""
+        return (
+            self.first_bad_zxid is None
+            and not self.holes
+            and not self.damages
+            and not self.splits
+            and all(check.agrees is not False for check in self.snapshots)
+        )
+
+
+def verify(ensemble: Ensemble) -> Verification:
+    """Replays all that the servers have, from the first tree that is known.
+
+    Each digest is compared with the tree's. Where servers wrote none, records are compared with the tree
+    before them, and each snapshot with the tree at the end of its window: that takes a second tree for the
+    time of the window. Behind a hole it goes on from the next snapshot.
+    """
+    run = _Run(ensemble)
+    for transaction in ensemble.transactions():
+        run.see(transaction)
+    return run.end()
+
+
+class _Pending(NamedTuple):
+    """A snapshot that is compared once its window is over: by its digest, or by a tree that goes along."""
+
+    candidate: Candidate
+    until: int
+    digest: int | None
+    tree: Tree | None
+
+
+class _Run:
+    """One pass over all records."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._found = Verification()
+        self._ensemble = ensemble
+        self._snapshots: Iterator[Candidate] = candidates(ensemble)
+        self._next = next(self._snapshots, None)
+        self._tree: Tree | None = None
+        """None where nothing is known: before the first base, and behind holes."""
+        self._exact_from = 0
+        self._at = 0
+        """The last zxid of which nothing is missing behind it."""
+        self._pending: list[_Pending] = []
+        if begins_with_nothing(ensemble):
+            self._tree = empty_base().tree
+
+    def see(self, transaction: Transaction) -> None:
+        """The next one of all."""
+        zxid, found = transaction.zxid, self._found
+        found.records += 1
+        if zxid > self._ensemble.certain_until:
+            found.uncertain += 1
+            found.first_uncertain_zxid = found.first_uncertain_zxid or zxid
+        while self._next is not None and self._next.zxid < zxid:
+            self._take(self._next)
+            self._next = next(self._snapshots, None)
+        if self._at or self._tree is not None:
+            hole = hole_between(self._at, zxid)
+            if hole is not None:
+                self._fall_into(hole)
+        self._apply(transaction)
+        self._at = zxid
+        self._settle(zxid)
+
+    def end(self) -> Verification:
+        """All were seen."""
+        found = self._found
+        while self._next is not None:
+            if self._next.zxid > self._at and self._next.zxid & 0xFFFFFFFF and self._at:
+                self._fall_into(Hole(self._at + 1, self._next.zxid))
+            self._take(self._next)
+            self._next = next(self._snapshots, None)
+        self._settle(None)
+        found.damages = sorted(each for server in self._ensemble.servers for each in server.damages.values())
+        found.splits = dict(self._ensemble.splits)
+        found.rolled_back = dict(self._ensemble.rolled_back)
+        found.snapshots.sort(key=lambda check: (check.zxid, check.path))
+        return found
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def _apply(self, transaction: Transaction) -> None:
+        zxid, tree, found = transaction.zxid, self._tree, self._found
+        for pending in self._pending:
+            if pending.tree is not None:
+                pending.tree.apply(transaction)
+        if tree is None:
+            found.unchecked += 1
+            return
+        if transaction.digest is not None or zxid <= self._exact_from or found.mismatches:
+            tree.apply(transaction)
+        else:
+            doubt = apply_and_doubt(tree, transaction)
+            if doubt is not None:
+                self._doubt(zxid, doubt)
+        if zxid < self._exact_from:
+            found.unchecked += 1
+            return
+        agrees = tree.agrees(transaction)
+        if agrees is None:
+            return
+        found.digests_checked += 1
+        if not agrees:
+            found.mismatches += 1
+            if found.mismatches == 1:
+                self._doubt(zxid, "the digest of the whole tree is another than the server's")
+
+    def _doubt(self, zxid: int, detail: str) -> None:
+        found = self._found
+        if found.first_bad_zxid is None:
+            found.first_bad_zxid = zxid
+        if len(found.doubts) < _KEPT:
+            found.doubts.append(Doubt(zxid, detail))
+
+    def _fall_into(self, hole: Hole) -> None:
+        """Nothing is known from here on, until a snapshot is behind the hole."""
+        if not self._found.holes or self._found.holes[-1] != hole:
+            self._found.holes.append(hole)
+        self._tree = None
+        self._at = hole.last_missing
+        for pending in self._pending:
+            self._check(pending.candidate, None, "records of its window are missing")
+        self._pending.clear()
+
+    # --- snapshots --------------------------------------------------------------------------------
+
+    def _take(self, candidate: Candidate) -> None:
+        """A snapshot that began before the next record: to go on from, or to compare with."""
+        try:
+            if self._tree is None and candidate.zxid >= self._at:
+                self._start_from(candidate)
+            elif self._tree is None:
+                self._check(candidate, None, "records before it are missing")
+            else:
+                self._compare_later(candidate)
+        except (DamagedFileError, NotZooKeeperFileError) as error:
+            self._check(candidate, False, str(error))
+
+    def _start_from(self, candidate: Candidate) -> None:
+        base = load(candidate)
+        self._tree, self._at = base.tree, base.zxid
+        self._exact_from = base.exact_from if base.is_sure else _NEVER
+        if base.digest is not None:
+            self._pend(_Pending(candidate, base.digest_zxid, base.digest.value, None))
+        else:
+            detail = "" if base.is_sure else "; it does not say when it ended, so nothing proves what follows"
+            self._check(candidate, None, f"the replay starts here{detail}")
+
+    def _compare_later(self, candidate: Candidate) -> None:
+        digest = told_digest(candidate)
+        if digest is not None:
+            self._pend(_Pending(candidate, digest[0], digest[1].value, None))
+            return
+        base = load(candidate, digests=False)
+        until = max(base.exact_from, self._exact_from) if base.is_sure else _NEVER
+        self._pend(_Pending(candidate, until, None, base.tree))
+
+    def _pend(self, pending: _Pending) -> None:
+        self._pending.append(pending)
+        self._settle(self._at)
+
+    def _settle(self, zxid: int | None) -> None:
+        """Compares the snapshots whose windows are over; None at the end of the history."""
+        if not self._pending:
+            return
+        due = [each for each in self._pending if zxid is None or each.until <= zxid]
+        for pending in due:
+            self._pending.remove(pending)
+            self._compare(pending)
+
+    def _compare(self, pending: _Pending) -> None:
+        tree, candidate = self._tree, pending.candidate
+        if tree is None or (pending.until > self._at and pending.until != _NEVER):
+            self._check(candidate, None, "the logs end before it did")
+        elif self._exact_from > self._at:
+            self._check(candidate, None, "no tree to compare with is known")
+        elif pending.tree is not None:
+            path = tree.first_difference(pending.tree, except_below=_LOCAL)
+            self._check(candidate, path is None, "" if path is None else f"{path} is not as replayed")
+        else:
+            agrees = tree.digest == pending.digest
+            self._check(candidate, agrees, "" if agrees else "its digest is not that of the tree replayed")
+
+    def _check(self, candidate: Candidate, agrees: bool | None, detail: str = "") -> None:
+        self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))
