@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zkgroup.admin.configs import ConfigPlan
+from zkgroup.admin.configs import ConfigPlan, can_be_set
 
 from .consent import command_words
 
@@ -54,7 +54,7 @@ def split_settings(text: str) -> Iterator[str]:
 
 
 def config_way_back(plan: ConfigPlan) -> str:
-    """The command that brings a configuration back to what it was."""
+    """The command that brings a configuration back to what it was, as far as it can be set again."""
     words = [
         "config",
         "alter",
@@ -68,6 +68,15 @@ def config_way_back(plan: ConfigPlan) -> str:
     if plan.entity.client is not None:
         client = plan.entity.plain_client
         words += ["--client-default"] if client is None else ["--client", client]
+    bare, lost = len(words), []
     for name, before, _ in plan.changes:
-        words += ["--delete-config", name] if before is None else ["--set", f"{name}={before}"]
-    return f"to go back: {command_words(*words, '--execute')}"
+        if before is None:
+            words += ["--delete-config", name]
+        elif can_be_set(plan.entity, name, before):
+            words += ["--set", f"{name}={before}"]
+        else:
+            lost.append(f"{name}={before}")
+    if len(words) == bare:
+        return f"there is no way back: {', '.join(lost)} is nothing that a broker can use"
+    told = f"; {', '.join(lost)} is nothing that a broker can use, and stays away" if lost else ""
+    return f"to go back: {command_words(*words, '--execute')}{told}"

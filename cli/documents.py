@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.offset_plans import OffsetChange
+from zkgroup.admin.pending_deletions import PendingDeletion
 from zkgroup.admin.status import Finding, Status
 from zkgroup.admin.topics import PartitionDescription as TopicPartitionDescription
 from zkgroup.admin.topics import TopicDescription, TopicSummary
@@ -149,10 +150,17 @@ def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | N
                 for row in topic.partitions
             ],
             "configs": dict(topic.configs),
+            "deletion": _deletion(topic.deletion),
         }
         for topic in described
     ]
     return document("topics" if ends is None else "topic_replicas", as_of, topics=rows)
+
+
+def _deletion(pending: PendingDeletion | None) -> Json | None:
+    if pending is None:
+        return None
+    return {"asked_at": iso_time(pending.asked_ms), "waits_for": pending.waits_for}
 
 
 def topic_creation(as_of: AsOf, topic: TopicDescription, *, created: bool) -> Json:
@@ -186,7 +194,7 @@ def status(found: Status, zookeeper: str) -> Json:
         controller_kind=found.ruling.kind,
         controller_hung=found.ruling.hung,
         last_processed_zxid=found.ruling.last_processed_zxid,
-        unreadable=[{"path": path, "detail": text} for path, text in found.ruling.unreadable.items()],
+        unreadable=[{"path": path, "detail": text} for path, text in found.unreadable.items()],
         refetching=[
             {"broker": broker, "partitions": list(names)} for broker, names in found.ruling.refetching.items()
         ],

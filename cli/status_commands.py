@@ -71,7 +71,7 @@ def _show(out: Output, found: Status) -> None:
         rows.insert(-1, ("moving", f"{counted(found.moving, 'partition')}{plans}"))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
-    _show_ruling(out, found.ruling)
+    _show_ruling(out, found)
     if found.groups:
         out.line()
         group_tables.groups(out, found.groups)
@@ -94,9 +94,10 @@ def _partitions(out: Output, found: Status) -> str:
     return ", ".join(told) or "all led, all in sync"
 
 
-def _show_ruling(out: Output, ruling: RulingStatus) -> None:
-    """What the controller says that it cannot do, or waits for."""
-    rows = [("unreadable", f"{path}: {detail}") for path, detail in ruling.unreadable.items()]
+def _show_ruling(out: Output, found: Status) -> None:
+    """What cannot be read, and what the controller says that it cannot do, or waits for."""
+    ruling = found.ruling
+    rows = [("unreadable", f"{path}: {detail}") for path, detail in found.unreadable.items()]
     rows += [
         (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: mend their states")
         for broker, names in ruling.refetching.items()

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zkgroup.admin.configs import ConfigPlan, shown
+from zkgroup.admin.pending_deletions import PendingDeletion
 from zkgroup.admin.topic_growth import AlterationPlan
 from zkgroup.admin.topics import PartitionDescription, TopicDescription, TopicSummary
 from zkgroup.model import TopicPartition
 
 from .output import Output
 from .tables import Cell, Column
-from .units import counted
+from .units import counted, iso_time
 
 if TYPE_CHECKING:
     from zkgroup.lines.log_ends import LogEnds
@@ -58,6 +59,8 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
         overrides = ", ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
         parts = [out.paint(topic.topic, "bold"), counted(len(topic.partitions), "partition"), overrides]
         out.line("  ".join(part for part in parts if part))
+        if topic.deletion is not None:
+            out.line(out.paint(_deletion(topic.deletion), "warn"))
         moving = any(row.adding or row.removing for row in topic.partitions)
         columns = [
             Column(header="PART", right=True),
@@ -72,6 +75,11 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
         if ends is not None:
             out.line()
             _replicas(out, topic, ends)
+
+
+def _deletion(pending: PendingDeletion) -> str:
+    told = f"being deleted, asked at {iso_time(pending.asked_ms)}"
+    return told if pending.waits_for is None else f"{told}; waits for {pending.waits_for}"
 
 
 def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:

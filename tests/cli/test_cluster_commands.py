@@ -9,7 +9,9 @@ import pytest
 from tests.cli.cluster import Cluster
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
+from zkgroup.model.requests import SetData
 from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.topics import TopicConfig
 
 
 @pytest.fixture
@@ -92,33 +94,35 @@ def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, clust
 def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: Shell, cluster: Cluster) -> None:
     """Kafka's syntax; brokers are told; the undo record says the same command."""
     cluster.topic("orders", (1,))
-    shell.run("config", "alter", "--topic", "orders", "--add-config", "a=1,b=[x,y]", "--execute")
+    given = ("--add-config", "retention.ms=1,cleanup.policy=[x,y]")
+    shell.run("config", "alter", "--topic", "orders", *given, "--execute")
 
-    shown = shell.json("config", "alter", "--topic", "orders", "--add-config", "a=2", "--delete-config", "b")
+    change = ("--add-config", "retention.ms=2", "--delete-config", "cleanup.policy")
+    shown = shell.json("config", "alter", "--topic", "orders", *change)
     words = ("--entity-type", "topics", "--entity-name", "orders")
-    done = shell.run("config", "alter", *words, "--add-config", "a=2", "--delete-config", "b", "--execute")
+    done = shell.run("config", "alter", *words, *change, "--execute")
     back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
     undo = shell.run("offsets", "undo", "--execute")
     after = shell.json("config", "describe", "--topic", "orders")["configs"]
     went_back = shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
 
     assert [(row["name"], row["before"], row["after"]) for row in shown["configs"]] == [
-        ("a", "1", "2"),
-        ("b", "x,y", None),
+        ("cleanup.policy", "x,y", None),
+        ("retention.ms", "1", "2"),
     ]
     assert (shown["executed"], shown["notification"]) == (False, "v2")
-    assert after == [{"entity_type": "topics", "entity": "orders", "configs": {"a": "2"}}]
+    assert after == [{"entity_type": "topics", "entity": "orders", "configs": {"retention.ms": "2"}}]
     assert (undo.code, back in undo.err) == (2, True)
     assert went_back.code == 0
     restored = shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"]
-    assert restored == {"a": "1", "b": "x,y"}
+    assert restored == {"retention.ms": "1", "cleanup.policy": "x,y"}
     changes = shell.json("znode", "ls", "/config/changes")["children"]
     assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
 
 
 def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: Cluster) -> None:
     """Exit code 5, as for every other thing that is asked for by name."""
-    for verb in (["describe"], ["alter", "--set", "a=1", "--execute"]):
+    for verb in (["describe"], ["alter", "--set", "retention.ms=1", "--execute"]):
         found = shell.run("config", *verb, "--topic", "nope")
         assert (found.code, "there is no topic 'nope'" in found.err) == (5, True)
 
@@ -126,14 +130,31 @@ def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluste
 def test_the_way_back_holds_for_any_value(shell: Shell, cluster: Cluster) -> None:
     """Commas and brackets in a value do not cut the printed command's setting in two."""
     cluster.topic("orders", (1,))
-    shell.run("config", "alter", "--topic", "orders", "--set", "a=x]y,[b=1", "--execute")
-    done = shell.run("config", "alter", "--topic", "orders", "--set", "a=1", "--execute")
+    shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=x]y,[b=1", "--execute")
+    done = shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=1", "--execute")
     back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
 
     shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
 
     (row,) = shell.json("config", "describe", "--topic", "orders")["configs"]
-    assert row["configs"] == {"a": "x]y,[b=1"}
+    assert row["configs"] == {"cleanup.policy": "x]y,[b=1"}
+
+
+def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluster: Cluster) -> None:
+    """Somebody has set what no topic has; it can be taken off, and that this is for good is said."""
+    cluster.topic("orders", (1,))
+    words = ("config", "alter", "--topic", "orders")
+    odd = TopicConfig({"retention.msec": "1", "retention.ms": "2"}).encode()
+    cluster.zk.multi(SetData("/config/topics/orders", odd, -1))
+
+    refused = shell.run(*words, "--set", "retention.msec=3", "--execute")
+    both = shell.run(*words, "--delete-config", "retention.msec,retention.ms", "--execute")
+    cluster.zk.multi(SetData("/config/topics/orders", odd, -1))
+    alone = shell.run(*words, "--delete-config", "retention.msec", "--execute")
+
+    assert (refused.code, "did you mean 'retention.ms'?" in refused.err) == (2, True)
+    assert "--set retention.ms=2 --execute; retention.msec=1 is nothing that a broker can use" in both.err
+    assert "there is no way back: retention.msec=1 is nothing that a broker can use" in alone.err
 
 
 @pytest.mark.parametrize(
@@ -173,7 +194,7 @@ def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
     cluster.topic("orders", (1, 2), (2, 3))
 
     shown = shell.run("topic", "alter", "orders", "--partitions", "3")
-    done = shell.json("topic", "alter", "orders", "--partitions", "3", "--config", "a=1", "--execute")
+    done = shell.json("topic", "alter", "orders", "--partitions", "3", "--config", "flush.ms=1", "--execute")
     less = shell.run("topic", "alter", "orders", "--partitions", "2", "--execute")
     undo = shell.run("offsets", "undo", done["undo"], "--execute")
 
@@ -181,7 +202,7 @@ def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
     assert done["added"] == [{"partition": 2, "replicas": [3, 1]}]
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
     assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 3], [3, 1]]
-    assert topic["configs"] == {"a": "1"}
+    assert topic["configs"] == {"flush.ms": "1"}
     assert (less.code, undo.code) == (2, 2)
     assert "cannot be taken away" in undo.err
 

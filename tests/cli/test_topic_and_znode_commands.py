@@ -147,6 +147,23 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
     assert groups.exists("/brokers/topics/orders")
 
 
+def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: Groups) -> None:
+    """K20: since when, and which broker it waits for; `null` for the others."""
+    shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
+    shell.run("topic", "create", "clicks", "--replica-assignment", "7:8")
+    _broker(groups, 7)
+    groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
+    shell.run("topic", "delete", "orders", "--execute")
+
+    clicks, orders = shell.json("topic", "describe")["topics"]
+    read = shell.run("topic", "describe", "orders").lines[1]
+
+    assert clicks["deletion"] is None
+    assert orders["deletion"]["waits_for"] == "broker 8 to be back"
+    asked_at = orders["deletion"]["asked_at"]
+    assert read == f"being deleted, asked at {asked_at}; waits for broker 8 to be back"
+
+
 def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: Groups) -> None:
     """Exit 2, with who uses it."""
     groups.topic("orders", 1)
@@ -268,6 +285,24 @@ def test_doctor_finds_what_is_wrong(shell: Shell, groups: Groups) -> None:
     assert "nothing is wrong" in healthy.out
     assert ill["findings"][0]["severity"] == "error"
     assert "/brokers/ids/1" in ill["findings"][0]["detail"]
+
+
+def test_unreadable_configurations_are_named_by_path(shell: Shell, groups: Groups) -> None:
+    """K35: malformed ones stop nobody and are told, with the command that shows them."""
+    groups.topic("orders", 1)
+    path = "/config/topics/orders"
+    groups.zk.create_missing("/config", "/config/topics")
+    groups.zk.multi(Create(path, b"{"))
+
+    (told,) = shell.json("status")["unreadable"]
+    error = shell.json("doctor", code=3)["findings"][0]
+
+    assert told["path"] == path
+    assert told["detail"].startswith("expected a configuration, found '{'")
+    assert (error["severity"], error["subject"]) == ("error", path)
+    assert error["detail"] == f"{told['detail']}; no broker applies it"
+    assert error["next"] == f"zkgroup znode get {path}"
+    assert f"unreadable  {path}: expected a configuration" in shell.run("status").out
 
 
 def test_doctor_finds_partitions_that_nobody_leads_or_follows(shell: Shell, groups: Groups) -> None:

@@ -8,12 +8,12 @@ wrong one is ignored at best, and stops all later changes at some releases.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import read_back
 from zkgroup.admin.picture import held
-from zkgroup.admin.ruling import Ruling, read_ruling, refuse_kraft
+from zkgroup.admin.ruling import Ruling, notes_on_settings, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -116,9 +116,9 @@ def plan_config(
         ruling: brokers and controller, where they have been read already.
 
     Raises:
-        ConfigError: a setting both set and removed, one removed that is not set, a secret, a value that
-            cannot be written or that no broker could read, or an entity of which the brokers here know no
-            configuration.
+        ConfigError: a setting both set and removed, one removed that is not set, a secret, one that no topic
+            has, a value that cannot be written or that no broker could read, or an entity of which the
+            brokers here know no configuration.
         NotFoundError: a topic that does not exist.
         CorruptZnodeError: the present configuration cannot be read, so it cannot be kept either.
     """
@@ -129,8 +129,21 @@ def plan_config(
     if entity.kind == "topics":
         _check_topic(ensemble, entity.name)
     changes = {entity: (set_to, removed)}
-    (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling or read_ruling(ensemble))
-    return plan
+    ruling = ruling or read_ruling(ensemble)
+    (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling)
+    ignored = tuple(notes_on_settings(ruling, set_to)) if entity.kind == "topics" else ()
+    return replace(plan, notes=(*plan.notes, *ignored))
+
+
+def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
+    """Whether `plan_config` takes this setting; what somebody else has written need not be one."""
+    try:
+        _check_names({name: value}, ())
+        if entity.kind == "topics":
+            check_topic_settings({name: value})
+    except ConfigError:
+        return False
+    return True
 
 
 def plan_configs(

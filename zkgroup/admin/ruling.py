@@ -8,7 +8,7 @@ The data version of `/controller` tells a controller of ours (1) from a real one
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.admin.brokers import oldest_format, readable, registrations
@@ -23,6 +23,7 @@ from zkgroup.znodes.controller_records import (
     ControllerStatus,
     controller_history_path,
 )
+from zkgroup.znodes.topic_settings import unknown_to
 
 NO_WORD = "its session ended"
 """Of a controller that could not write its end, and that another one has followed."""
@@ -140,6 +141,12 @@ def check_throttle(ruling: Ruling) -> str | None:
             "takes all the bandwidth there is: move less at a time (`reassign plan --max-moves`)"
         )
     return "brokers of Kafka 0.10.0 ignore the throttle, those of 0.10.1 obey: their registrations are alike"
+
+
+def notes_on_settings(ruling: Ruling, settings: Iterable[str]) -> Iterator[str]:
+    """Settings of a topic that the oldest brokers here will ignore."""
+    for name, release in unknown_to(settings, ruling.oldest):
+        yield f"{name} came with Kafka {release}: older brokers, of which one is registered, ignore it"
 
 
 def note_on_deletion(ruling: Ruling) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from zkgroup.admin.brokers import Brokers, live_brokers
 from zkgroup.admin.ensemble import AsOf, Ensemble
@@ -19,6 +19,7 @@ from zkgroup.admin.topics import (
     is_under_replicated,
     list_topics,
 )
+from zkgroup.admin.unreadable_configs import unreadable_configs
 from zkgroup.admin.values import GroupState, GroupSummary
 
 NUMBERS_SHOWN = 8
@@ -42,6 +43,13 @@ class Status:
     plans: tuple[str, ...]
     """Stored plans that run."""
     groups: tuple[GroupSummary, ...]
+    configs_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path of each znode below `/config` that no broker can use, and what is wrong with it."""
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """The same of what the controller cannot read, and of these."""
+        return {**self.ruling.unreadable, **self.configs_unreadable}
 
     @property
     def controller(self) -> int | None:
@@ -86,6 +94,7 @@ def read_status(ensemble: Ensemble) -> Status:
     leaving = {topic.topic for topic in topics if topic.marked_for_deletion}
     _, described, _ = describe_topics(ensemble)
     _, moves, _ = list_moves(ensemble)
+    configs = unreadable_configs(ensemble)
     as_of, groups = list_groups(ensemble)
     return Status(
         as_of=as_of,
@@ -97,6 +106,7 @@ def read_status(ensemble: Ensemble) -> Status:
         moving=len(moves),
         plans=running_plans(ensemble),
         groups=groups,
+        configs_unreadable=configs,
     )
 
 
@@ -118,6 +128,7 @@ def diagnose(
         *partitions,
         *_brokers(status),
         *_ruling(status.ruling),
+        *_configs(status),
         *_session(status, wanted_timeout_ms),
     ]
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
@@ -194,6 +205,12 @@ def _brokers(status: Status) -> Iterator[Finding]:
         yield Finding("error", "controller", "brokers are registered, but none is controller")
     if not status.brokers.data:
         yield Finding("info", "brokers", "none is registered: JVM members wait for one, ours need none")
+
+
+def _configs(status: Status) -> Iterator[Finding]:
+    for path, detail in status.configs_unreadable.items():
+        if path not in status.ruling.unreadable:
+            yield Finding("error", path, f"{detail}; no broker applies it", f"zkgroup znode get {path}")
 
 
 def _ruling(ruling: RulingStatus) -> Iterator[Finding]:

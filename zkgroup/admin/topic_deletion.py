@@ -114,7 +114,7 @@ def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling) -> Iterator[str]:
         named = ", ".join(map(str, dead))
         yield (
             f"broker {named} is not registered and has replicas of {name}: clients see the topic no more, "
-            "but the deletion ends only when it is back"
+            "but the deletion ends only when it, or an empty broker with its id, is there"
         )
 
 

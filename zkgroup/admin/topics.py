@@ -16,8 +16,9 @@ from zkgroup.admin.brokers import (
     registrations,
 )
 from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.pending_deletions import PendingDeletion, read_pending_deletions
 from zkgroup.admin.picture import held
-from zkgroup.admin.ruling import read_ruling, refuse_kraft
+from zkgroup.admin.ruling import notes_on_settings, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -64,6 +65,8 @@ class TopicDescription:
     topic: str
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
+    deletion: PendingDeletion | None = None
+    """It is to be deleted; clients may see it no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,7 @@ def plan_topic(
             notes += dealt.notes
         else:
             assignment = _without_brokers(brokers, partitions, replication_factor, notes)
+    notes += notes_on_settings(ruling, configs or {})
     return NewTopic(topic=topic, assignment=assignment, configs=dict(configs or {}), notes=tuple(notes))
 
 
@@ -220,10 +224,18 @@ def describe_topics(
             decoded[name] = (Topic.decode(znode.path, znode.data), overrides)
         except CorruptZnodeError as error:
             unreadable.append(error)
-    states = read_states(ensemble, partitions_of({name: topic for name, (topic, _) in decoded.items()}))
+    readable_topics = {name: topic for name, (topic, _) in decoded.items()}
+    states = read_states(ensemble, partitions_of(readable_topics))
+    pending = read_pending_deletions(ensemble, readable_topics)
     for name, (topic, overrides) in decoded.items():
-        rows = _partitions(name, topic, states)
-        described.append(TopicDescription(topic=name, partitions=rows, configs=overrides.overrides))
+        described.append(
+            TopicDescription(
+                topic=name,
+                partitions=_partitions(name, topic, states),
+                configs=overrides.overrides,
+                deletion=pending.get(name),
+            )
+        )
     return ensemble.as_of(), tuple(described), tuple(unreadable)
 
 

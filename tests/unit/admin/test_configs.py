@@ -7,6 +7,7 @@ import pytest
 from tests.unit.admin.kafka_cluster import KafkaCluster
 from tests.unit.admin.world import World
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
+from zkgroup.admin.topics import plan_topic
 from zkgroup.admin.words import ConfigEntity
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData
@@ -53,7 +54,7 @@ def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: World) -> N
     """The other operator's setting is not lost, and no broker is told."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1,))
-    plan = plan_config(world.ensemble, ORDERS, {"a": "1"})
+    plan = plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
     world.write(SetData("/config/topics/orders", TopicConfig({"b": "2"}).encode(), 0))
 
     with pytest.raises(ConflictError, match="/config/topics/orders"):
@@ -67,10 +68,11 @@ def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: World) -> N
     ("set_to", "removed", "told"),
     [
         ({}, [], "say what to change"),
-        ({"a": "1"}, ["a"], "both"),
+        ({"retention.ms": "1"}, ["retention.ms"], "both"),
         ({}, ["missing"], "missing is not set"),
         ({"SCRAM-SHA-256": "x"}, [], "Kafka's own tool"),
-        ({"": "x"}, [], "expected a name"),
+        ({"": "x"}, [], "expected a setting that topics have"),
+        ({"retention.msec": "1"}, [], "did you mean 'retention.ms'"),
         ({"unclean.leader.election.enable": "maybe"}, [], "true or false"),
         ({"retention.ms": "1 h"}, [], "whole number"),
     ],
@@ -83,6 +85,21 @@ def test_what_cannot_be_changed_is_refused(
 
     with pytest.raises(ConfigError, match=told):
         plan_config(world.ensemble, ORDERS, set_to, removed)
+
+
+def test_settings_that_the_oldest_broker_ignores_are_told(world: World) -> None:
+    """What a version ignores is said before: compression.type came with 0.9."""
+    cluster = KafkaCluster(world)
+    cluster.topic("orders", (1,))
+    wanted = {"compression.type": "gzip", "retention.ms": "1"}
+    known = plan_config(world.ensemble, ORDERS, wanted)
+    cluster.broker(4, "0.8.2.2")
+    (note,) = plan_config(world.ensemble, ORDERS, wanted).notes
+
+    assert known.notes == ()
+    assert note.startswith("compression.type came with Kafka 0.9: older brokers")
+    assert plan_topic(world.ensemble, "new", partitions=1, configs=wanted).notes[-1] == note
+    assert plan_config(world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "1"}).notes == ()
 
 
 def test_an_entity_that_old_brokers_do_not_know_is_refused(world: World) -> None:
@@ -98,7 +115,7 @@ def test_a_topic_that_does_not_exist_is_not_found(world: World) -> None:
     KafkaCluster(world)
 
     with pytest.raises(NotFoundError, match="/brokers/topics/orders"):
-        plan_config(world.ensemble, ORDERS, {"a": "1"})
+        plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
 
 
 def test_clients_of_users_get_their_parents(world: World) -> None:

@@ -80,7 +80,7 @@ def test_a_cluster_that_has_migrated_is_asked_for_nothing(world: World) -> None:
     name = topics[0].topic
 
     with pytest.raises(RefusedError, match="KRaft"):
-        plan_config(operator, ConfigEntity.topic(name), {"a": "1"})
+        plan_config(operator, ConfigEntity.topic(name), {"retention.ms": "1"})
     with pytest.raises(RefusedError, match="KRaft"):
         plan_alteration(operator, name, Growth(partitions=99))
     with pytest.raises(RefusedError, match="KRaft"):

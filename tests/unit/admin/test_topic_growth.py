@@ -38,7 +38,7 @@ def test_partitions_and_overrides_change_together(world: World) -> None:
     known = Topic({0: (1, 2)}, 3, topic_id="a" * 22, extensions={"later": 1})
     world.server.put(Topic.path("orders"), known.encode())
 
-    plan = plan_alteration(world.ensemble, "orders", Growth(partitions=2), {"a": "1"}, ["old"])
+    plan = plan_alteration(world.ensemble, "orders", Growth(partitions=2), {"flush.ms": "1"}, ["old"])
     alter_topic(world.ensemble, plan)
 
     found = world.server.find(Topic.path("orders"))
@@ -46,7 +46,7 @@ def test_partitions_and_overrides_change_together(world: World) -> None:
     changed = Topic.decode(found.path, found.data)
     assert (changed.version, changed.topic_id, changed.extensions) == (3, "a" * 22, {"later": 1})
     assert len(changed.partitions) == 2
-    assert cluster.overrides("/config/topics/orders") == {"retention.ms": "5", "a": "1"}
+    assert cluster.overrides("/config/topics/orders") == {"retention.ms": "5", "flush.ms": "1"}
     assert len(world.server.log[-1].operations) == 3
 
 

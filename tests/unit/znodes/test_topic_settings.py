@@ -1,11 +1,11 @@
-"""Values of topic settings that every broker can read."""
+"""Settings that topics can have, and values of them that every broker can read."""
 
 from __future__ import annotations
 
 import pytest
 
 from zkgroup.errors import ConfigError
-from zkgroup.znodes.topic_settings import check_topic_settings
+from zkgroup.znodes.topic_settings import check_topic_settings, unknown_to
 
 
 @pytest.mark.parametrize(
@@ -24,17 +24,43 @@ from zkgroup.znodes.topic_settings import check_topic_settings
 def test_a_value_that_no_broker_can_read_is_refused(name: str, value: str) -> None:
     """controller.md 5.3: a broker of 0.8.2.2 would not start again."""
     with pytest.raises(ConfigError, match=f"setting {name}"):
-        check_topic_settings({"a": "x", name: value})
+        check_topic_settings({"compression.type": "x", name: value})
 
 
-def test_what_brokers_read_and_what_is_not_known_is_taken() -> None:
-    """Names of later releases, and words of ours, have values of their own."""
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("retention.msec", "; did you mean 'retention.ms'?"),
+        ("min.insync.replica", "; did you mean 'min.insync.replicas'?"),
+        ("Retention.ms", "; did you mean 'retention.ms'?"),
+        ("zookeeper.connect", ""),
+        ("", ""),
+    ],
+)
+def test_a_name_that_no_topic_has_is_refused_with_the_nearest(name: str, told: str) -> None:
+    """As Kafka's tools do (LogConfig.validateNames): brokers would pass it over without a word."""
+    with pytest.raises(ConfigError) as error:
+        check_topic_settings({name: "1"})
+    assert str(error.value) == f"setting {name!r}: expected a setting that topics have in Kafka{told}"
+
+
+def test_what_older_brokers_do_not_know_is_told() -> None:
+    """By the registration of the oldest; without a real broker nothing is."""
+    names = ["retention.ms", "compression.type", "max.compaction.lag.ms"]
+
+    assert list(unknown_to(names, 1)) == [("compression.type", "0.9"), ("max.compaction.lag.ms", "2.3")]
+    assert list(unknown_to(names, 2)) == [("max.compaction.lag.ms", "2.3")]
+    assert list(unknown_to(names, 4)) == list(unknown_to(names, None)) == []
+
+
+def test_what_brokers_read_is_taken() -> None:
+    """Words have values of their own."""
     check_topic_settings(
         {
             "unclean.leader.election.enable": "TRUE",
             "retention.ms": "-1",
             "segment.bytes": "1073741824",
             "compression.type": "snappy",
-            "no.such": "1.5",
+            "min.cleanable.dirty.ratio": "0.5",
         }
     )
