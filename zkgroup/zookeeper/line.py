@@ -38,6 +38,7 @@ _log = logging.getLogger("zkgroup.zookeeper")
 
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
 """kazoo's pauses between rounds over the servers: 50 ms, doubling up to half a second, each ± 40 %."""
+_UNASKED = "no server has been asked yet"
 _HELLO_MIN_S = 1.0
 """A server under load may take so long to make a session; each attempt costs it a write."""
 
@@ -72,8 +73,8 @@ class Line:
         self.incarnation = incarnation
         self.ended = threading.Event()
         self.crashed = False
-        self.last_error = "no server has been asked yet"
-        """Why the latest attempt to connect failed, in words."""
+        self.last_error = _UNASKED
+        """Why the latest attempt to connect failed, in words; of the first one, who is being asked."""
         self._owner = owner
         self._address = address
         self._settings = settings
@@ -148,6 +149,8 @@ class Line:
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
         # What this session has seen, no older server may serve; kazoo tells it in its handshake.
         self._kazoo.last_zxid = self.exchange.zxid
+        if self.last_error == _UNASKED:
+            self.last_error = f"{address[0]}:{address[1]}: no answer yet"
         share_s = min(timeout_s, self._settings.session_timeout_ms / 1000 / len(self._address.hosts))
         try:
             sock = open_connection(

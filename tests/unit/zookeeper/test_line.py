@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from tests.unit.zookeeper.scripted import AUTH, STAT, WRITE, Asked, Hello, Peer, ScriptedServer, told
-from zkgroup.errors import AuthenticationError, ConfigError
+from zkgroup.errors import AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import (
     Connected,
     Create,
@@ -87,6 +87,25 @@ def test_a_server_that_is_out_of_reach_gets_its_share_of_the_time(monkeypatch: p
     with ZooKeeperClient("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", settings):
         wait_until(lambda: len({port for port, _ in given}) == 3)
     assert {timeout_s for _, timeout_s in given} == {3.0}
+
+
+def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past bug: the error of a short wait said that no server had been asked yet, while one was."""
+    asked, over = threading.Event(), threading.Event()
+
+    def out_of_reach(address: tuple[str, int], host: str, **rest: object) -> None:
+        asked.set()
+        over.wait(20)
+        raise TimeoutError("nobody answers")
+
+    monkeypatch.setattr(line, "open_connection", out_of_reach)
+    with ZooKeeperClient("127.0.0.1:1", ClientSettings(session_timeout_ms=9000)) as client:
+        client.start()
+        assert asked.wait(20)
+        with pytest.raises(StoreUnavailableError, match=r"found 127\.0\.0\.1:1: no answer yet; check"):
+            client.wait_connected(0.0)
+        over.set()
+        wait_until(lambda: "nobody answers" in str(client.unconnected(1.0)))
 
 
 def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> None:
