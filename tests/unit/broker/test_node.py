@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,9 +15,9 @@ from tests.running_brokers import QUICK, Running, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create
+from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper, wait_until
-from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.config_changes import ConfigChange
@@ -228,6 +229,24 @@ def test_a_broker_without_replicas_stops_without_asking(world: World) -> None:
     world.running.brokers[1].close()
 
     assert world.running.idle[1].asked == []
+
+
+def test_a_broker_that_is_not_registered_yet_is_no_controller(world: World) -> None:
+    """Past bug: it failed a controlled shutdown that reached its port before it had a candidate."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ghost = BrokerRegistration("127.0.0.1", port, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
+    world.zk.create_missing("/brokers", "/brokers/ids")
+    world.zk.multi(Create(BrokerRegistration.path(1), ghost.encode(), ephemeral=True))
+    broker = world.running.add(world.server.client("b1"), 1, wait=False, port=port)
+    wait_until(lambda: broker.serving is not None)
+
+    assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 11
+    assert 1 not in world.running.idle
+    world.zk.multi(Delete(BrokerRegistration.path(1), 0))
+    broker.wait_registered(20)
+    assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 0
 
 
 def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: World) -> None:

@@ -49,6 +49,7 @@ from zkgroup.model.ports import Clock, Store
 from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.wire.control import Broker as Address
 from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.error_codes import ErrorCode
 
 log = logging.getLogger("zkgroup.broker")
 
@@ -225,8 +226,12 @@ class BrokerLife:
             log.warning("a configuration is not applied: %s", error)
 
     async def _asked_to_shut_down(self, broker: int) -> ControlledShutdownResponse:
-        """A broker that stops asks the controller in this process."""
-        assert self._controller is not None, "nobody reaches the port before it is registered"
+        """A broker that stops asks the controller in this process.
+
+        The port is open before there is a candidate; whoever knows it from an earlier life asks in vain.
+        """
+        if self._controller is None:
+            return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         return await asyncio.wrap_future(self._controller.shut_down(broker))
 
     async def _hand_over(self, broker: int) -> bool:
