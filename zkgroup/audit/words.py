@@ -42,6 +42,12 @@ def members_of(facts: Facts, session: int) -> tuple[tuple[str, str], ...]:
     )
 
 
+def only_group(facts: Facts, session: int) -> str | None:
+    """The group that a session's members are in; None where there are several, or none."""
+    groups = {group for group, _ in members_of(facts, session)}
+    return groups.pop() if len(groups) == 1 else None
+
+
 def is_member(facts: Facts, group: str, session: int) -> bool:
     """Whether a session ever registered in a group."""
     return any(life.session == session for life in facts.members.get(group, ()))

@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, who
+from zkgroup.audit.words import duration_text, only_group, who
 
 _HOUR_MS = 3_600_000
 
@@ -44,6 +44,7 @@ class _Fold:
             yield Finding(
                 RULE.name,
                 "info",
+                group=only_group(self._facts, self._session),
                 session=self._session,
                 from_zxid=life.from_zxid,
                 to_zxid=life.to_zxid,
@@ -59,6 +60,7 @@ class _Fold:
         yield Finding(
             RULE.name,
             RULE.severity,
+            group=only_group(self._facts, self._session),
             session=self._session,
             from_zxid=burst.first.zxid,
             to_zxid=burst.last.zxid,

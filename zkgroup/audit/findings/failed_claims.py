@@ -9,7 +9,7 @@ from zkgroup.audit.events import SINGLE, Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, members_of, who
+from zkgroup.audit.words import duration_text, members_of, only_group, who
 
 _NO_NODE = -101
 _NODE_EXISTS = -110
@@ -50,14 +50,12 @@ class _Fold:
         return True
 
     def _found(self, burst: Burst | None) -> Iterator[Finding]:
-        memberships = members_of(self._facts, self._session) if burst is not None else ()
-        if burst is None or not memberships:
+        if burst is None or not members_of(self._facts, self._session):
             return
-        groups = {group for group, _ in memberships}
         yield Finding(
             RULE.name,
             RULE.severity,
-            group=groups.pop() if len(groups) == 1 else None,
+            group=only_group(self._facts, self._session),
             session=self._session,
             from_zxid=burst.first.zxid,
             to_zxid=burst.last.zxid,

@@ -8,7 +8,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, members_of, who
+from zkgroup.audit.words import duration_text, only_group, who
 
 
 class _Fold:
@@ -39,11 +39,10 @@ class _Fold:
         expired = close.cxid == 0
         if not expired and not self._lost:
             return
-        groups = {group for group, _ in members_of(self._facts, self._session)}
         yield Finding(
             RULE.name,
             RULE.severity,
-            group=groups.pop() if len(groups) == 1 else None,
+            group=only_group(self._facts, self._session),
             session=self._session,
             from_zxid=close.zxid,
             to_zxid=close.zxid,
