@@ -71,7 +71,7 @@ class Log:
         """The end of a session and of its ephemerals."""
         gone = sorted(path for path, owner in self._ephemerals.items() if owner == session)
         for path in gone:
-            del self._ephemerals[path]
+            del self._ephemerals[path], self._versions[path]
         return self.write(
             TransactionType.CLOSE_SESSION,
             session,
@@ -138,6 +138,7 @@ class Log:
                 self._ephemerals[path] = session
         elif operation.type == TransactionType.DELETE:
             self._ephemerals.pop(path, None)
+            self._versions.pop(path, None)
         elif operation.type == TransactionType.SET_DATA:
             self._versions[path] = operation.version or 0
 
@@ -145,7 +146,7 @@ class Log:
 
     def topic(self, topic: str, partitions: int | Mapping[int, Sequence[int]], session: int = 0) -> int:
         """Creates a topic, or writes its replicas again; all on broker 1 where only a number is given."""
-        replicas = {n: (1,) for n in range(partitions)} if isinstance(partitions, int) else partitions
+        replicas = dict.fromkeys(range(partitions), (1,)) if isinstance(partitions, int) else partitions
         text = json.dumps({"version": 1, "partitions": {str(n): list(r) for n, r in replicas.items()}})
         path = f"/brokers/topics/{topic}"
         return self.set(path, text, session) if path in self._versions else self.create(path, text, session)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from zkgroup.audit.events import SINGLE, Event, Lifetime, Op
+from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import (
     CREATES,
     DELETES,
@@ -28,9 +29,6 @@ _LIFETIMES: Final[Mapping[int, Lifetime]] = {
     TransactionType.CREATE_CONTAINER: "container",
     TransactionType.CREATE_TTL: "ttl",
 }
-_CONTAINER_OWNER: Final = -(1 << 63)
-_TTL_BYTE: Final = 0xFF
-"""The highest byte of the ephemeralOwner of a TTL znode (EphemeralType.java@3.9)."""
 
 
 def events_of(
@@ -53,15 +51,6 @@ def events_of(
     yield from opening.seeds(seeds, sessions or {})
     for transaction in transactions:
         yield from opening.rows(transaction)
-
-
-def lifetime_of(ephemeral_owner: int) -> Lifetime | None:
-    """What ends a znode with this ephemeralOwner; None for a persistent one (EphemeralType.java@3.9)."""
-    if not ephemeral_owner:
-        return None
-    if ephemeral_owner == _CONTAINER_OWNER:
-        return "container"
-    return "ttl" if (ephemeral_owner >> 56) & 0xFF == _TTL_BYTE else "session"
 
 
 class _Ephemerals:
@@ -170,11 +159,11 @@ class _Opening:
     def _closed(self, transaction: Transaction) -> Iterator[Event]:
         """The ephemerals that go: those in the record first, as the servers do it, then any others."""
         named = transaction.closed_paths or ()
-        for path in named:
-            self._ephemerals.deleted(path)
+        for each in named:
+            self._ephemerals.deleted(each)
         gone = (*named, *self._ephemerals.closed(transaction.session))
-        for sub, whole in enumerate(gone):
-            path = self._inside(whole)
+        for sub, each in enumerate(gone):
+            path = self._inside(each)
             if path is not None:
                 yield Event(
                     transaction.zxid,

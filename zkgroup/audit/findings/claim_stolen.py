@@ -1,0 +1,57 @@
+"""An owner znode that somebody else deleted while its session lived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.views.owners import OwnerLives
+from zkgroup.audit.words import who
+
+NAME = "claim_stolen"
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._group, self._topic, self._partition = key[0], key[1], int(key[2])
+        self._facts = facts
+        self._lives = OwnerLives(facts)
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        over = self._lives.see(event)
+        if over is not None and over.ended_by == "deleted_by_other":
+            yield Finding(
+                NAME,
+                "error",
+                self._group,
+                self._topic,
+                self._partition,
+                event.session,
+                event.zxid,
+                event.zxid,
+                event.time_ms,
+                event.time_ms,
+                f"the claim of {over.thread!r}, {who(self._facts, over.session, self._group)}, was deleted by"
+                f" {who(self._facts, event.session, self._group)}",
+            )
+
+    def end(self) -> Iterator[Finding]:
+        yield from ()
+
+
+RULE = Rule(
+    name=NAME,
+    severity="error",
+    question="Did somebody delete a claim that was not theirs?",
+    needs=("log",),
+    act=(
+        "The owner may go on without knowing, beside the next one: look for double_ownership and"
+        " zombie_commit of the partition. A JVM member deletes by path what it believes to own; anything"
+        " else is a tool or a person."
+    ),
+    keying=BY_GROUP_PARTITION,
+    fold=_Fold,
+)

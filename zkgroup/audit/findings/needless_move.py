@@ -1,0 +1,71 @@
+"""Partitions that a rebalance took from a thread for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings.rebalance import moves_text
+from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+
+NAME = "needless_move"
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._rebalances = Rebalances(key[0], facts, bounds["quiet_ms"])
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        for rebalance in self._rebalances.see(event):
+            yield from _judge(rebalance)
+
+    def end(self) -> Iterator[Finding]:
+        for rebalance in self._rebalances.end():
+            yield from _judge(rebalance)
+
+
+def _judge(rebalance: Rebalance) -> Iterator[Finding]:
+    retaken = len(rebalance.retaken)
+    beyond = 0 if rebalance.least is None else max(rebalance.moved - rebalance.least, 0)
+    if not retaken and not beyond:
+        return
+    parts = []
+    if retaken:
+        parts.append(f"{retaken} released and claimed again by the same thread")
+    if beyond:
+        parts.append(moves_text(rebalance))
+    yield Finding(
+        NAME,
+        _severity(rebalance, retaken, beyond),
+        rebalance.group,
+        from_zxid=rebalance.from_zxid,
+        to_zxid=rebalance.to_zxid,
+        from_ms=rebalance.from_ms,
+        to_ms=rebalance.to_ms,
+        detail="; ".join(parts),
+    )
+
+
+def _severity(rebalance: Rebalance, retaken: int, beyond: int) -> Severity:
+    """JVM members always release everything, and range and round robin move what they must."""
+    avoidable = (retaken and rebalance.is_ours) or (beyond and rebalance.is_sticky)
+    return "warning" if avoidable else "info"
+
+
+RULE = Rule(
+    name=NAME,
+    severity="warning",
+    question="Which rebalances took partitions from threads for nothing?",
+    needs=("log",),
+    act=(
+        "Info: that is how JVM members rebalance, and what range and round robin cost; members of ours with"
+        " the strategy `sticky` keep what they can. Warning: a member of ours let go of what it was to keep;"
+        " look at its log for what it saw in between."
+    ),
+    keying=BY_GROUP,
+    fold=_Fold,
+    bounds={"quiet_ms": QUIET_MS},
+)

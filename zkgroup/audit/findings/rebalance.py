@@ -1,0 +1,92 @@
+"""Each rebalance of a group: why, how long, what moved, what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text
+
+NAME = "rebalance"
+_TRIGGERS_NAMED = 4
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._rebalances = Rebalances(key[0], facts, bounds["quiet_ms"])
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        return map(_finding, self._rebalances.see(event))
+
+    def end(self) -> Iterator[Finding]:
+        return map(_finding, self._rebalances.end())
+
+
+def _finding(rebalance: Rebalance) -> Finding:
+    return Finding(
+        NAME,
+        "info",
+        rebalance.group,
+        from_zxid=rebalance.from_zxid,
+        to_zxid=rebalance.to_zxid,
+        from_ms=rebalance.from_ms,
+        to_ms=rebalance.to_ms,
+        detail=describe(rebalance),
+    )
+
+
+def describe(rebalance: Rebalance) -> str:
+    """One line: the cause, the duration, the moves, the longest time without an owner."""
+    parts = [
+        f"{triggers_text(rebalance)}; {duration_text(rebalance.to_ms - rebalance.from_ms)}",
+        f"{_count(rebalance.members, 'member')} then",
+        f"{_count(len(rebalance.changes), 'partition')} touched, {moves_text(rebalance)}",
+    ]
+    if any(change.down_ms for change in rebalance.changes):
+        parts.append(f"without owner up to {duration_text(rebalance.down_ms_max)}")
+    if rebalance.unowned:
+        parts.append(f"{rebalance.unowned} without owner at its end")
+    return "; ".join(parts)
+
+
+def moves_text(rebalance: Rebalance) -> str:
+    """How many moved, and how many had to."""
+    if rebalance.least is None or rebalance.least == rebalance.moved:
+        return f"{rebalance.moved} moved"
+    return f"{rebalance.moved} moved where {rebalance.least} would have done"
+
+
+def triggers_text(rebalance: Rebalance) -> str:
+    """What set it off, in words."""
+    if not rebalance.triggers:
+        return "no cause in the log"
+    named = [f"{trigger.cause} ({trigger.what})" for trigger in rebalance.triggers]
+    return _few(named)
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _TRIGGERS_NAMED
+    return ", ".join(names[:_TRIGGERS_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+RULE = Rule(
+    name=NAME,
+    severity="info",
+    question="When did the group rebalance, why, for how long, and what moved?",
+    needs=("log",),
+    act=(
+        "Nothing, for a few. Expiries and crashes among the causes are worth a look at pauses and session"
+        " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
+    ),
+    keying=BY_GROUP,
+    fold=_Fold,
+    bounds={"quiet_ms": QUIET_MS},
+)

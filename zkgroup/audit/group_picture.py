@@ -1,0 +1,110 @@
+"""A group as its rows tell it, one moment after the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.membership import partitions_at, registration_of
+from zkgroup.audit.planned import Planned, planned
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Plan, Registration
+from zkgroup.znodes.places import place_of
+
+
+class Registered(NamedTuple):
+    session: int
+    registration: Registration | None
+    """None where a JVM member could not read it: such a member owns nothing, and stops the JVM members."""
+    from_zxid: int
+    from_ms: int
+
+
+class Claimed(NamedTuple):
+    thread: str
+    session: int
+    from_zxid: int
+    from_ms: int
+
+
+class Freed(NamedTuple):
+    """The last end of an owner of a partition that nobody owns."""
+
+    claim: Claimed
+    zxid: int
+    time_ms: int
+    session: int
+    """Who deleted it."""
+
+
+class GroupPicture:
+    """Members, owners and stored plan of a group. `apply` takes its rows in order."""
+
+    def __init__(self, group: str, facts: Facts) -> None:
+        self.group = group
+        self.members: dict[str, Registered] = {}
+        self.owners: dict[TopicPartition, Claimed] = {}
+        self.freed: dict[TopicPartition, Freed] = {}
+        self._facts = facts
+        self._plan_path = Plan.path(group)
+        self._plan: Plan | None = None
+
+    def apply(self, event: Event) -> None:
+        place = place_of(event.path)
+        if place.kind == "member":
+            self._member(event, place.member)
+        elif place.kind == "owner":
+            self._owner(event, TopicPartition(place.topic, place.partition))
+        elif event.path == self._plan_path:
+            self._plan = _plan(event)
+
+    def registrations(self) -> dict[str, Registration]:
+        """The readable ones."""
+        return {
+            name: member.registration
+            for name, member in self.members.items()
+            if member.registration is not None
+        }
+
+    def threads(self) -> dict[TopicPartition, str]:
+        """Who owns what, by thread id."""
+        return {tp: claim.thread for tp, claim in self.owners.items()}
+
+    def planned(self, zxid: int) -> Planned | None:
+        """Who should own what with the topics of a zxid; None where that cannot be known."""
+        return planned(self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._plan)
+
+    def is_at_rest(self, zxid: int) -> bool:
+        """Whether everybody owns exactly what the plan gives to them."""
+        plan = self.planned(zxid)
+        return plan is not None and plan.owners == self.threads()
+
+    def _member(self, event: Event, member: str) -> None:
+        if event.op == "create":
+            self.members[member] = Registered(
+                event.session, registration_of(event.data), event.zxid, event.time_ms
+            )
+        elif event.op == "set" and member in self.members:
+            self.members[member] = self.members[member]._replace(registration=registration_of(event.data))
+        elif event.op == "delete":
+            self.members.pop(member, None)
+
+    def _owner(self, event: Event, topic_partition: TopicPartition) -> None:
+        if event.op == "create":
+            thread = (event.data or b"").decode("utf-8", "replace")
+            self.owners[topic_partition] = Claimed(thread, event.session, event.zxid, event.time_ms)
+            self.freed.pop(topic_partition, None)
+        elif event.op == "delete" and topic_partition in self.owners:
+            claim = self.owners.pop(topic_partition)
+            self.freed[topic_partition] = Freed(claim, event.zxid, event.time_ms, event.session)
+
+
+def _plan(event: Event) -> Plan | None:
+    if event.op == "delete":
+        return None
+    try:
+        return Plan.decode(event.path, event.data)
+    except CorruptZnodeError:
+        return None

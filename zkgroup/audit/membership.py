@@ -1,0 +1,163 @@
+"""Who was registered in a group, what they wanted, and which partitions there were."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import zip_longest
+from typing import NamedTuple
+
+from zkgroup.assignment.wildcards import evaluate
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.model import EvaluatedMember
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.places import place_of
+
+
+class Span(NamedTuple):
+    """A time in a history; `to_zxid` and `to_ms` are None where it lasts to the end."""
+
+    from_zxid: int
+    from_ms: int
+    to_zxid: int | None
+    to_ms: int | None
+
+    def ms(self, facts: Facts) -> int:
+        """How long it was, up to the end of the history; below 0 after a step of the clock."""
+        return (facts.end_ms if self.to_ms is None else self.to_ms) - self.from_ms
+
+
+@lru_cache(maxsize=1 << 14)
+def registration_of(data: bytes | None) -> Registration | None:
+    """What a registration asks for; None where a JVM member could not read it."""
+    try:
+        return Registration.decode("registration", data)
+    except CorruptZnodeError:
+        return None
+
+
+@lru_cache(maxsize=1 << 14)
+def numbers_of(data: bytes | None) -> tuple[int, ...]:
+    """The partitions of a topic's znode, in order; none where it is gone or cannot be read."""
+    if data is None:
+        return ()
+    try:
+        return tuple(sorted(Topic.decode("topic", data).numbers))
+    except CorruptZnodeError:
+        return ()
+
+
+def member_of(life: Life) -> str:
+    """The consumer id of a registration."""
+    return place_of(life.path).member
+
+
+def is_alive(life: Life, zxid: int) -> bool:
+    """Whether it lived at a zxid, or in the same transaction."""
+    return life.from_zxid <= zxid and (life.to_zxid is None or zxid <= life.to_zxid)
+
+
+def hides_internal(registration: Registration) -> bool:
+    """Whether its wildcard leaves internal topics out; Kafka's default where it does not say."""
+    return registration.exclude_internal is not False
+
+
+def topics_wanted(registration: Registration, topics: Iterable[str]) -> Mapping[str, int] | None:
+    """Topic to thread count; None for a wildcard that is no Java expression that we can evaluate."""
+    try:
+        return evaluate(registration.wanted(), topics, hides_internal(registration))
+    except ConfigError:
+        return None
+
+
+def evaluated(
+    registrations: Mapping[str, Registration], topics: Sequence[str]
+) -> list[EvaluatedMember] | None:
+    """Members with their subscriptions evaluated; None where one of them cannot be: nobody knows the plan."""
+    found = []
+    for member, registration in sorted(registrations.items()):
+        wanted = topics_wanted(registration, topics)
+        if wanted is None:
+            return None
+        found.append(EvaluatedMember(member, wanted))
+    return found
+
+
+def partitions_at(facts: Facts, zxid: int) -> dict[str, tuple[int, ...]]:
+    """The partitions of every topic that existed after a zxid."""
+    found = {}
+    for topic, changes in facts.topics.items():
+        at = bisect_right(changes, zxid, key=lambda change: change.zxid)
+        if at and changes[at - 1].data is not None:
+            found[topic] = numbers_of(changes[at - 1].data)
+    return found
+
+
+def existence(facts: Facts, topic: str, partition: int) -> list[Span]:
+    """The times in which a partition existed."""
+    spans: list[Span] = []
+    since: tuple[int, int] | None = None
+    for change in facts.topics.get(topic, ()):
+        there = partition in numbers_of(change.data)
+        if there and since is None:
+            since = change.zxid, change.time_ms
+        elif not there and since is not None:
+            spans.append(Span(*since, change.zxid, change.time_ms))
+            since = None
+    return spans if since is None else [*spans, Span(*since, None, None)]
+
+
+def demand(facts: Facts, group: str, topic: str, partition: int) -> list[Span]:
+    """The times in which a member of the group wanted the topic, and the partition existed."""
+    return overlaps(wanting(facts, group, topic), existence(facts, topic, partition))
+
+
+def wanting(facts: Facts, group: str, topic: str) -> list[Span]:
+    """The times in which a member of the group wanted the topic, whether it existed or not."""
+    return merged(
+        Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+        for life in facts.members.get(group, ())
+        if (registration := registration_of(life.data)) is not None
+        and topic in (topics_wanted(registration, (topic,)) or {})
+    )
+
+
+def overlaps(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """The times that are in both."""
+    found = []
+    for one in some:
+        for other in others:
+            late = max(one, other, key=lambda span: span.from_zxid)
+            early = min(one, other, key=_end)
+            if late.from_zxid < _end(early):
+                found.append(Span(late.from_zxid, late.from_ms, early.to_zxid, early.to_ms))
+    return found
+
+
+def gaps(whole: Span, covered: Sequence[Span]) -> list[Span]:
+    """The times of `whole` behind the first of the covered ones that none of them covers; those in order."""
+    found = []
+    for before, after in zip_longest(covered, covered[1:]):
+        to_zxid, to_ms = (None, None) if after is None else (after.from_zxid, after.from_ms)
+        if before.to_zxid is not None and before.to_ms is not None:
+            found.append(Span(before.to_zxid, before.to_ms, to_zxid, to_ms))
+    return overlaps([whole], found)
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The union. One that begins in the transaction in which another ends goes on from it."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda each: each.from_zxid):
+        if found and span.from_zxid <= _end(found[-1]):
+            last = found.pop()
+            longer = max(last, span, key=_end)
+            span = Span(last.from_zxid, last.from_ms, longer.to_zxid, longer.to_ms)
+        found.append(span)
+    return found
+
+
+def _end(span: Span) -> float:
+    return float("inf") if span.to_zxid is None else span.to_zxid

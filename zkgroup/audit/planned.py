@@ -1,0 +1,94 @@
+"""Who should have owned what, by the rules that the group's own members follow (recipes 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zkgroup.assignment import assign, moves
+from zkgroup.assignment.digest import inputs_digest
+from zkgroup.audit.membership import evaluated
+from zkgroup.errors import AssignmentError, ConfigError
+from zkgroup.model import EvaluatedMember, TopicPartition
+from zkgroup.znodes.consumers import Plan, Registration
+
+DEFAULT_STRATEGY = "range"
+"""What Kafka 0.8.2.2 uses for every text other than `roundrobin`."""
+
+Owners = Mapping[TopicPartition, str]
+"""Partition to thread id."""
+Partitions = Mapping[str, Sequence[int]]
+
+
+class Planned(NamedTuple):
+    """The plan of a group at one moment."""
+
+    strategy: str
+    members: tuple[EvaluatedMember, ...]
+    owners: Owners
+
+
+def planned(
+    registrations: Mapping[str, Registration], partitions: Partitions, actual: Owners, plan: Plan | None
+) -> Planned | None:
+    """The plan of these members; None where nobody can know it.
+
+    That is so where a wildcard cannot be evaluated, where round robin meets unequal subscriptions, and for
+    `sticky` while no plan of just this membership is stored.
+    """
+    members = evaluated(registrations, sorted(partitions))
+    if members is None:
+        return None
+    strategy = _published(registrations) or _inferred(members, partitions, actual)
+    try:
+        if strategy == "sticky":
+            owners = _stored(members, partitions, plan)
+        else:
+            owners = assign(strategy, members, partitions).owners
+    except (AssignmentError, ConfigError):
+        return None
+    return None if owners is None else Planned(strategy, tuple(members), owners)
+
+
+def least_moves(
+    registrations: Mapping[str, Registration], partitions: Partitions, before: Owners
+) -> int | None:
+    """How many partitions have to change hands, at the least, for an assignment as even as can be.
+
+    A partition that nobody owned before moves to nobody's cost. None where the plan cannot be known.
+    """
+    members = evaluated(registrations, sorted(partitions))
+    if members is None:
+        return None
+    after = assign("sticky", members, partitions, before).owners
+    return len(moves(before, after).moved)
+
+
+def _published(registrations: Mapping[str, Registration]) -> str | None:
+    """What members of ours use; None where nobody publishes a strategy. `sticky` needs all of them."""
+    published = {registration.strategy for registration in registrations.values()}
+    known = published - {None, ""}
+    if not known:
+        return None
+    only = known.pop() if len(known) == 1 else DEFAULT_STRATEGY
+    return DEFAULT_STRATEGY if only == "sticky" and len(published) > 1 else only
+
+
+def _inferred(members: Sequence[EvaluatedMember], partitions: Partitions, actual: Owners) -> str:
+    """JVM members publish none: round robin only where it, and not range, explains all owners."""
+    for strategy in (DEFAULT_STRATEGY, "roundrobin"):
+        try:
+            if actual and dict(assign(strategy, members, partitions).owners) == actual:
+                return strategy
+        except AssignmentError:
+            continue
+    return DEFAULT_STRATEGY
+
+
+def _stored(members: Sequence[EvaluatedMember], partitions: Partitions, plan: Plan | None) -> Owners | None:
+    """The stored plan, where it is of this membership."""
+    topics = sorted({topic for member in members for topic in member.threads})
+    wanted = {topic: partitions.get(topic, ()) for topic in topics}
+    if plan is None or plan.inputs != inputs_digest("sticky", members, wanted):
+        return None
+    return plan.owners

@@ -1,0 +1,350 @@
+"""The rebalances of a group: what set them off, who moved what, and how long partitions stood still.
+
+A rebalance begins with a change of the membership, or with the first owner that comes or goes. It is over
+once nothing of the kind has happened for a while; earlier where everybody owned what the plan gives to them
+and the membership changes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from zkgroup.assignment import moves
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Change, Facts, Life
+from zkgroup.audit.group_picture import Claimed, GroupPicture, Registered
+from zkgroup.audit.membership import numbers_of, partitions_at, registration_of, topics_wanted
+from zkgroup.audit.planned import least_moves
+from zkgroup.audit.views.owners import is_session_end
+from zkgroup.audit.words import session_text
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.places import place_of
+
+QUIET_MS = 5_000
+
+Cause = Literal[
+    "join",
+    "unreadable registration",
+    "clean leave",
+    "expiry",
+    "crash",
+    "removal",
+    "subscribe",
+    "unsubscribe",
+    "partition growth",
+    "topic deletion",
+    "stolen claim",
+]
+
+
+class Trigger(NamedTuple):
+    """What set a rebalance off, or happened in it.
+
+    `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
+    not. `removal` is a registration that somebody else deleted, `unreadable registration` one that stops the
+    JVM members.
+    """
+
+    cause: Cause
+    what: str
+    """The member, topic or session."""
+    zxid: int
+    time_ms: int
+
+
+class PartitionChange(NamedTuple):
+    """A partition that was released or claimed in a rebalance."""
+
+    topic_partition: TopicPartition
+    before: str | None
+    """The thread that owned it before the rebalance."""
+    after: str | None
+    down_ms: int | None
+    """How long nobody owned it, since its last owner; None where nobody does at the end, or nobody did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One of them, from its first to its last row."""
+
+    group: str
+    from_zxid: int
+    from_ms: int
+    to_zxid: int
+    to_ms: int
+    triggers: tuple[Trigger, ...]
+    """By zxid; none where the log does not tell."""
+    changes: tuple[PartitionChange, ...]
+    retaken: tuple[TopicPartition, ...]
+    """Released, and claimed again by the same thread in the same session."""
+    members: int
+    """Registered at its end."""
+    is_ours: bool
+    """Whether a member of ours took part, before or after."""
+    is_sticky: bool
+    moved: int
+    """Partitions that have another thread than before; not those that only one side has."""
+    least: int | None
+    """The fewest moves known: those of the evenest assignment, or the real ones where they were fewer, for
+    range may do with an assignment less even. None where that was not asked, or cannot be known."""
+
+    @property
+    def down_ms_max(self) -> int:
+        """The longest time without an owner, of those that have one again."""
+        return max((change.down_ms or 0 for change in self.changes), default=0)
+
+    @property
+    def unowned(self) -> int:
+        """How many of the partitions touched have no owner at its end."""
+        return sum(change.after is None for change in self.changes)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A rebalance under way."""
+
+    from_zxid: int
+    from_ms: int
+    to_zxid: int
+    to_ms: int
+    before: dict[TopicPartition, str]
+    members: dict[str, Registered]
+    triggers: list[Trigger]
+    touched: dict[TopicPartition, int | None]
+    """Each with the time it was without an owner, so far as that is over."""
+    released: dict[TopicPartition, Claimed]
+    retaken: dict[TopicPartition, None]
+
+
+class Rebalances:
+    """Sees the rows of a group, in order; gives each rebalance as soon as it is over."""
+
+    def __init__(
+        self, group: str, facts: Facts, quiet_ms: float = QUIET_MS, *, with_least: bool = True
+    ) -> None:
+        self._facts = facts
+        self._quiet_ms = quiet_ms
+        self._with_least = with_least
+        self._picture = GroupPicture(group, facts)
+        self._lives: dict[str, list[Life]] = {}
+        """The registrations of the group by path, later ones too."""
+        for life in facts.members.get(group, ()):
+            self._lives.setdefault(life.path, []).append(life)
+        self._open: _Open | None = None
+        self._since_zxid = facts.start_zxid - 1
+        """Topics that changed up to here have had their rebalance."""
+
+    def see(self, event: Event) -> Iterator[Rebalance]:
+        place = place_of(event.path)
+        counts = not event.seed and event.op in ("create", "delete") and place.kind in ("member", "owner")
+        if counts:
+            if self._open is not None and self._is_over(self._open, event):
+                yield self._close(self._open)
+            self._note(self._opened(event), event)
+        self._picture.apply(event)
+
+    def end(self) -> Iterator[Rebalance]:
+        if self._open is not None:
+            yield self._close(self._open)
+
+    def _is_over(self, current: _Open, event: Event) -> bool:
+        if event.zxid == current.to_zxid:
+            return False
+        if event.time_ms - current.to_ms >= self._quiet_ms:
+            return True
+        return self._is_trigger(event) and self._picture.is_at_rest(current.to_zxid)
+
+    def _is_trigger(self, event: Event) -> bool:
+        """Whether it asks for one: a change of the membership, or a claim that somebody else deleted."""
+        place = place_of(event.path)
+        claim = self._picture.owners.get(TopicPartition(place.topic, place.partition))
+        return place.kind == "member" or (
+            event.op == "delete" and claim is not None and claim.session != event.session
+        )
+
+    def _opened(self, event: Event) -> _Open:
+        if self._open is None:
+            self._open = _Open(
+                event.zxid,
+                event.time_ms,
+                event.zxid,
+                event.time_ms,
+                self._picture.threads(),
+                dict(self._picture.members),
+                [],
+                {},
+                {},
+                {},
+            )
+        self._open.to_zxid = event.zxid
+        self._open.to_ms = max(self._open.to_ms, event.time_ms)
+        return self._open
+
+    def _note(self, current: _Open, event: Event) -> None:
+        """Takes a row into the rebalance, on the picture just before it."""
+        place = place_of(event.path)
+        if place.kind == "member":
+            cause = self._cause(event, place.member)
+            if cause is not None:
+                current.triggers.append(Trigger(cause, place.member, event.zxid, event.time_ms))
+            return
+        tp = TopicPartition(place.topic, place.partition)
+        claim = self._picture.owners.get(tp)
+        if event.op == "create":
+            freed = self._picture.freed.get(tp)
+            down = None if freed is None else max(event.time_ms - freed.time_ms, 0)
+            earlier = current.touched.get(tp)
+            current.touched[tp] = down if earlier is None or down is None else earlier + down
+            was = current.released.pop(tp, None)
+            text = (event.data or b"").decode("utf-8", "replace")
+            if was is not None and (was.thread, was.session) == (text, event.session):
+                current.retaken[tp] = None
+        elif claim is not None:
+            current.touched.setdefault(tp, None)
+            if claim.session == event.session and not is_session_end(self._facts, event):
+                current.released[tp] = claim
+            elif claim.session != event.session:
+                self._stolen(current, event)
+
+    def _stolen(self, current: _Open, event: Event) -> None:
+        who = session_text(event.session)
+        if not any(trigger.cause == "stolen claim" and trigger.what == who for trigger in current.triggers):
+            current.triggers.append(Trigger("stolen claim", who, event.zxid, event.time_ms))
+
+    # --- what set it off --------------------------------------------------------------------------
+
+    def _cause(self, event: Event, member: str) -> Cause | None:
+        """Of a row of a member. A registration that is made again at once counts where it is made."""
+        was = self._picture.members.get(member)
+        if event.op == "create":
+            return self._of_registration(event)
+        if was is None:
+            return None
+        if was.session != event.session:
+            return "removal"
+        next_life = self._next_life(event)
+        if not is_session_end(self._facts, event):
+            is_renewed = next_life is not None and self._is_renewal(event.session, event.time_ms, next_life)
+            return None if is_renewed else "clean leave"
+        session = self._facts.sessions.get(event.session)
+        if session is not None and session.expired is False:
+            return "clean leave"
+        return "crash" if next_life is None else "expiry"
+
+    def _of_registration(self, event: Event) -> Cause | None:
+        """A member that registers anew in the same session has changed its mind."""
+        if registration_of(event.data) is None:
+            return "unreadable registration"
+        earlier = [life for life in self._lives.get(event.path, ()) if life.from_zxid < event.zxid]
+        if not earlier or earlier[-1].ended_by is None or earlier[-1].to_ms is None:
+            return "join"
+        last = earlier[-1]
+        now = Life(event.path, event.session, event.data, event.zxid, event.time_ms)
+        if not self._is_renewal(last.ended_by, last.to_ms, now):
+            return "join"
+        partitions = partitions_at(self._facts, event.zxid)
+        before, after = _topics(last.data, partitions), _topics(event.data, partitions)
+        if before == after:
+            return None
+        return "unsubscribe" if before - after else "subscribe"
+
+    def _is_renewal(self, ended_by: int | None, ended_ms: int | None, life: Life) -> bool:
+        """Whether a registration was made again at once by the session that had deleted it."""
+        return ended_ms is not None and ended_by == life.session and life.from_ms - ended_ms < self._quiet_ms
+
+    def _next_life(self, event: Event) -> Life | None:
+        """The next registration at this path."""
+        return next((life for life in self._lives.get(event.path, ()) if life.from_zxid >= event.zxid), None)
+
+    def _of_topics(self, current: _Open) -> Iterator[Trigger]:
+        """Topics that changed shortly before the rebalance or in it, and that a member of then wanted."""
+        before = self._wanted(current.members)
+        later = before | self._wanted(self._picture.members)
+        for topic in sorted(later & self._facts.topics.keys()):
+            last: Change | None = None
+            for change in self._facts.topics[topic]:
+                is_early = change.zxid < current.from_zxid
+                if (
+                    self._since_zxid < change.zxid <= current.to_zxid
+                    and change.time_ms >= current.from_ms - self._quiet_ms
+                    and topic in (before if is_early else later)
+                    and (cause := _of_topic(last, change)) is not None
+                ):
+                    yield Trigger(cause, topic, change.zxid, change.time_ms)
+                last = change
+
+    def _wanted(self, members: Mapping[str, Registered]) -> set[str]:
+        names = tuple(self._facts.topics)
+        return {
+            topic
+            for member in members.values()
+            if member.registration is not None
+            for topic in topics_wanted(member.registration, names) or ()
+        }
+
+    # --- the result -------------------------------------------------------------------------------
+
+    def _close(self, current: _Open) -> Rebalance:
+        self._open = None
+        after = self._picture.threads()
+        triggers = sorted([*current.triggers, *self._of_topics(current)], key=lambda each: each.zxid)
+        first = triggers[0] if triggers and triggers[0].zxid < current.from_zxid else None
+        self._since_zxid = current.to_zxid
+        registrations = self._picture.registrations()
+        everybody = [*registrations.values(), *_readable(current.members.values())]
+        moved = len(moves(current.before, after).moved)
+        least = None
+        if self._with_least:
+            least = least_moves(registrations, partitions_at(self._facts, current.to_zxid), current.before)
+            least = None if least is None else min(least, moved)
+        return Rebalance(
+            group=self._picture.group,
+            from_zxid=first.zxid if first else current.from_zxid,
+            from_ms=first.time_ms if first else current.from_ms,
+            to_zxid=current.to_zxid,
+            to_ms=current.to_ms,
+            triggers=tuple(triggers),
+            changes=tuple(
+                PartitionChange(tp, current.before.get(tp), after.get(tp), down_ms if tp in after else None)
+                for tp, down_ms in sorted(current.touched.items())
+            ),
+            retaken=tuple(sorted(current.retaken)),
+            members=len(self._picture.members),
+            is_ours=any(registration.is_zkgroup for registration in everybody),
+            is_sticky=bool(registrations)
+            and all(registration.strategy == "sticky" for registration in registrations.values()),
+            moved=moved,
+            least=least,
+        )
+
+
+def rebalances_of(
+    events: Iterable[Event], group: str, facts: Facts, quiet_ms: float = QUIET_MS
+) -> Iterator[Rebalance]:
+    """The rebalances of one group out of the rows of a history."""
+    fold = Rebalances(group, facts, quiet_ms)
+    for event in events:
+        place = place_of(event.path)
+        if event.applied and place.name == group and place.kind in ("member", "owner", "group"):
+            yield from fold.see(event)
+    yield from fold.end()
+
+
+def _topics(data: bytes | None, partitions: Iterable[str]) -> frozenset[str]:
+    registration = registration_of(data)
+    return frozenset((topics_wanted(registration, partitions) if registration else None) or ())
+
+
+def _of_topic(before: Change | None, change: Change) -> Cause | None:
+    old = () if before is None else numbers_of(before.data)
+    new = numbers_of(change.data)
+    if set(new) - set(old):
+        return "partition growth"
+    return "topic deletion" if set(old) - set(new) else None
+
+
+def _readable(members: Iterable[Registered]) -> list[Registration]:
+    return [member.registration for member in members if member.registration is not None]
