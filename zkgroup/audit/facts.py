@@ -72,6 +72,8 @@ class Facts:
     """The lives of `/brokers/ids/<id>`, by id."""
     topics: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
     """What `/brokers/topics/<topic>` held, by topic."""
+    reassignments: tuple[Change, ...] = ()
+    """What `/admin/reassign_partitions` held."""
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/consumers/<group>/ids/<member>`, by group."""
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)

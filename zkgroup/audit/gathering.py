@@ -7,6 +7,7 @@ from typing import Final
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Change, Facts, Life, SessionLife
+from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.places import Place, place_of
 
 _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
@@ -36,6 +37,8 @@ def _kept(path: str) -> Place | None:
             return place
         case "broker" | "topic" if path.count("/") == 3:
             return place
+        case "admin" if path == Reassignment.path():
+            return place
     return None
 
 
@@ -63,6 +66,7 @@ class Gathering:
         self._epochs: list[Change] = []
         self._brokers: dict[str, list[Life]] = {}
         self._topics: dict[str, list[Change]] = {}
+        self._reassignments: list[Change] = []
         self._members: dict[str, list[Life]] = {}
         self._acts: dict[str, set[int]] = {}
 
@@ -91,6 +95,7 @@ class Gathering:
             controller_epochs=tuple(self._epochs),
             brokers={name: tuple(lives) for name, lives in self._brokers.items()},
             topics={name: tuple(changes) for name, changes in self._topics.items()},
+            reassignments=tuple(self._reassignments),
             members={name: tuple(lives) for name, lives in self._members.items()},
             operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
         )
@@ -127,6 +132,8 @@ class Gathering:
                 self._epochs.append(_change(event))
             case "topic":
                 self._topics.setdefault(place.name, []).append(_change(event))
+            case "admin":
+                self._reassignments.append(_change(event))
 
     def _life(self, event: Event, lives: list[Life]) -> None:
         """Lives are listed from their beginning; where the log has a hole, a create may end one, too."""

@@ -1,10 +1,11 @@
-"""How rows are brought together: by group, by partition of a group, by topic, by session."""
+"""How rows are brought together: by group, by partition of a group, by topic, by broker, by session."""
 
 from __future__ import annotations
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.rules import Key, Keying
 from zkgroup.znodes.places import place_of
+from zkgroup.znodes.topics import TopicDeletion
 
 
 def _group(event: Event) -> Key | None:
@@ -21,7 +22,31 @@ def _group_partition(event: Event) -> Key | None:
 
 def _topic(event: Event) -> Key | None:
     place = place_of(event.path)
-    return (place.name,) if event.applied and place.kind in ("topic", "partition_state") else None
+    if not event.applied:
+        return None
+    if place.kind == "admin":
+        return (place.name,) if event.path == TopicDeletion.path(place.name) else None
+    return (place.name,) if place.kind in ("topic", "partition_state") else None
+
+
+def _topics(event: Event) -> Key | None:
+    return None if _topic(event) is None else ("topics",)
+
+
+def _broker(event: Event) -> Key | None:
+    place = place_of(event.path)
+    return (place.name,) if event.applied and place.kind == "broker" and event.path.count("/") == 3 else None
+
+
+def _decision(event: Event) -> Key | None:
+    place = place_of(event.path)
+    match place.kind if event.applied else None:
+        case "topic" | "partition_state":
+            return "topic", place.name
+        case "admin" | "controller_epoch":
+            return (place.kind,)
+        case _:
+            return None
 
 
 def _session(event: Event) -> Key | None:
@@ -46,7 +71,13 @@ BY_GROUP = Keying("group", _group)
 BY_GROUP_PARTITION = Keying("group_partition", _group_partition)
 """Owner and offset rows; key: group, topic, partition in decimal."""
 BY_TOPIC = Keying("topic", _topic)
-"""Applied rows at and below `/brokers/topics/<topic>`; key: the topic."""
+"""Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
+TOPICS = Keying("topics", _topics)
+"""The same of all topics; one key."""
+BY_BROKER = Keying("broker", _broker)
+"""Applied rows of `/brokers/ids/<id>`; key: the id."""
+BY_DECISION = Keying("decision", _decision)
+"""What only a controller may write: by topic its replica lists and states; below `/admin`; the epoch."""
 BY_SESSION = Keying("session", _session)
 """All rows of a session, failed ones too; key: the session in decimal."""
 BY_SUBTREE = Keying("subtree", _subtree)

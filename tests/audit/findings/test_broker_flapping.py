@@ -1,0 +1,53 @@
+"""Registrations of brokers that did not last."""
+
+from __future__ import annotations
+
+from tests.audit.cluster import Cluster
+from zkgroup.audit.findings.broker_flapping import RULE
+
+
+def test_a_short_life_is_told_with_the_time_away() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.wait(299_999)
+    died = log.expire(2)
+    log.wait(12_000)
+    log.open(22)
+    up = log.broker(2, 22)
+    log.wait(4_000)
+    left = log.close(22)
+    log.wait(1_000)
+    log.open(9)
+
+    found = log.find(RULE)
+
+    assert [(each.severity, each.session, each.from_zxid, each.to_zxid) for each in found] == [
+        ("warning", 2, 4, died),
+        ("warning", 22, up, left),
+    ]
+    assert [each.detail for each in found] == [
+        "broker 2 was up for 5.0 min, its session expired, away for 12.0 s",
+        "broker 2 was up for 4.0 s, it closed its session, away for 1.0 s and not back",
+    ]
+
+
+def test_a_long_life_and_one_that_lasts_are_none() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.wait(300_000)
+    log.expire(2)
+    log.open(22)
+    log.broker(2, 22)
+    log.wait(5_000)
+    log.open(9)
+
+    assert log.find(RULE) == []
+    assert len(log.find(RULE, short_ms=600_000)) == 1
+
+
+def test_the_life_of_a_snapshots_broker_began_when_it_was_made() -> None:
+    log = Cluster(100)
+    log.seed("/brokers/ids/1", "{}", zxid=9, session=1, ms=log.ms - 600_000)
+    log.expire(1)
+
+    assert log.find(RULE) == []

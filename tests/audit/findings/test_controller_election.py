@@ -1,0 +1,127 @@
+"""Lives of `/controller`, times without one, storms."""
+
+from __future__ import annotations
+
+from tests.audit.cluster import CONTROLLER, Cluster, controller
+from zkgroup.audit.findings.controller_election import RULE
+
+POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port":9}'
+
+
+def test_each_election_is_told_with_its_epoch_and_the_time_without() -> None:
+    log = Cluster()
+    first = log.start(1, 2)
+    log.wait(3_000)
+    ended = log.expire(1)
+    log.wait(40)
+    second = log.elect(2, 2, 2)
+
+    found = log.find(RULE)
+
+    assert [(each.severity, each.session, each.from_zxid, each.to_zxid) for each in found] == [
+        ("info", 1, first, ended),
+        ("info", 2, second, None),
+    ]
+    assert [each.detail for each in found] == [
+        "broker 1 (session 0x1) elected, epoch 1; its session expired after 3.0 s",
+        "broker 2 (session 0x2) elected, epoch 2; after 40 ms without a controller",
+    ]
+
+
+def test_how_it_ended() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.delete(CONTROLLER, 1)
+    log.elect_ours(2, 2, 2)
+    log.delete(CONTROLLER, 9)
+    log.elect_ours(1, 1, 3)
+    log.close(1)
+    log.elect(2, 2, None)
+
+    assert [each.detail.partition("; ")[2] for each in log.find(RULE)] == [
+        "deleted by itself after 0 ms",
+        "after 0 ms without a controller; deleted by session 0x9 after 0 ms",
+        "after 0 ms without a controller; it closed its session after 0 ms",
+        "after 0 ms without a controller",
+    ]
+    assert log.find(RULE)[-1].detail.startswith("broker 2 (session 0x2) elected, epoch not raised")
+
+
+def test_long_without_a_controller_is_a_warning() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.close(1)
+    log.wait(30_001)
+    late = log.elect(2, 2, 2)
+    log.wait(1_000)
+    none = log.delete(CONTROLLER, 2)
+    log.wait(60_000)
+    log.open(9)
+
+    found = [each for each in log.find(RULE) if each.severity == "warning"]
+
+    assert [(each.from_zxid, each.detail.partition(";")[2]) for each in found] == [
+        (late, " after 30.0 s without a controller; deleted by itself after 1.0 s"),
+        (none, ""),
+    ]
+    assert found[1].detail == "no controller for 60.0 s, up to the end"
+
+
+def storm(log: Cluster, elections: int, apart_ms: int) -> tuple[int, int]:
+    zxids = []
+    for number in range(elections):
+        zxids.append(log.elect(1, 1, 2 + number))
+        log.wait(apart_ms)
+        log.delete(CONTROLLER, 1)
+    return zxids[0], zxids[-1]
+
+
+def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.broker(8, 2, POISON)
+    log.wait(60_000)
+    log.delete(CONTROLLER, 9)
+    first, last = storm(log, 20, 100)
+
+    (found,) = [each for each in log.find(RULE) if "storm" in each.detail]
+
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", first, last)
+    assert found.detail == "a storm of 20 elections in 1.9 s; no JVM can read /brokers/ids/8"
+
+
+def test_a_few_and_slow_ones_are_none() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.wait(60_000)
+    log.delete(CONTROLLER, 9)
+    storm(log, 4, 100)
+    log.wait(60_000)
+    storm(log, 6, 1_001)
+
+    assert not [each for each in log.find(RULE) if "storm" in each.detail]
+
+
+def test_the_controller_of_a_snapshot_was_elected_before() -> None:
+    log = Cluster(100)
+    log.seed(CONTROLLER, controller(1), zxid=9, session=1)
+    log.open(2)
+    log.expire(1)
+    log.wait(5)
+    elected = log.elect(2, 2, 2)
+
+    (found,) = log.find(RULE)
+
+    assert (found.from_zxid, found.detail) == (
+        elected,
+        "broker 2 (session 0x2) elected, epoch 2; after 5 ms without a controller",
+    )
+
+
+def test_a_controller_that_cannot_be_read_is_told_all_the_same() -> None:
+    log = Cluster()
+    log.create(CONTROLLER, "?", 7, ephemeral=True)
+
+    assert [each.detail for each in log.find(RULE)] == [
+        "a controller that cannot be read (session 0x7) elected, epoch not raised"
+    ]

@@ -1,0 +1,138 @@
+"""Partitions that nobody led."""
+
+from __future__ import annotations
+
+from tests.audit.cluster import Cluster, state_path, state_text
+from zkgroup.audit.findings.offline_partition import RULE
+
+T0 = ("t", 0)
+
+
+def led() -> Cluster:
+    """A log with brokers 1 and 2; 2 leads t-0, which is on both."""
+    log = Cluster()
+    log.start(1, 2)
+    log.topic("t", {0: (2, 1)})
+    log.state(T0, 2, (2, 1))
+    return log
+
+
+def test_no_leader_for_long_is_an_error() -> None:
+    log = led()
+    log.wait(60_000)
+    gone = log.state(T0, -1, (), epoch=1)
+    log.wait(10_001)
+    back = log.state(T0, 2, (2,), epoch=2)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.topic, found.partition) == ("error", "t", 0)
+    assert (found.from_zxid, found.to_zxid) == (gone, back)
+    assert found.detail == "no leader, replicas [2, 1], offline for 10.0 s"
+
+
+def test_no_leader_for_a_short_time_is_a_warning() -> None:
+    log = led()
+    gone = log.state(T0, -1, (), epoch=1)
+    log.wait(10_000)
+    back = log.state(T0, 2, (2,), epoch=2)
+
+    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+        ("warning", gone, back)
+    ]
+
+
+def test_a_leader_whose_registration_ended_is_one_too_and_the_spell_goes_on_without_leader() -> None:
+    log = led()
+    died = log.expire(2)
+    log.wait(4_000)
+    log.state(T0, -1, (), epoch=1)
+    log.wait(8_000)
+    log.open(22)
+    log.broker(2, 22)
+    back = log.state(T0, 2, (2,), epoch=2)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("error", died, back)
+    assert found.detail == "leader 2 was not registered, offline for 12.0 s"
+
+
+def test_an_ordinary_election_is_none() -> None:
+    """Between the end of the leader's session and the next leader."""
+    log = led()
+    log.expire(2)
+    log.wait(999)
+    log.state(T0, 1, (1,), epoch=1)
+
+    assert log.find(RULE) == []
+
+
+def test_a_leader_that_comes_back_before_anybody_elects_ends_it() -> None:
+    log = led()
+    died = log.expire(2)
+    log.wait(5_000)
+    log.open(22)
+    back = log.broker(2, 22)
+    log.wait(5_000)
+    log.open(23)
+
+    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+        ("warning", died, back)
+    ]
+
+
+def test_what_lasts_to_the_end_is_an_error_however_short() -> None:
+    log = led()
+    gone = log.state(T0, -1, (), epoch=1)
+    log.wait(500)
+    log.open(9)
+
+    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+        ("error", gone, None)
+    ]
+
+
+def test_a_topic_that_is_being_deleted_is_left_out() -> None:
+    """Its controller takes the leaders away."""
+    log = led()
+    log.create("/admin/delete_topics/t")
+    log.state(T0, -1, (), epoch=1)
+    log.wait(60_000)
+    log.delete(state_path(T0), 1)
+
+    assert log.find(RULE) == []
+
+
+def test_a_snapshot_alone_shows_a_leader_that_is_not_registered() -> None:
+    log = Cluster()
+    log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[2,1]}}', zxid=5)
+    log.seed(state_path(T0), state_text(2, (2, 1)), zxid=6)
+    log.seed("/brokers/topics/u", '{"version":1,"partitions":{"0":[1]}}', zxid=7)
+    log.seed(state_path(("u", 0)), state_text(1, (1,)), zxid=8)
+    log.seed("/brokers/ids/1", "{}", zxid=90, session=1, ms=log.ms + 50_000)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.topic, found.to_zxid) == ("error", "t", None)
+
+
+def test_of_the_time_before_a_snapshot_nothing_is_said() -> None:
+    """A broker that registered again after the topic was made did not leave it without leader till then."""
+    log = Cluster(100)
+    log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[1]}}', zxid=5)
+    log.seed(state_path(T0), state_text(1, (1,)), zxid=6)
+    log.seed("/brokers/ids/1", "{}", zxid=90, session=1, ms=log.ms + 50_000)
+    log.wait(60_000)
+    log.open(9)
+
+    assert log.find(RULE) == []
+
+
+def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
+    log = Cluster(100)
+    log.state(T0, 2, (2, 1))
+    log.wait(60_000)
+    log.open(9)
+
+    assert log.find(RULE) == []

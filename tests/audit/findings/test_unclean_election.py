@@ -1,0 +1,72 @@
+"""Leaders that were not in sync when they were elected."""
+
+from __future__ import annotations
+
+from tests.audit.cluster import Cluster, state_path
+from zkgroup.audit.findings.unclean_election import RULE
+
+T0 = ("t", 0)
+
+
+def placed(*replicas: int) -> Cluster:
+    log = Cluster()
+    log.topic("t", {0: replicas})
+    log.state(T0, replicas[0], replicas)
+    return log
+
+
+def test_a_leader_from_outside_the_last_isr_is_an_error() -> None:
+    log = placed(1, 2)
+    log.state(T0, 1, (1,))
+    unclean = log.state(T0, 2, (2,), epoch=1)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.partition, found.from_zxid, found.to_zxid) == ("error", 0, unclean, unclean)
+    assert found.detail == "broker 2 leads, in sync were [1]"
+
+
+def test_it_is_so_over_a_time_without_leader_and_without_isr() -> None:
+    """0.8.2.2 writes an empty ISR; what counts is the last one that was not empty."""
+    log = placed(1, 2)
+    log.state(T0, 1, (1,))
+    log.state(T0, -1, (), epoch=1)
+    unclean = log.state(T0, 2, (2,), epoch=2)
+
+    assert [each.from_zxid for each in log.find(RULE)] == [unclean]
+
+
+def test_the_last_in_sync_may_come_back() -> None:
+    log = placed(1, 2)
+    log.state(T0, 1, (1,))
+    log.state(T0, -1, (), epoch=1)
+    log.state(T0, 1, (1,), epoch=2)
+
+    assert log.find(RULE) == []
+
+
+def test_a_single_replica_that_returns_is_not_unclean() -> None:
+    log = placed(3)
+    log.state(T0, -1, (), epoch=1)
+    log.state(T0, 3, (3,), epoch=2)
+
+    assert log.find(RULE) == []
+
+
+def test_a_topic_of_the_same_name_starts_anew() -> None:
+    log = placed(1, 2)
+    log.delete(state_path(T0), 1)
+    log.delete("/brokers/topics/t", 1)
+    log.topic("t", {0: (3,)})
+    log.state(T0, 3, (3,))
+
+    assert log.find(RULE) == []
+
+
+def test_a_leader_that_stays_is_not_elected() -> None:
+    """It is `leader_not_in_isr`."""
+    log = placed(1, 2)
+    log.state(T0, 1, (2,))
+    log.state(T0, 1, (2,), epoch=1)
+
+    assert log.find(RULE) == []

@@ -1,0 +1,87 @@
+"""Replicas that leave the ISR and are back within a minute, though their broker stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_TOPIC
+from zkgroup.audit.partitions import Moment, Spell, TopicFold, View, spell_finding
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.ruling import life_at
+from zkgroup.audit.words import duration_text
+
+
+class _Run(NamedTuple):
+    """Pairs of a shrink and an expansion that follow each other closely."""
+
+    first: Moment
+    last: Moment
+    pairs: int
+    away_ms: int
+    view: View
+
+
+class _Fold(TopicFold):
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        super().__init__(key, facts, bounds)
+        self._left: dict[tuple[int, int], tuple[Moment, View]] = {}
+        """By partition and broker: when it left the ISR."""
+        self._runs: dict[tuple[int, int], _Run] = {}
+
+    def changed(
+        self, partition: int, before: View | None, after: View | None, at: Moment
+    ) -> Iterator[Finding]:
+        if before is None or after is None or before.life != after.life:
+            return
+        if before.state is None or after.state is None:
+            return
+        for broker in set(before.state.isr) - set(after.state.isr):
+            self._left[partition, broker] = at, before
+            run = self._runs.get((partition, broker))
+            if run is not None and at.ms - run.last.ms > self.bounds["within_ms"]:
+                yield from self._close((partition, broker))
+        for broker in set(after.state.isr) - set(before.state.isr):
+            left = self._left.pop((partition, broker), None)
+            if left is not None and self._is_flap(broker, left[0], at):
+                self._add((partition, broker), *left, at)
+
+    def over(self) -> Iterator[Finding]:
+        for key in sorted(self._runs):
+            yield from self._close(key)
+
+    def _is_flap(self, broker: int, left: Moment, back: Moment) -> bool:
+        """Back soon, and not because the broker was started again: that is `broker_flapping`."""
+        if back.ms - left.ms > self.bounds["within_ms"]:
+            return False
+        life = life_at(self.facts.brokers.get(str(broker), ()), back.zxid)
+        return life is None or life.from_zxid <= left.zxid
+
+    def _add(self, key: tuple[int, int], left: Moment, view: View, back: Moment) -> None:
+        run = self._runs.get(key) or _Run(left, back, 0, 0, view)
+        away_ms = run.away_ms + max(back.ms - left.ms, 0)
+        self._runs[key] = run._replace(last=back, pairs=run.pairs + 1, away_ms=away_ms)
+
+    def _close(self, key: tuple[int, int]) -> Iterator[Finding]:
+        run = self._runs.pop(key, None)
+        if run is None or run.pairs < self.bounds["pairs"]:
+            return
+        partition, broker = key
+        times = "once" if run.pairs == 1 else f"{run.pairs} times"
+        detail = f"broker {broker} left the ISR and came back {times}, away for {duration_text(run.away_ms)}"
+        spell = Spell(run.first, run.last, run.view, detail)
+        yield spell_finding(RULE.name, RULE.severity, self.topic, partition, spell, detail)
+
+
+RULE = Rule(
+    name="isr_flapping",
+    severity="warning",
+    question="Which replicas left the ISR and were back within a minute, though their broker stayed up?",
+    needs=("log",),
+    act="The broker named follows too slowly now and then: look at its pauses, its disks and its network, and"
+    " at `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
+    keying=BY_TOPIC,
+    fold=_Fold,
+    bounds={"within_ms": 60_000, "pairs": 1},
+)

@@ -1,0 +1,90 @@
+"""A partition that nobody led: its state names no leader, or one that was not registered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_TOPIC
+from zkgroup.audit.partitions import Moment, Spell, TopicFold, View, brokers_text, spell_finding
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.ruling import absences
+from zkgroup.audit.words import duration_text
+from zkgroup.znodes.brokers import NO_LEADER
+
+
+class _Fold(TopicFold):
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        super().__init__(key, facts, bounds)
+        self._since: dict[int, Moment] = {}
+        """By partition: when it became what it is."""
+        self._open: dict[int, Spell] = {}
+        self._leaderless: set[int] = set()
+        """Partitions whose open spell had, at some time, a state without leader."""
+
+    def changed(
+        self, partition: int, before: View | None, after: View | None, at: Moment
+    ) -> Iterator[Finding]:
+        if before is not None:
+            yield from self._look(partition, before, at)
+        if after is None:
+            yield from self._close(partition)
+            self._since.pop(partition, None)
+        else:
+            self._since[partition] = at
+
+    def over(self) -> Iterator[Finding]:
+        for partition, view in sorted(self.views.items()):
+            yield from self._look(partition, view, None)
+            yield from self._close(partition)
+
+    def _look(self, partition: int, view: View, until: Moment | None) -> Iterator[Finding]:
+        """What came of a view that stood until then: the spells in it, and of the one before if it ended."""
+        for since, to, detail in self._spells(partition, view, until):
+            known = self._open.get(partition)
+            if known is not None and known.to == since:
+                self._open[partition] = known._replace(to=to)
+            else:
+                yield from self._close(partition)
+                self._open[partition] = Spell(since, to, view, detail)
+            if view.state is not None and view.state.leader == NO_LEADER:
+                self._leaderless.add(partition)
+
+    def _spells(
+        self, partition: int, view: View, until: Moment | None
+    ) -> Iterator[tuple[Moment, Moment | None, str]]:
+        if view.state is None or view.is_deleting:
+            return
+        since = self._since[partition]
+        if view.state.leader == NO_LEADER:
+            yield since, until, f"no leader, replicas {brokers_text(view.replicas or ())}"
+            return
+        for gone in absences(self.facts, view.state.leader, since, until):
+            yield gone.since, gone.to, f"leader {view.state.leader} was not registered"
+
+    def _close(self, partition: int) -> Iterator[Finding]:
+        spell = self._open.pop(partition, None)
+        was_leaderless = partition in self._leaderless
+        self._leaderless.discard(partition)
+        if spell is None:
+            return
+        ms = spell.ms(self.last)
+        if ms < self.bounds["election_ms"] and not was_leaderless:
+            return
+        severity: Severity = "error" if spell.to is None or ms > self.bounds["error_ms"] else "warning"
+        detail = f"{spell.detail}, offline for {duration_text(ms)}"
+        yield spell_finding(RULE.name, severity, self.topic, partition, spell, detail)
+
+
+RULE = Rule(
+    name="offline_partition",
+    severity="error",
+    question="Which partitions had no leader, or one whose broker was gone, and how long?",
+    needs=("log",),
+    act="A warning is over and was short. An error lasts, or lasted for long: start a broker of the replica"
+    " list, the last one in sync first. Only if that one is lost for good, and its lines with it,"
+    " `zkgroup elect unclean` makes another lead. Topics that are being deleted are left out.",
+    keying=BY_TOPIC,
+    fold=_Fold,
+    bounds={"election_ms": 1_000, "error_ms": 10_000},
+)

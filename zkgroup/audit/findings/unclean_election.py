@@ -1,0 +1,48 @@
+"""A leader that was not in sync when it was elected: what only the others had is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_TOPIC
+from zkgroup.audit.partitions import Moment, TopicFold, View, brokers_text, moment_finding
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.znodes.brokers import NO_LEADER
+
+
+class _Fold(TopicFold):
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        super().__init__(key, facts, bounds)
+        self._in_sync: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """By partition: the life of its state, and the last ISR in it that was not empty."""
+
+    def changed(
+        self, partition: int, before: View | None, after: View | None, at: Moment
+    ) -> Iterator[Finding]:
+        if after is None or after.state is None:
+            return
+        life, in_sync = self._in_sync.get(partition, (0, ()))
+        leader = after.state.leader
+        if (
+            life == after.life
+            and leader not in (NO_LEADER, *in_sync)
+            and not (before and before.state and before.state.leader == leader)
+        ):
+            detail = f"broker {leader} leads, in sync were {brokers_text(in_sync)}"
+            yield moment_finding(RULE.name, RULE.severity, self.topic, partition, at, detail)
+        if after.state.isr:
+            self._in_sync[partition] = after.life, after.state.isr
+
+
+RULE = Rule(
+    name="unclean_election",
+    severity="error",
+    question="Which leaders were elected although they were not in sync?",
+    needs=("log",),
+    act="Lines that only the brokers in sync had are gone, and offsets may mean other lines than before: tell"
+    " whoever reads the topic. Set `unclean.leader.election.enable=false` for topics that must not lose"
+    " lines (`zkgroup topic configure`); at 0.8.2.2 the default is true.",
+    keying=BY_TOPIC,
+    fold=_Fold,
+)

@@ -1,0 +1,107 @@
+"""Who ruled at a zxid, and what he was asked for: lookups in the facts of a history."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zkgroup.audit.facts import Change, Facts, Life
+from zkgroup.audit.partitions import Moment, decoded
+from zkgroup.audit.words import session_text
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+
+
+class Absence(NamedTuple):
+    """A time in which a broker was not registered; `to` is None while it lasts."""
+
+    since: Moment
+    to: Moment | None
+
+
+def change_at(changes: Sequence[Change], zxid: int) -> Change | None:
+    """The last change up to a zxid, itself included."""
+    at = bisect_right(changes, zxid, key=lambda change: change.zxid)
+    return changes[at - 1] if at else None
+
+
+def life_at(lives: Sequence[Life], zxid: int) -> Life | None:
+    """The life that a zxid falls in, its beginning and its end included; of two that meet, the later."""
+    at = bisect_right(lives, zxid, key=lambda life: life.from_zxid)
+    life = lives[at - 1] if at else None
+    return None if life is None or (life.to_zxid is not None and life.to_zxid < zxid) else life
+
+
+def epoch_at(facts: Facts, zxid: int) -> int | None:
+    """The controller epoch; None where there is none, or it cannot be read."""
+    change = change_at(facts.controller_epochs, zxid)
+    if change is None:
+        return None
+    epoch = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
+    return None if epoch is None else epoch.epoch
+
+
+def replicas_at(facts: Facts, topic_partition: TopicPartition, zxid: int) -> tuple[int, ...] | None:
+    """The replica list; None where the topic does not name the partition, is gone, or cannot be read."""
+    change = change_at(facts.topics.get(topic_partition.topic, ()), zxid)
+    if change is None or change.data is None:
+        return None
+    topic = decoded(Topic.decode, Topic.path(topic_partition.topic), change.data)
+    return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+
+def is_requested(facts: Facts, topic_partition: TopicPartition, zxid: int) -> bool:
+    """Whether a reassignment of the partition was asked for and not done."""
+    change = change_at(facts.reassignments, zxid)
+    if change is None or change.data is None:
+        return False
+    request = decoded(Reassignment.decode, Reassignment.path(), change.data)
+    return request is not None and topic_partition in request.targets
+
+
+def controller_name(life: Life) -> str:
+    """Whom a `/controller` names, and whose it is."""
+    value = decoded(Controller.decode, life.path, life.data)
+    broker = "a controller that cannot be read" if value is None else f"broker {value.broker}"
+    return f"{broker} (session {session_text(life.session)})"
+
+
+def absences(facts: Facts, broker: int, since: Moment, to: Moment | None) -> Iterator[Absence]:
+    """When a broker was not registered, between two moments; None for the end of the history.
+
+    Of a history that does not begin with a whole tree nothing is said of the time before a registration.
+    """
+    lives = facts.brokers.get(str(broker), ())
+    cursor = since
+    is_known = facts.is_whole
+    for life in lives:
+        if life.to_zxid is not None and life.to_zxid <= since.zxid:
+            is_known = True
+            continue
+        if to is not None and life.from_zxid >= to.zxid:
+            break
+        if life.from_zxid > cursor.zxid and is_known:
+            yield Absence(cursor, Moment(life.from_zxid, life.from_ms, life.session))
+        is_known = True
+        if life.to_zxid is None:
+            return
+        cursor = Moment(life.to_zxid, life.to_ms or 0, life.ended_by or 0)
+    if is_known and (to is None or cursor.zxid < to.zxid):
+        yield Absence(cursor, to)
+
+
+def ending_text(facts: Facts, owner: int, zxid: int, session: int) -> str:
+    """How an ephemeral ended.
+
+    Args:
+        owner: the session whose it was.
+        zxid: of its deletion.
+        session: the session that the deletion is of.
+    """
+    life = facts.sessions.get(owner)
+    if life is not None and life.to_zxid == zxid:
+        return "its session expired" if life.expired else "it closed its session"
+    return "deleted by itself" if session == owner else f"deleted by session {session_text(session)}"
