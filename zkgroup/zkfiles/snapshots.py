@@ -191,7 +191,9 @@ def inspect_snapshot(path: Path) -> FileHealth:
 
     Raises NotZooKeeperFileError where the file cannot be read, or neither name nor front is a snapshot's.
     """
+    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
     named = ServerFile.of(path)
+    named = named if named is not None and named.kind == SNAPSHOT else None
     first = named.zxid if named is not None else None
     reader = SnapshotReader(path, first or 0)
     records = unknown_acls = 0
@@ -205,7 +207,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
     except DamagedFileError as error:
         damage = error
     except NotZooKeeperFileError as error:
-        if named is None or error.__cause__ is not None:
+        if named is None:
             raise
         damage = error
     end = SnapshotEnd() if damage else reader.end
