@@ -1,0 +1,162 @@
+"""Where an audit looks: folders of real servers and exports of their trees say the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.golden_data import FOLDER
+from zkgroup.audit.sources import Folders, Moment, OneTree, open_source
+from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
+from zkgroup.zkfiles.history import History
+
+V346 = FOLDER / "kafka-0.8.2.2" / "zookeeper-3.4.6"
+V394 = FOLDER / "kafka-0.8.2.2" / "zookeeper-3.9.4"
+
+
+def _export(folder: Path, to: Path, **header: object) -> Path:
+    """The last tree of a folder as an export."""
+    tree, account = History(folder).tree_at()
+    fields = {
+        "made_at_ms": 5,
+        "source": "",
+        "zxid_before": account.zxid,
+        "zxid_after": account.zxid,
+        **header,
+    }
+    znodes = [tree.stored(path) for path in tree.paths()]
+    counts = Counter(path.rpartition("/")[0] or "/" for path in tree.paths() if path != "/")
+    write_export(
+        to,
+        ExportHeader(**fields),  # type: ignore[arg-type]
+        [exported(znode, counts[znode.path]) for znode in znodes if znode is not None],
+    )
+    return to
+
+
+@pytest.mark.parametrize("folder", [V346, V394], ids=lambda folder: folder.name)
+def test_an_export_is_the_tree_that_the_folder_has(folder: Path, tmp_path: Path) -> None:
+    """Znode by znode, as clients see them; and both are what the server itself served."""
+    past = open_source([folder]).tree()
+    seen = open_source([_export(folder, tmp_path / "tree.gz")]).tree()
+
+    assert list(seen.tree.znodes()) == list(past.tree.znodes())
+    assert (seen.zxid, seen.is_exact, seen.detail, seen.time_ms) == (past.zxid, True, "", 5)
+    recorded = [json.loads(line) for line in (folder / "tree.jsonl").read_text().splitlines()]
+    assert {record["path"] for record in recorded} == {
+        path for path in seen.tree.paths() if not path.startswith("/zookeeper")
+    }
+
+
+def test_rows_go_on_from_the_tree_before_them() -> None:
+    """Seeds, then the transactions of the stretch; the same as often as asked."""
+    source = Folders(History(V394))
+    whole = list(source.rows().events())
+    rows = source.rows(Moment(zxid=0x100), Moment(zxid=0x110))
+
+    events = list(rows.events())
+
+    assert events == list(rows.events())
+    assert {event.path for event in events if event.seed and event.path} == {
+        path for path in source.tree(Moment(zxid=0xFF)).tree.paths() if path != "/"
+    }
+    assert [event for event in events if not event.seed] == [
+        event for event in whole if not event.seed and 0x100 <= event.zxid <= 0x110
+    ]
+    assert (rows.seen.zxid, rows.to_zxid) == (0xFF, 0x110)
+
+
+def test_a_time_is_the_transactions_around_it() -> None:
+    """Both ends included; a time before the first record is the beginning of all."""
+    source = Folders(History(V394))
+    stamps = {each.zxid: each.time_ms for each in source.history.transactions()}
+    start, end = stamps[0x80], stamps[0x90]
+
+    rows = source.rows(Moment(time_ms=start), Moment(time_ms=end))
+
+    zxids = {event.zxid for event in rows.events() if not event.seed}
+    assert zxids == {zxid for zxid, time_ms in stamps.items() if start <= time_ms <= end}
+    early = source.rows(Moment(time_ms=0), Moment(time_ms=end))
+    assert min(event.zxid for event in early.events() if not event.seed) == 1
+    with pytest.raises(NotFoundError):
+        source.tree(Moment(time_ms=0))
+
+
+def test_a_stretch_that_ends_before_it_starts_is_refused() -> None:
+    """It would be empty, which nobody wants to know."""
+    with pytest.raises(ConfigError, match="before its start"):
+        Folders(History(V394)).rows(Moment(zxid=9), Moment(zxid=8))
+
+
+def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
+    """With the tree of the first snapshot; an earlier tree is not known."""
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    for name in ("snapshot.66.gz", "log.68.gz", "snapshot.114.gz", "log.116.gz"):
+        shutil.copy(V394 / "version-2" / name, folder)
+    source = Folders(History(tmp_path))
+
+    rows = source.rows(Moment(zxid=5))
+
+    assert rows.seen.zxid == 0x66
+    assert min(event.zxid for event in rows.events() if not event.seed) == 0x68
+    with pytest.raises(NotFoundError, match="begin later"):
+        source.tree(Moment(zxid=5))
+
+
+def test_one_tree_has_no_history(tmp_path: Path) -> None:
+    """Its rows are seeds; other moments are not known."""
+    source = open_source([_export(V394, tmp_path / "tree.gz", changed=("/a",), zxid_after=999)])
+    assert isinstance(source, OneTree)
+
+    rows = source.rows()
+
+    assert {event.seed for event in rows.events()} == {True}
+    assert (rows.seen.is_exact, source.damages()) == (False, [])
+    assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
+    assert source.tree(Moment(zxid=source.zxid)).zxid == source.zxid
+    for moment in (Moment(zxid=1), Moment(time_ms=1)):
+        with pytest.raises(NotFoundError, match="nothing but the tree"):
+            source.tree(moment)
+        with pytest.raises(ConfigError, match="no history"):
+            source.rows(moment)
+
+
+def test_damage_and_what_was_left_out_are_told(tmp_path: Path) -> None:
+    """Once it was read."""
+    folder = Path(shutil.copytree(V394 / "version-2", tmp_path / "version-2"))
+    packed = (folder / "log.68.gz").read_bytes()
+    (folder / "log.68.gz").write_bytes(packed[: len(packed) // 2])
+    source = Folders(History(tmp_path))
+
+    seen = source.tree(Moment(zxid=0x113))
+
+    assert [text.partition(",")[0] for text in source.damages()] == [str(folder / "log.68.gz")]
+    assert (seen.is_exact, seen.is_damaged) == (False, True)
+    assert "missing" in seen.detail
+
+
+def test_what_is_neither_is_refused(tmp_path: Path) -> None:
+    """An empty folder, a file, nothing; and an export beside anything else."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("hello")
+    for name in ("empty", "file", "none"):
+        with pytest.raises(NotZooKeeperFileError, match=name):
+            open_source([tmp_path / name])
+    export = _export(V394, tmp_path / "tree.gz")
+    with pytest.raises(ConfigError, match="asked alone"):
+        open_source([V394, export])
+
+
+def test_the_chroot_is_taken_off_the_rows() -> None:
+    """As a client with that chroot sees them."""
+    rows = Folders(History(V394), "/brokers").rows()
+
+    assert {event.path.split("/")[1] for event in rows.events() if event.path not in ("", "/")} == {
+        *("ids", "topics")
+    }

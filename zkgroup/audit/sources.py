@@ -1,0 +1,264 @@
+"""Where an audit looks: the folders of an ensemble's servers, or one tree (an export, a walk).
+
+Both give trees and rows; a single tree has seeds only, so what needs the log finds nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.reading import events_of
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.exports import ExportReader, is_export
+from zkgroup.zkfiles.history import History, PastTree
+from zkgroup.zkfiles.records import StoredZnode, Transaction
+from zkgroup.zkfiles.tree import Tree
+
+Progress = Callable[[str, int], None]
+"""What is being read, and how much of it was."""
+
+_EVERY = 1000
+
+
+class Moment(NamedTuple):
+    """A place in a history; exactly one of the two is set."""
+
+    zxid: int | None = None
+    time_ms: int | None = None
+    """By the leader's clock, since 1970."""
+
+
+class SeenTree(NamedTuple):
+    """A tree, and how good it is."""
+
+    tree: Tree
+    zxid: int
+    time_ms: int | None
+    """Of the transaction with that zxid; None where it is not known."""
+    is_exact: bool
+    """Whether it is proved to be the one that servers had."""
+    is_damaged: bool
+    """Whether something is missing or wrong, and not only unproved."""
+    detail: str
+    """What keeps it from being exact; empty where nothing does."""
+
+
+class Rows(NamedTuple):
+    """A stretch of a history as rows."""
+
+    events: Callable[[], Iterator[Event]]
+    """From the beginning, each time it is called."""
+    seen: SeenTree
+    """The tree before the first transaction."""
+    to_zxid: int | None
+    """The last transaction that is asked for; None for all there are."""
+
+
+class Source(Protocol):
+    """What the questions are asked of."""
+
+    chroot: str
+    """Clients' root, without a slash at its end; empty for the whole tree."""
+    history: History | None
+    """None where there is one tree only."""
+
+    def tree(self, at: Moment | None = None) -> SeenTree:
+        """The tree at a moment, by default the last one. Raises NotFoundError where it is not known."""
+        ...
+
+    def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
+        """What happened from one moment to another, both included, on top of what stood before."""
+        ...
+
+    def damages(self) -> list[str]:
+        """What is wrong with what was read so far."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What else is to be known of what was read so far."""
+        ...
+
+
+@dataclass(slots=True)
+class Folders:
+    """Servers of one ensemble."""
+
+    history: History
+    chroot: str = ""
+    progress: Progress = lambda what, count: None
+
+    def tree(self, at: Moment | None = None) -> SeenTree:
+        at = at or Moment()
+        return _seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
+
+    def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
+        to_zxid = None if end is None else self.zxid_of(end)
+        from_zxid = 0 if start is None else self._first_of(start)
+        if to_zxid is not None and to_zxid < from_zxid:
+            raise ConfigError(
+                f"expected a stretch of the history, found its end {to_zxid:#x} before its start"
+            )
+        past = self._before(from_zxid)
+        seeds = past.tree
+
+        def events() -> Iterator[Event]:
+            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
+            transactions = self._counted(self.history.transactions(past.account.zxid + 1, to_zxid))
+            return events_of(transactions, stored, self.chroot, seeds.sessions)
+
+        return Rows(events, _seen(past), to_zxid)
+
+    def zxid_of(self, moment: Moment) -> int:
+        """The last transaction at or before it. Raises NotFoundError where the files begin later."""
+        if moment.zxid is not None:
+            return moment.zxid
+        assert moment.time_ms is not None
+        return self.history.zxid_at(moment.time_ms)
+
+    def damages(self) -> list[str]:
+        return [
+            f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
+            for server in self.history.ensemble.servers
+            for damage in server.damages.values()
+        ]
+
+    def notes(self) -> list[str]:
+        ensemble = self.history.ensemble
+        found = [
+            f"{path}: records from {zxid:#x} on stand in an earlier log too, and count once"
+            for server in ensemble.servers
+            for path, zxid in server.overlaps.items()
+        ]
+        if ensemble.splits:
+            found.append(
+                f"servers have different records at {_some(ensemble.splits)}; what most of them have is taken"
+            )
+        if ensemble.rolled_back:
+            found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
+        return found
+
+    def _first_of(self, start: Moment) -> int:
+        if start.zxid is not None:
+            return start.zxid
+        assert start.time_ms is not None
+        try:
+            return self.history.zxid_at(start.time_ms - 1) + 1
+        except NotFoundError:
+            return 0  # the files begin later, so everything in them is behind it
+
+    def _before(self, from_zxid: int) -> PastTree:
+        """The tree before a transaction, or the first one that is known to be of one moment."""
+        if from_zxid > 1:
+            try:
+                past = self.history.tree_at(zxid=from_zxid - 1)
+            except NotFoundError:
+                return self.history.beginning()
+            if past.account.is_whole:
+                return past
+        return self.history.beginning()
+
+    def _counted(self, transactions: Iterable[Transaction]) -> Iterator[Transaction]:
+        for count, transaction in enumerate(transactions):
+            if count % _EVERY == 0:
+                self.progress("reading transactions", count)
+            yield transaction
+
+
+@dataclass(slots=True)
+class OneTree:
+    """One tree: an export, or what a walk found."""
+
+    znodes: Callable[[], Iterable[StoredZnode]]
+    zxid: int
+    time_ms: int | None
+    is_exact: bool
+    detail: str = ""
+    chroot: str = ""
+    history: History | None = None
+
+    def tree(self, at: Moment | None = None) -> SeenTree:
+        self._require(at)
+        tree = Tree.from_znodes(self.znodes(), zxid=self.zxid, digests=False)
+        return SeenTree(tree, self.zxid, self.time_ms, self.is_exact, False, self.detail)
+
+    def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
+        if start is not None or end is not None:
+            raise ConfigError("one tree has no history: --from and --to are for the folders of servers")
+        seen = self.tree()
+        seeds = seen.tree
+
+        def events() -> Iterator[Event]:
+            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
+            return events_of((), stored, self.chroot)
+
+        return Rows(events, seen, None)
+
+    def damages(self) -> list[str]:
+        return []
+
+    def notes(self) -> list[str]:
+        return [self.detail] if self.detail else []
+
+    def _require(self, at: Moment | None) -> None:
+        if at is None or at.zxid == self.zxid:
+            return
+        raise NotFoundError(
+            f"nothing but the tree at zxid {self.zxid:#x} is known; other moments need the folders of servers"
+        )
+
+
+def open_source(paths: Sequence[Path], chroot: str = "", progress: Progress | None = None) -> Source:
+    """The folders of one ensemble's servers, or one export.
+
+    Raises NotZooKeeperFileError for what is neither, ConfigError for a mixture.
+    """
+    exports = [path for path in paths if is_export(path)]
+    if not exports:
+        quiet: Progress = lambda what, count: None  # noqa: E731
+        return Folders(History(*paths), chroot, progress or quiet)
+    if len(paths) > 1:
+        raise ConfigError(f"{exports[0]} is an export, which is asked alone: expected nothing beside it")
+    reader = ExportReader(exports[0])
+    header = reader.header
+    return OneTree(
+        znodes=reader.znodes,
+        zxid=header.zxid_before,
+        time_ms=header.made_at_ms,
+        is_exact=header.is_exact,
+        detail=told_of(header.changed, header.unreadable, header.zxid_after),
+        chroot=chroot,
+    )
+
+
+def told_of(changed: Sequence[str], unreadable: Sequence[str], zxid_after: int) -> str:
+    """What keeps a walked tree from being one moment's; empty where nothing does."""
+    told = []
+    if changed:
+        told.append(f"{len(changed)} paths changed while it was read, up to {zxid_after:#x}: {_few(changed)}")
+    if unreadable:
+        told.append(f"{len(unreadable)} paths could not be read: {_few(unreadable)}")
+    return "; ".join(told)
+
+
+def _seen(past: PastTree) -> SeenTree:
+    account = past.account
+    return SeenTree(
+        past.tree,
+        account.zxid,
+        account.time_ms,
+        account.is_exact,
+        bool(account.holes) or account.first_bad_zxid is not None,
+        account.detail,
+    )
+
+
+def _few(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+
+
+def _some(zxids: Iterable[int]) -> str:
+    return _few([f"{zxid:#x}" for zxid in sorted(zxids)])
