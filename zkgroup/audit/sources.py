@@ -61,10 +61,15 @@ class Rows(NamedTuple):
 class Source(Protocol):
     """What the questions are asked of."""
 
-    chroot: str
-    """Clients' root, without a slash at its end; empty for the whole tree."""
-    history: History | None
-    """None where there is one tree only."""
+    @property
+    def chroot(self) -> str:
+        """Clients' root, without a slash at its end; empty for the whole tree."""
+        ...
+
+    @property
+    def history(self) -> History | None:
+        """None where there is one tree only."""
+        ...
 
     def tree(self, at: Moment | None = None) -> SeenTree:
         """The tree at a moment, by default the last one. Raises NotFoundError where it is not known."""
