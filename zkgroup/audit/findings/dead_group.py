@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -24,7 +24,7 @@ class _Fold:
         self._last: tuple[int, int] = (0, 0)
         """Zxid and time of the last write."""
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         # A living group's znodes are not worth the memory.
         if not self._has_members and event.op != "check":
             if event.op == "delete":
@@ -33,7 +33,7 @@ class _Fold:
                 self._znodes.add(event.path)
             written_ms = max(event.time_ms, event.mtime_ms or 0)
             self._last = max(self._last, (event.zxid, written_ms), key=lambda moment: moment[::-1])
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         offsets = sum(path.startswith(self._offsets) and path.count("/") == 5 for path in self._znodes)

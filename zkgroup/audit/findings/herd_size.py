@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
@@ -48,14 +48,14 @@ class _Fold:
         self._largest: tuple[int, int] = (0, 0)
         """Watchers and zxid."""
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         watchers = 0 if event.seed else self._herd.at(event.zxid)
         if watchers >= self._enough:
             self._first, self._last = self._first or event, event
             self._events += 1
             self._wakings += watchers
             self._largest = max(self._largest, (watchers, -event.zxid))
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         if self._first is None or self._last is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from zkgroup.audit.bursts import Burst, Bursts
@@ -22,8 +22,8 @@ class _Fold:
         self._facts = facts
         self._lives, self._window_ms = int(bounds["lives"]), bounds["window_ms"]
 
-    def see(self, event: Event) -> Iterator[Finding]:
-        yield from ()
+    def see(self, event: Event) -> Iterable[Finding]:
+        return ()
 
     def end(self) -> Iterator[Finding]:
         by_member: dict[str, list[Life]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from zkgroup.audit.events import Event
@@ -39,7 +39,7 @@ class _Fold:
         self._changers: set[int] = set()
         self._first: Event | None = None
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         self._first = self._first or event
         if event.op == "delete":
             self._rights.pop(event.path, None)
@@ -48,7 +48,7 @@ class _Fold:
         if event.op == "setACL":
             self._changes += 1
             self._changers.add(event.session)
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         counts = dict.fromkeys(_Rights, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -23,14 +23,14 @@ class _Fold:
         self._close: Event | None = None
         self._lost = 0
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         if event.op == "closeSession":
             self._close = event
         elif event.zxid == self._end_zxid:
             self._lost += event.op == "delete"
         elif not event.seed:
             self._last = event
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         close = self._close

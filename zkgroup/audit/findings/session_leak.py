@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -20,7 +20,7 @@ class _Fold:
         self._last: Event | None = None
         self._is_over = False
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         if event.op == "closeSession":
             self._is_over = True
         elif event.op == "create" and event.ephemeral == "session" and event.applied:
@@ -29,7 +29,7 @@ class _Fold:
             self._ephemerals.discard(event.path)
         if not event.seed:
             self._last = event
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         facts, last = self._facts, self._last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -44,18 +44,18 @@ class _Fold:
         """Zxid of the row before, and how many of its transaction were here."""
         self._biggest_multi = 0
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         zxid, operations = self._multi
         is_same = zxid == event.zxid
         self._multi = (event.zxid, operations + 1 if is_same else 1)
         self._biggest_multi = max(self._biggest_multi, self._multi[1])
         if self._area == _REFUSED and is_same:
-            return  # one failed multi, however many rows it has
+            return ()  # one failed multi, however many rows it has
         if event.time_ms // _MINUTE_MS != self._minute.number:
             self._over()
             self._minute = _Minute(event.time_ms // _MINUTE_MS)
         self._minute.add(event)
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         self._over()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -23,7 +23,7 @@ class _Fold:
         self._written: dict[str, tuple[int, int]] = {}
         """Zxid and time of what wrote each znode that is too large."""
 
-    def see(self, event: Event) -> Iterator[Finding]:
+    def see(self, event: Event) -> Iterable[Finding]:
         if event.op == "delete":
             self._sizes.pop(event.path, None)
             self._written.pop(event.path, None)
@@ -34,7 +34,7 @@ class _Fold:
                 self._written[event.path] = (event.zxid, event.time_ms)
             else:
                 self._written.pop(event.path, None)
-        yield from ()
+        return ()
 
     def end(self) -> Iterator[Finding]:
         yield from self._large()

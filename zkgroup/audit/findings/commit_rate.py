@@ -1,0 +1,79 @@
+"""How often a group commits: the main write load on most ensembles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.partition_offsets import PartitionOffsets
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.znodes.places import place_of
+
+_MINUTE_MS = 60_000
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._group = key[0]
+        self._facts = facts
+        self._partitions: dict[tuple[str, int], PartitionOffsets] = {}
+        self._first: Event | None = None
+        self._last: Event | None = None
+        self._commits = 0
+        self._repeats = 0
+        self._writers: set[int] = set()
+        self._minute, self._in_minute = 0, 0
+        self._busiest = 0
+
+    def see(self, event: Event) -> Iterable[Finding]:
+        place = place_of(event.path)
+        if place.kind in ("owner", "offset"):
+            at = (place.topic, place.partition)
+            if at not in self._partitions:
+                self._partitions[at] = PartitionOffsets(self._group, self._facts)
+            write = self._partitions[at].see(event)
+            if write is not None and write.is_commit:
+                self._count(event, repeats=write.repeats)
+        return ()
+
+    def end(self) -> Iterator[Finding]:
+        first, last = self._first, self._last
+        if first is None or last is None:
+            return
+        seconds = max((last.time_ms - first.time_ms) / 1_000, 1.0)
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            group=self._group,
+            from_zxid=first.zxid,
+            to_zxid=last.zxid,
+            from_ms=first.time_ms,
+            to_ms=last.time_ms,
+            detail=f"{self._commits} commits by {len(self._writers)} sessions,"
+            f" {self._commits / seconds:.2f}/s, {100 * self._repeats / self._commits:.0f} % of them repeat"
+            f" the offset; at most {self._busiest} in one minute",
+        )
+
+    def _count(self, event: Event, *, repeats: bool) -> None:
+        self._first, self._last = self._first or event, event
+        self._commits += 1
+        self._repeats += repeats
+        self._writers.add(event.session)
+        minute = event.time_ms // _MINUTE_MS
+        self._in_minute = self._in_minute + 1 if minute == self._minute else 1
+        self._minute = minute
+        self._busiest = max(self._busiest, self._in_minute)
+
+
+RULE = Rule(
+    name="commit_rate",
+    severity="info",
+    question="How many offsets does a group write, and how many of them say nothing new?",
+    needs=("log",),
+    act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
+    " repeats, its client writes unchanged offsets.",
+    keying=BY_GROUP,
+    fold=_Fold,
+)

@@ -1,0 +1,83 @@
+"""An owner that held a partition for long and never committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.partition_offsets import PartitionOffsets
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import duration_text, who
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._group, self._topic, self._partition = key[0], key[1], int(key[2])
+        self._facts = facts
+        self._owned_ms = bounds["owned_ms"]
+        self._offsets = PartitionOffsets(self._group, facts)
+        self._committed = False
+
+    def see(self, event: Event) -> Iterable[Finding]:
+        holder = self._offsets.holder
+        if self._offsets.is_owner(event):
+            found: tuple[Finding, ...] = ()
+            if event.op == "delete" and holder is not None and not self._committed:
+                found = tuple(self._given_up(event))
+            if event.op in ("create", "delete"):
+                self._committed = False
+            self._offsets.see(event)
+            return found
+        write = self._offsets.see(event)
+        if write is not None and write.is_commit and holder is not None:
+            self._committed |= event.session == holder.session
+        return ()
+
+    def end(self) -> Iterable[Finding]:
+        return ()
+
+    def _given_up(self, event: Event) -> Iterator[Finding]:
+        holder = self._offsets.holder
+        assert holder is not None
+        # What an owner from before the log committed before it is not known.
+        since_zxid, since_ms = (
+            (holder.from_zxid, holder.from_ms)
+            if holder.from_zxid >= self._facts.start_zxid
+            else (self._facts.start_zxid, self._facts.start_ms)
+        )
+        if event.time_ms - since_ms <= self._owned_ms:
+            return
+        found = (
+            "there was no offset" if self._offsets.value is None else f"the offset was {self._offsets.value}"
+        )
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            group=self._group,
+            topic=self._topic,
+            partition=self._partition,
+            session=holder.session,
+            from_zxid=since_zxid,
+            to_zxid=event.zxid,
+            from_ms=since_ms,
+            to_ms=event.time_ms,
+            detail=f"owned for {duration_text(event.time_ms - since_ms)} by"
+            f" {who(self._facts, holder.session, self._group)} without a commit; {found} at the end",
+        )
+
+
+RULE = Rule(
+    name="no_commit_at_handover",
+    severity="info",
+    question="Which owner gave a partition up after a long time without one commit? Its successor starts"
+    " where it started.",
+    needs=("log",),
+    act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
+    " group that keeps its offsets in Kafka look the same. If there was work, the member consumes without"
+    " committing.",
+    keying=BY_GROUP_PARTITION,
+    fold=_Fold,
+    bounds={"owned_ms": 60_000},
+)

@@ -1,0 +1,100 @@
+"""One partition of one group through time: what its offset held, who wrote it, and who owned it then.
+
+What the findings about commits and the view of offsets share. What counts as a commit is
+spec/zookeeper-files.md 9.9: a claim of ours writes the offset too, in the transaction that creates the
+owner and after it, and that is none.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.views.owners import OwnerLife, OwnerLives
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.znodes.consumers import Offset, owners_path
+
+_SAFE_DIGITS: Final = 18
+"""So many are below 2**63 whatever they are; almost every offset is so, and there are many."""
+
+
+class OffsetWrite(NamedTuple):
+    """One write of the offset, on the state just before it."""
+
+    event: Event
+    offset: int | None
+    """None where it is no number; negative means "none"."""
+    previous: int | None
+    """What the znode held before, in the same life; None where it held nothing, or that is not known."""
+    holder: OwnerLife | None
+    holder_known: bool
+    """False as long as no row of the owner was seen: nobody may own it, or somebody from before."""
+    is_claim: bool
+
+    @property
+    def is_commit(self) -> bool:
+        return not self.is_claim and not self.event.seed
+
+    @property
+    def falls(self) -> bool:
+        return self.offset is not None and self.previous is not None and self.offset < self.previous
+
+    @property
+    def repeats(self) -> bool:
+        return self.offset is not None and self.offset == self.previous
+
+
+class PartitionOffsets:
+    """Sees the owner and offset rows of one partition, in order."""
+
+    def __init__(self, group: str, facts: Facts) -> None:
+        self._owners = f"{owners_path(group)}/"
+        self._lives = OwnerLives(facts)
+        self._holder_known = False
+        self.value: int | None = None
+        self.exists = False
+        """Whether there is an offset znode."""
+
+    @property
+    def holder(self) -> OwnerLife | None:
+        """Who owns the partition, by its owner znode."""
+        return self._lives.current
+
+    def is_owner(self, event: Event) -> bool:
+        """Whether a row is of the owner znode; it is of the offset otherwise."""
+        return event.path.startswith(self._owners)
+
+    def see(self, event: Event) -> OffsetWrite | None:
+        """Takes a row in; what was written, where it was a write of the offset."""
+        if self.is_owner(event):
+            self._lives.see(event)
+            self._holder_known = True
+            return None
+        if event.op == "delete":
+            self.exists, self.value = False, None
+            return None
+        if event.op not in ("create", "set"):
+            return None
+        offset, holder = _number(event), self._lives.current
+        previous = self.value if event.op == "set" else None
+        # Behind its owner's create, and only what was there, or "none": one that moves the offset with its
+        # claim has committed.
+        is_claim = (
+            holder is not None
+            and holder.from_zxid == event.zxid
+            and not event.seed
+            and (previous is None or offset == previous)
+        )
+        self.exists, self.value = True, previous if offset is None else offset
+        return OffsetWrite(event, offset, previous, holder, self._holder_known, is_claim)
+
+
+def _number(event: Event) -> int | None:
+    data = event.data
+    if data is not None and data.isdigit() and len(data) <= _SAFE_DIGITS:
+        return int(data)
+    try:
+        return Offset.decode(event.path, event.data).value
+    except CorruptZnodeError:
+        return None

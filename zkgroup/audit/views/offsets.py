@@ -1,0 +1,104 @@
+"""Every write of a partition's offset: what it said, who wrote it, and whether the writer was the owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.words import members_of
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.places import place_of
+
+OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot"]
+
+
+class OffsetRow(NamedTuple):
+    """One write."""
+
+    zxid: int
+    time_ms: int
+    """Of what a snapshot holds: when it was last written."""
+    session: int
+    """0 for what a snapshot holds: it does not say who wrote."""
+    members: tuple[str, ...]
+    """What this session ever was in the group."""
+    kind: OffsetKind
+    """`claim`: a claim of ours, which writes what was there. `reset`: an operator's, by its marker."""
+    offset: int | None
+    """None where it is no number, and for a deletion; negative means "none"."""
+    previous: int | None
+    """What the znode held before, in the same life."""
+    owned: bool | None
+    """Whether the writer owned the partition; None where that is not known."""
+    owner: str | None
+    """The thread that the owner znode named."""
+    is_rewind: bool
+    """Whether a commit or a reset is lower than what was there."""
+
+
+def offsets_of(
+    events: Iterable[Event], facts: Facts, group: str, topic_partition: TopicPartition
+) -> list[OffsetRow]:
+    """The writes of one partition of a group, in order."""
+    offsets = PartitionOffsets(group, facts)
+    found = []
+    for event in events:
+        place = place_of(event.path)
+        if (
+            not event.applied
+            or place.kind not in ("owner", "offset")
+            or place.name != group
+            or (place.topic, place.partition) != topic_partition
+        ):
+            continue
+        holder, previous = offsets.holder, offsets.value
+        write = offsets.see(event)
+        if write is not None:
+            found.append(_row(write, facts, group))
+        elif place.kind == "offset" and event.op == "delete":
+            found.append(
+                OffsetRow(
+                    event.zxid,
+                    event.time_ms,
+                    event.session,
+                    _members(facts, group, event.session),
+                    "deletion",
+                    None,
+                    previous,
+                    holder is not None and holder.session == event.session,
+                    None if holder is None else holder.thread,
+                    is_rewind=False,
+                )
+            )
+    return found
+
+
+def _row(write: OffsetWrite, facts: Facts, group: str) -> OffsetRow:
+    event, holder = write.event, write.holder
+    kind: OffsetKind = "commit"
+    if event.seed:
+        kind = "snapshot"
+    elif write.is_claim:
+        kind = "claim"
+    elif event.zxid in facts.operator_acts.get(group, ()):
+        kind = "reset"
+    is_known = write.holder_known and not event.seed
+    return OffsetRow(
+        event.zxid,
+        event.time_ms if event.mtime_ms is None else event.mtime_ms,
+        event.session,
+        _members(facts, group, event.session),
+        kind,
+        write.offset,
+        write.previous,
+        (holder is not None and holder.session == event.session) if is_known else None,
+        None if holder is None else holder.thread,
+        is_rewind=write.is_commit and write.falls,
+    )
+
+
+def _members(facts: Facts, group: str, session: int) -> tuple[str, ...]:
+    return tuple(member for of, member in members_of(facts, session) if of == group)

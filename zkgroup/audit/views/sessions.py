@@ -1,0 +1,125 @@
+"""One row a session: when it lived, how it ended, how silent it was, what it was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts, SessionLife
+from zkgroup.audit.words import server_of
+from zkgroup.znodes.places import place_of
+
+SessionEnd = Literal["closed", "expired", "open"]
+
+
+class SessionRow(NamedTuple):
+    """What is not known is None: a history may begin after a session did."""
+
+    session: int
+    server: int
+    """The `myid` of the server that issued it, from its top byte: a hint."""
+    timeout_ms: int | None
+    from_zxid: int | None
+    from_ms: int | None
+    to_zxid: int | None
+    to_ms: int | None
+    ended: SessionEnd
+    """Exact: an expiry is a close that no client asked for."""
+    writes: int
+    """Transactions of its own, refused ones too, the end left out."""
+    silence_ms: int | None
+    """From its last write, or its beginning, to its end or the end of the history."""
+    ephemerals: int
+    """What went with it, or what it has at the end of the history."""
+    created: int
+    """Ephemerals that it made within the history, or had at its beginning."""
+    members: tuple[tuple[str, str], ...]
+    """Group and member id of its registrations."""
+    brokers: tuple[str, ...]
+    was_controller: bool
+
+
+class _Tally:
+    """What is counted of one session."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self.last_zxid = -1
+        self.last_ms: int | None = None
+        self.created = 0
+        self.lost = 0
+
+
+class _Roles:
+    """What each session was, each once, in order."""
+
+    def __init__(self, facts: Facts) -> None:
+        members: dict[int, dict[tuple[str, str], None]] = {}
+        for group, lives in facts.members.items():
+            for life in lives:
+                members.setdefault(life.session, {})[group, place_of(life.path).member] = None
+        brokers: dict[int, dict[str, None]] = {}
+        for name, lives in facts.brokers.items():
+            for life in lives:
+                brokers.setdefault(life.session, {})[name] = None
+        self.members = {session: tuple(each) for session, each in members.items()}
+        self.brokers = {session: tuple(each) for session, each in brokers.items()}
+        self.controllers = {life.session for life in facts.controllers}
+
+
+def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:
+    """Every session of a history, by the zxid of its creation; those from before come first."""
+    tallies: dict[int, _Tally] = {}
+    owners: dict[str, int] = {}
+    for event in events:
+        if event.session:
+            _count(event, tallies.setdefault(event.session, _Tally()), facts.sessions.get(event.session))
+        if event.applied and event.op == "create" and event.ephemeral == "session":
+            owners[event.path] = event.session
+        elif event.applied and event.op == "delete":
+            owners.pop(event.path, None)
+    living = Counter(owners.values())
+    roles = _Roles(facts)
+    rows = (
+        _row(life, tallies.get(session, _Tally()), living[session], roles, facts)
+        for session, life in facts.sessions.items()
+    )
+    return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
+
+
+def _count(event: Event, tally: _Tally, life: SessionLife | None) -> None:
+    if life is not None and event.zxid == life.to_zxid:
+        tally.lost += event.op == "delete"
+        return
+    if event.op == "create" and event.ephemeral == "session" and event.applied:
+        tally.created += 1
+    if event.seed:
+        return
+    tally.last_ms = event.time_ms
+    if event.op != "createSession" and event.zxid != tally.last_zxid:
+        tally.writes += 1
+    tally.last_zxid = event.zxid
+
+
+def _row(life: SessionLife, tally: _Tally, living: int, roles: _Roles, facts: Facts) -> SessionRow:
+    ended: SessionEnd = "open" if life.to_zxid is None else "expired" if life.expired else "closed"
+    end_ms = facts.end_ms if life.to_ms is None else life.to_ms
+    return SessionRow(
+        life.session,
+        server_of(life.session),
+        life.timeout_ms,
+        life.from_zxid,
+        life.from_ms,
+        life.to_zxid,
+        life.to_ms,
+        ended,
+        tally.writes,
+        None if tally.last_ms is None else max(end_ms - tally.last_ms, 0),
+        living if ended == "open" else tally.lost,
+        tally.created,
+        roles.members.get(life.session, ()),
+        roles.brokers.get(life.session, ()),
+        life.session in roles.controllers,
+    )
