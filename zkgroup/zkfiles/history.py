@@ -243,7 +243,7 @@ def _why_not(base: Base) -> str:
 
 
 def _is_over(exact_from: int, at: int, asked: int) -> bool:
-    """Whether a replay that came to `at` passed a window; no record has the zxid that an epoch begins with."""
+    """Whether a replay that came to `at` passed a window; an epoch starts with no record."""
     return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
 
 

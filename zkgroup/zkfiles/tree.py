@@ -113,6 +113,8 @@ class Tree:
             node = _Node(b"", _READ_ACL)
             node.aversion = -1
             self._add("/zookeeper/config", node)
+        self._nodes[""].children = 1
+        self._nodes["/zookeeper"].children = 2 if has_config else 1
 
     @classmethod
     def from_znodes(
@@ -283,7 +285,7 @@ class Tree:
         node.mzxid = transaction.zxid
         node.version = operation.version or 0
         if node.base is not None:
-            node.base = crc32(data or b"", crc32(path.encode()))
+            node.base = crc32(data or b"", crc32(path.encode(errors="replace")))
             self._count(node)
 
     def _set_acl(self, operation: Operation, transaction: Transaction) -> None:
@@ -329,7 +331,7 @@ class Tree:
         if owner and lifetime_of(owner) == "session":
             self._ephemerals.setdefault(owner, set()).add(path)
         if self._digests and not path.startswith(_NOT_COUNTED_BELOW):
-            node.base = crc32(node.data or b"", crc32(path.encode()))
+            node.base = crc32(node.data or b"", crc32(path.encode(errors="replace")))
             self._count(node)
 
     def _load(self, znode: StoredZnode) -> None:
