@@ -19,6 +19,11 @@ def server_of(session: int) -> int:
     return (session & _UNSIGNED) >> 56
 
 
+def count_text(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: `1 commit`, `2 commits`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def duration_text(ms: int) -> str:
     """A duration in the unit that leaves one to three digits; below 0, after a step of the clock, is 0."""
     ms = max(ms, 0)

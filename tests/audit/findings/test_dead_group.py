@@ -33,7 +33,7 @@ def test_offsets_without_a_member_for_a_week_are_told() -> None:
 
     assert (found.severity, found.group, found.from_zxid, found.to_zxid) == ("info", "g", gone, None)
     assert found.detail == (
-        "no member (1 registrations in this history) and no write for 8.0 d; 6 znodes, 2 of them offsets"
+        "no member (1 registration in this history) and no write for 8.0 d; 6 znodes, 2 of them offsets"
     )
 
 

@@ -57,7 +57,7 @@ def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
     (found,) = log.find(RULE)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("info", opened, closed)
-    assert found.detail == "member g_a (session 0xa) lived for 3.0 s and made 1 ephemerals"
+    assert found.detail == "member g_a (session 0xa) lived for 3.0 s and made 1 ephemeral"
 
 
 def test_a_session_of_a_minute_is_not_short() -> None:

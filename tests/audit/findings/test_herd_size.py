@@ -36,9 +36,9 @@ def test_members_of_every_group_watch_brokers_and_topics() -> None:
     woken = {each.from_zxid: each.detail for each in log.find(RULE, watchers=1) if each.group is None}
 
     assert {zxid: detail.split(",")[0] for zxid, detail in woken.items()} == {
-        topic: "1 changes of /brokers/topics woke 4 watchers",
-        broker: "1 changes of /brokers/ids woke 4 watchers",
-        controller: "1 changes of /controller woke 1 watchers",
+        topic: "1 change of /brokers/topics woke 4 watchers",
+        broker: "1 change of /brokers/ids woke 4 watchers",
+        controller: "1 change of /controller woke 1 watcher",
     }
 
 

@@ -30,7 +30,7 @@ def test_offsets_of_topics_that_are_gone_are_found() -> None:
     ]
     assert [each.detail.split(";")[0] for each in found] == [
         "no such topic",
-        "the topic has 1 partitions",
+        "the topic has 1 partition",
         "the topic is gone",
         "the topic is gone",
     ]

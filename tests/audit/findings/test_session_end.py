@@ -80,5 +80,5 @@ def test_a_session_from_before_the_log_may_have_written_nothing_in_it() -> None:
     (found,) = log.find(RULE)
 
     assert found.detail == (
-        "broker 1 (session 0xa) expired without a write in this history; 1 ephemerals went with it"
+        "broker 1 (session 0xa) expired without a write in this history; 1 ephemeral went with it"
     )

@@ -34,7 +34,7 @@ def test_the_busiest_minute_of_a_subtree_is_told() -> None:
     assert (found.from_zxid, found.to_zxid) == (first, last)
     assert found.detail == (
         "/consumers/g/offsets: 9 operations, 18 bytes in the busiest minute, 8 of them by member g_a"
-        " (session 0xa); 1 minutes like it; biggest transaction 1"
+        " (session 0xa); 1 minute like it; biggest transaction 1"
     )
 
 

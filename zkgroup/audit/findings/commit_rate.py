@@ -9,6 +9,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.partition_offsets import PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import count_text
 from zkgroup.znodes.places import place_of
 
 _MINUTE_MS = 60_000
@@ -51,7 +52,7 @@ class _Fold:
             to_zxid=last.zxid,
             from_ms=first.time_ms,
             to_ms=last.time_ms,
-            detail=f"{self._commits} commits by {len(self._writers)} sessions,"
+            detail=f"{count_text(self._commits, 'commit')} by {count_text(len(self._writers), 'session')},"
             f" {self._commits / seconds:.2f}/s, {100 * self._repeats / self._commits:.0f} % of them repeat"
             f" the offset; at most {self._busiest} in one minute",
         )

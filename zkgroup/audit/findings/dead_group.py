@@ -8,7 +8,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.words import count_text, duration_text
 from zkgroup.znodes.consumers import offsets_path
 
 
@@ -40,15 +40,16 @@ class _Fold:
         zxid, last_ms = self._last
         if not offsets or self._end_ms - last_ms <= self._idle_ms:
             return
-        seen = f"{len(self._lives)} registrations in this history" if self._lives else "none in this history"
+        seen = count_text(len(self._lives), "registration") if self._lives else "none"
         yield Finding(
             RULE.name,
             RULE.severity,
             group=self._group,
             from_zxid=zxid,
             from_ms=last_ms,
-            detail=f"no member ({seen}) and no write for {duration_text(self._end_ms - last_ms)};"
-            f" {len(self._znodes)} znodes, {offsets} of them offsets",
+            detail=f"no member ({seen} in this history) and no write for"
+            f" {duration_text(self._end_ms - last_ms)}; {count_text(len(self._znodes), 'znode')}, {offsets}"
+            " of them offsets",
         )
 
 

@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, only_group, who
+from zkgroup.audit.words import count_text, duration_text, only_group, who
 
 _HOUR_MS = 3_600_000
 
@@ -51,7 +51,7 @@ class _Fold:
                 from_ms=life.from_ms,
                 to_ms=life.to_ms,
                 detail=f"{who(self._facts, self._session)} lived for"
-                f" {duration_text(life.to_ms - life.from_ms)} and made {self._made} ephemerals",
+                f" {duration_text(life.to_ms - life.from_ms)} and made {count_text(self._made, 'ephemeral')}",
             )
 
     def _churn(self, burst: Burst | None) -> Iterator[Finding]:

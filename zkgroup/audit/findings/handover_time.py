@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, who
+from zkgroup.audit.words import count_text, duration_text, who
 from zkgroup.znodes.places import Place, place_of
 
 _At = tuple[str, int]
@@ -110,8 +110,8 @@ class _Fold:
             to_zxid=None if ended.waiting or claim is None else claim.zxid,
             from_ms=ended.time_ms,
             to_ms=None if ended.waiting or claim is None else claim.time_ms,
-            detail=f"{who(self._facts, ended.session, self._group)} {how}{silence} with {ended.partitions}"
-            f" partitions; {then}",
+            detail=f"{who(self._facts, ended.session, self._group)} {how}{silence} with"
+            f" {count_text(ended.partitions, 'partition')}; {then}",
         )
 
 

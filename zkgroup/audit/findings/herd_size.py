@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
+from zkgroup.audit.words import count_text
 from zkgroup.znodes.broker_paths import broker_ids_path, topics_path
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.controller import Controller
@@ -69,8 +70,8 @@ class _Fold:
             to_zxid=self._last.zxid,
             from_ms=self._first.time_ms,
             to_ms=self._last.time_ms,
-            detail=f"{self._events} changes of {self._path} woke {self._wakings} watchers, at most {watchers}"
-            f" at once (zxid 0x{-minus_zxid:x})",
+            detail=f"{count_text(self._events, 'change')} of {self._path} woke"
+            f" {count_text(self._wakings, 'watcher')}, at most {watchers} at once (zxid 0x{-minus_zxid:x})",
         )
 
 

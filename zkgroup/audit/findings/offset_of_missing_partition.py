@@ -9,6 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_GROUP_PARTITION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import count_text
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
@@ -72,7 +73,7 @@ class _Fold:
         partitions = _partitions(data)
         if partitions is None or self._partition in partitions:
             return None
-        return f"the topic has {len(partitions)} partitions"
+        return f"the topic has {count_text(len(partitions), 'partition')}"
 
 
 RULE = Rule(

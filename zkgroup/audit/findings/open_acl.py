@@ -8,6 +8,7 @@ from enum import Enum
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule, Severity
+from zkgroup.audit.words import count_text
 from zkgroup.zkfiles.records import Acl
 
 _CHANGE = 2 | 4 | 8 | 16
@@ -69,7 +70,7 @@ class _Fold:
             f" {' and '.join(_SUBTREES)}{self._example(_Rights.OPEN) if closed else ''};"
             f" {missing} have an ACL that the snapshot lacks (ZOOKEEPER-4689)"
             f"{self._example(_Rights.MISSING)};"
-            f" {self._changes} changes of ACLs by {len(self._changers)} sessions",
+            f" {count_text(self._changes, 'change')} of ACLs by {count_text(len(self._changers), 'session')}",
         )
 
     def _example(self, wanted: _Rights) -> str:

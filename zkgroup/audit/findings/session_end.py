@@ -8,7 +8,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, only_group, who
+from zkgroup.audit.words import count_text, duration_text, only_group, who
 
 
 class _Fold:
@@ -49,7 +49,7 @@ class _Fold:
             from_ms=close.time_ms,
             to_ms=close.time_ms,
             detail=f"{who(self._facts, self._session)} {'expired' if expired else 'closed'}"
-            f"{self._silence(close)}; {self._lost} ephemerals went with it",
+            f"{self._silence(close)}; {count_text(self._lost, 'ephemeral')} went with it",
         )
 
     def _silence(self, close: Event) -> str:

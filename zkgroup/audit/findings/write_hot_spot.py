@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
-from zkgroup.audit.words import who
+from zkgroup.audit.words import count_text, who
 from zkgroup.znodes.places import place_of
 
 _MINUTE_MS = 60_000
@@ -74,8 +74,9 @@ class _Fold:
             to_zxid=busiest.last.zxid,
             from_ms=busiest.first.time_ms,
             to_ms=busiest.last.time_ms,
-            detail=f"{self._area}: {busiest.count} operations, {busiest.size} bytes in the busiest minute,"
-            f" {most} of them by {who(self._facts, session)}; {self._hot_minutes} minutes like it{biggest}",
+            detail=f"{self._area}: {count_text(busiest.count, 'operation')},"
+            f" {count_text(busiest.size, 'byte')} in the busiest minute, {most} of them by"
+            f" {who(self._facts, session)}; {count_text(self._hot_minutes, 'minute')} like it{biggest}",
         )
 
     def _over(self) -> None:

@@ -8,6 +8,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SUBTREE
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.words import count_text
 
 _PER_NAME = 4
 """Bytes that a child costs in a list answer beside its name."""
@@ -43,8 +44,8 @@ class _Fold:
             yield Finding(
                 RULE.name,
                 "info",
-                detail=f"{self._root}: {len(self._sizes)} znodes with {sum(self._sizes.values())} bytes of"
-                " data",
+                detail=f"{self._root}: {count_text(len(self._sizes), 'znode')} with"
+                f" {sum(self._sizes.values())} bytes of data",
             )
 
     def _large(self) -> Iterator[Finding]:
@@ -68,7 +69,8 @@ class _Fold:
                 yield Finding(
                     RULE.name,
                     RULE.severity,
-                    detail=f"{parent} has {children} children, a list of {size} bytes",
+                    detail=f"{parent} has {count_text(children, 'child', 'children')}, a list of {size}"
+                    " bytes",
                 )
 
 
