@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.gathering import facts_of
-from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keying, Rule
+from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keying, Rule, WholeRule
+from zkgroup.audit.sources import Moment, Rows, Source
 from zkgroup.errors import ConfigError
+from zkgroup.znodes.places import place_of
 
 
 def find(
@@ -30,6 +33,86 @@ def find(
     if facts is None:
         facts = facts_of(events())
     return sorted(fold_all(rules, events(), facts, chosen), key=order)
+
+
+class Skipped(NamedTuple):
+    """A rule that was not asked, with the reason."""
+
+    rule: AnyRule
+    reason: str
+
+
+class Found(NamedTuple):
+    """What an audit found, and what it could not look for."""
+
+    findings: list[Finding]
+    skipped: list[Skipped]
+    facts: Facts
+
+
+def audit(
+    source: Source,
+    rules: Sequence[AnyRule],
+    bounds: Mapping[str, float] | None = None,
+    *,
+    start: Moment | None = None,
+    end: Moment | None = None,
+    group: str | None = None,
+) -> Found:
+    """Asks every rule that the input is enough for.
+
+    Args:
+        start: the first moment that is looked at; the tree before it is what stood then.
+        end: the last one; what stands then is said to stand at the end.
+        group: only what is about this group.
+
+    Raises ConfigError for a bound that no rule has, and what `Source.rows` raises.
+    """
+    chosen = bounds_of(rules, bounds or {})
+    rows = source.rows(start, end)
+
+    def events() -> Iterator[Event]:
+        return rows.events() if group is None else _of_group(rows.events(), group)
+
+    facts = facts_of(events())
+    skipped = [
+        Skipped(rule, reason)
+        for rule in rules
+        if (reason := _reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
+    ]
+    left = {each.rule.name for each in skipped}
+    asked = [rule for rule in rules if rule.name not in left]
+    found = list(fold_all([rule for rule in asked if isinstance(rule, Rule)], events(), facts, chosen))
+    if source.history is not None:
+        for rule in asked:
+            if isinstance(rule, WholeRule):
+                found += _within(rule.look(source.history, facts, chosen[rule.name]), rows)
+    if group is not None:
+        found = [finding for finding in found if finding.group == group]
+    return Found(sorted(found, key=order), skipped, facts)
+
+
+def _of_group(events: Iterable[Event], group: str) -> Iterator[Event]:
+    """Without the rows of other groups."""
+    for event in events:
+        place = place_of(event.path)
+        if place.kind not in ("member", "owner", "offset", "group") or place.name == group:
+            yield event
+
+
+def _reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
+    if isinstance(rule, WholeRule) and not has_files:
+        return "needs the files of a server"
+    return "needs a log" if "log" in rule.needs and not facts.has_log else None
+
+
+def _within(findings: Iterable[Finding], rows: Rows) -> Iterator[Finding]:
+    """Rules that look at whole histories see all files, whatever stretch was asked for."""
+    for finding in findings:
+        is_later = rows.to_zxid is not None and (finding.from_zxid or 0) > rows.to_zxid
+        is_earlier = finding.to_zxid is not None and finding.to_zxid <= rows.seen.zxid
+        if not is_later and not (is_earlier and rows.seen.zxid):
+            yield finding
 
 
 def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str, Bounds]:

@@ -53,7 +53,7 @@ class _Fold:
             to_zxid=burst.last.zxid,
             from_ms=burst.first.time_ms,
             to_ms=burst.last.time_ms,
-            detail=f"{burst.count} rebalances, more than {self._most} an hour; among their causes: {causes}",
+            detail=f"{burst.times} rebalances, more than {self._most} an hour; among their causes: {causes}",
         )
 
 

@@ -1,0 +1,85 @@
+"""An owner at the end whose member is not registered."""
+
+from __future__ import annotations
+
+from tests.audit.rows import Log
+from zkgroup.audit.findings.orphan_owner import RULE
+
+T0 = ("t", 0)
+
+
+def _group() -> Log:
+    log = Log()
+    log.topic("t", 1)
+    log.open(1)
+    log.join("g", "g_a", 1)
+    return log
+
+
+def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    gone = log.leave("g", "g_a", 1)
+    log.wait(10_001)
+    log.create("/mark")
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.to_zxid, found.session) == ("error", gone, None, 1)
+    assert (found.group, found.topic, found.partition) == ("g", "t", 0)
+
+
+def test_of_a_member_that_never_was_it_counts_from_the_claim() -> None:
+    log = _group()
+    claimed = log.claim("g", T0, "g_other-0", 1)
+    log.wait(10_001)
+    log.create("/mark")
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid) == ("error", claimed)
+
+
+def test_a_history_that_ends_at_once_does_not_make_it_an_error() -> None:
+    """A member may be on its way out: ten seconds are granted, or what the user says."""
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    log.leave("g", "g_a", 1)
+    log.wait(10_000)
+    log.create("/mark")
+
+    assert [found.severity for found in log.find(RULE)] == ["info"]
+    assert [found.severity for found in log.find(RULE, grace_ms=9_999)] == ["error"]
+
+
+def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> None:
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    log.wait(60_000)
+    log.create("/mark")
+    assert log.find(RULE) == []
+
+    log.expire(1)
+    log.wait(60_000)
+    log.create("/other")
+    assert log.find(RULE) == []
+
+
+def test_a_snapshot_alone_is_enough() -> None:
+    log = Log()
+    log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=7, ms=log.ms - 60_000, session=5)
+    log.seed("/mark", zxid=9)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.session) == ("error", 7, 5)
+
+
+def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> None:
+    """Its member may have registered before the log begins."""
+    log = Log(zxid=1000)
+    log.claim("g", T0, "g_a-0", 1)
+    log.wait(60_000)
+    log.create("/mark")
+
+    assert log.find(RULE) == []

@@ -1,0 +1,48 @@
+"""Groups that rebalance again and again."""
+
+from __future__ import annotations
+
+from tests.audit.rows import Log
+from zkgroup.audit.findings.rebalance_storm import RULE
+
+
+def _flapping(times: int, every_ms: int) -> Log:
+    """A member of session 1 comes and goes."""
+    log = Log()
+    log.topic("t", 1)
+    log.open(1)
+    for _ in range(times):
+        log.join("g", "g_a", 1)
+        log.wait(every_ms // 2)
+        log.leave("g", "g_a", 1)
+        log.wait(every_ms - every_ms // 2)
+    return log
+
+
+def test_more_than_twenty_in_an_hour_are_one_row_over_all_of_them() -> None:
+    log = _flapping(11, 300_000)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.group) == ("warning", "g")
+    assert (found.from_zxid, found.to_zxid) == (3, log.zxid)
+    assert found.detail == (
+        "22 rebalances, more than 20 an hour; among their causes: clean leave 11 times, join 11 times"
+    )
+
+
+def test_twenty_in_an_hour_are_not_too_many() -> None:
+    assert _flapping(10, 300_000).find(RULE) == []
+    assert _flapping(30, 720_000).find(RULE) == []
+
+
+def test_the_bound_can_be_set_and_each_storm_has_its_row() -> None:
+    log = _flapping(3, 60_000)
+    log.wait(7_200_000)
+    for _ in range(3):
+        log.join("g", "g_a", 1)
+        log.wait(30_000)
+        log.leave("g", "g_a", 1)
+        log.wait(30_000)
+
+    assert [found.detail.partition(",")[0] for found in log.find(RULE, per_hour=4)] == ["6 rebalances"] * 2

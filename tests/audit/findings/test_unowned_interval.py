@@ -1,0 +1,89 @@
+"""Times in which nobody owned a partition that a member wanted."""
+
+from __future__ import annotations
+
+from tests.audit.rows import Log
+from zkgroup.audit.findings.unowned_interval import RULE
+
+T0 = ("t", 0)
+
+
+def _group() -> Log:
+    log = Log()
+    log.topic("t", 1)
+    log.open(1)
+    log.join("g", "g_a", 1)
+    log.claim("g", T0, "g_a-0", 1)
+    return log
+
+
+def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
+    log = _group()
+    freed = log.release("g", T0, 1)
+    log.wait(1_001)
+    taken = log.claim("g", T0, "g_a-0", 1)
+    log.release("g", T0, 1)
+    log.wait(1_000)
+    log.claim("g", T0, "g_a-0", 1)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", freed, taken)
+    assert found.to_ms is not None
+    assert found.from_ms is not None
+    assert found.to_ms - found.from_ms == 1_001
+    assert len(log.find(RULE, longest_ms=999)) == 2
+
+
+def test_it_lasts_to_the_end_where_nobody_comes() -> None:
+    log = _group()
+    freed = log.release("g", T0, 1)
+    log.wait(1_001)
+    log.create("/mark")
+
+    (found,) = log.find(RULE)
+
+    assert (found.from_zxid, found.to_zxid, found.to_ms) == (freed, None, None)
+
+
+def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
+    log = _group()
+    log.expire(1)
+    log.wait(60_000)
+    log.open(2)
+    log.join("g", "g_other", 2, {"other": 1})
+    log.wait(60_000)
+    log.open(3)
+    joined = log.join("g", "g_b", 3)
+    log.wait(2_000)
+    taken = log.claim("g", T0, "g_b-0", 3)
+
+    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(joined, taken)]
+
+
+def test_a_wildcard_wants_what_it_matches() -> None:
+    log = _group()
+    log.open(2)
+    log.create(
+        "/consumers/g/ids/g_w",
+        '{"version":1,"subscription":{"t.*":1},"pattern":"white_list"}',
+        2,
+        ephemeral=True,
+    )
+    freed = log.expire(1)
+    log.wait(2_000)
+    taken = log.claim("g", T0, "g_w-0", 2)
+
+    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(freed, taken)]
+
+
+def test_a_topic_that_is_gone_and_a_partition_that_is_not_there_are_wanted_by_nobody() -> None:
+    log = _group()
+    log.claim("g", ("t", 9), "g_a-0", 1)
+    log.release("g", ("t", 9), 1)
+    log.delete("/brokers/topics/t")
+    log.release("g", T0, 1)
+    log.wait(60_000)
+    log.create("/mark")
+
+    assert log.find(RULE) == []

@@ -1,0 +1,120 @@
+"""Two that act on one partition: the old owner, put out, still commits after the new one has claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.membership import member_of
+from zkgroup.audit.partition_offsets import PartitionOffsets
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.views.owners import OwnerLife, OwnerLives
+from zkgroup.audit.words import duration_text, session_text
+
+NAME = "double_ownership"
+
+
+@dataclass(slots=True)
+class _Overlap:
+    old: OwnerLife
+    new: OwnerLife
+    session: int
+    """That the old owner commits in."""
+    to_zxid: int
+    to_ms: int
+    commits: int
+
+
+class _Fold:
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._group, self._topic, self._partition = key[0], key[1], int(key[2])
+        self._facts = facts
+        self._lives = OwnerLives(facts)
+        self._offsets = PartitionOffsets(self._group, facts)
+        self._put_out: dict[str, OwnerLife] = {}
+        """Who lost the partition without releasing it, and has not had it since."""
+        self._overlaps: dict[str, _Overlap] = {}
+        self._names: dict[int, str] | None = None
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        over = self._lives.see(event)
+        write = self._offsets.see(event)
+        current = self._lives.current
+        if over is not None:
+            yield from self._flush()
+            if self._lost_it(over):
+                self._put_out[self._who(over.session)] = over
+        if current is not None and current.from_zxid == event.zxid:
+            self._put_out.pop(self._who(current.session), None)
+        if write is not None and write.is_commit and current is not None:
+            self._committed(event, current)
+
+    def end(self) -> Iterator[Finding]:
+        yield from self._flush()
+
+    def _lost_it(self, life: OwnerLife) -> bool:
+        if life.ended_by == "deleted_by_other":
+            return True
+        session = self._facts.sessions.get(life.session)
+        return life.ended_by == "session_end" and session is not None and session.expired is True
+
+    def _committed(self, event: Event, current: OwnerLife) -> None:
+        who = self._who(event.session)
+        old = self._put_out.get(who)
+        if old is None or current.session == event.session:
+            return
+        overlap = self._overlaps.get(who)
+        if overlap is None:
+            overlap = _Overlap(old, current, event.session, 0, 0, 0)
+            self._overlaps[who] = overlap
+        overlap.to_zxid, overlap.to_ms = event.zxid, event.time_ms
+        overlap.commits += 1
+
+    def _flush(self) -> Iterator[Finding]:
+        """The ownership against which they were is over."""
+        for each in self._overlaps.values():
+            ms = each.to_ms - each.new.from_ms
+            yield Finding(
+                NAME,
+                "error",
+                self._group,
+                self._topic,
+                self._partition,
+                each.session,
+                each.new.from_zxid,
+                each.to_zxid,
+                each.new.from_ms,
+                each.to_ms,
+                f"{each.old.thread!r} committed {each.commits} times, up to {duration_text(ms)} after"
+                f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed",
+            )
+        self._overlaps.clear()
+
+    def _who(self, session: int) -> str:
+        """The member behind a session, so that it is known again in its next one; else the session."""
+        if self._names is None:
+            self._names = {}
+            for life in self._facts.members.get(self._group, ()):
+                name = member_of(life)
+                # Of members that share a client nobody can tell which one wrote.
+                is_shared = self._names.get(life.session, name) != name
+                self._names[life.session] = session_text(life.session) if is_shared else name
+        return self._names.get(session, session_text(session))
+
+
+RULE = Rule(
+    name=NAME,
+    severity="error",
+    question="Did two members act on one partition at the same time?",
+    needs=("log",),
+    act=(
+        "Records in that time may have been processed twice, and the offset may have gone back. A JVM"
+        " member that was paused or lost its claim does not notice: restart it, and look for the pause or for"
+        " who deleted the claim (claim_stolen). Members of ours are fenced and never do this."
+    ),
+    keying=BY_GROUP_PARTITION,
+    fold=_Fold,
+)
