@@ -135,7 +135,8 @@ DEFECTS: Final[dict[int, Defect]] = {
         "One dead broker blocks a deletion.",
         "all",
         "left",
-        "It waits and says for whom: finishing early would leave logs that come back with their broker.",
+        "It waits and says for whom: finishing early would leave logs that come back with their broker. "
+        "An empty broker with that id is enough.",
     ),
     21: Defect(
         "A topic made again during its deletion loses its configuration, or is deleted once more.",
