@@ -48,8 +48,8 @@ def test_the_time_goes_to_the_last_partitions_first_next_claim(with_lists: bool)
     )
 
 
-def test_what_nobody_claims_is_told_at_the_end() -> None:
-    """It lasts."""
+def test_what_nobody_claims_lasts_as_long_as_the_others_were_there() -> None:
+    """To the end of the history, or until the last of those who could have taken over left."""
     log = two_members()
     ended = log.close(A)
     log.wait(1_000)
@@ -57,10 +57,23 @@ def test_what_nobody_claims_is_told_at_the_end() -> None:
 
     (found,) = log.find(RULE)
 
-    assert (found.from_zxid, found.to_zxid) == (ended, None)
-    assert found.detail.endswith(
-        "closed after 0 ms of silence with 2 partitions; the last was claimed again 1.0 s later, 1 never"
-    )
+    assert (found.from_zxid, found.to_zxid, found.to_ms) == (ended, None, None)
+    assert found.detail.endswith("with 2 partitions; the last was claimed again 1.0 s later, 1 never")
+    left = log.close(B)
+    (found,) = (each for each in log.find(RULE) if each.session == A)
+    assert (found.from_zxid, found.to_zxid, found.to_ms) == (ended, left, START_MS + 1_000)
+
+
+def test_a_group_that_stops_hands_nothing_over() -> None:
+    """Its members close one after another; ten seconds by default are a rebalance that does not come."""
+    log = two_members()
+    log.close(A)
+    log.wait(10_000)
+    log.close(B)
+
+    assert log.find(RULE) == []
+    (found,) = log.find(RULE, patience_ms=9_999)
+    assert found.detail.endswith("; none of them was claimed again in 10.0 s")
 
 
 def test_a_group_without_another_member_hands_nothing_over() -> None:

@@ -24,6 +24,8 @@ class _Ended:
     session: int
     expired: bool
     silence_ms: int | None
+    heirs_to: tuple[int | None, int]
+    """Zxid and time up to which members were there to take over; None for the end of the history."""
     partitions: int = 0
     waiting: set[_At] = field(default_factory=set)
     last_claim: Event | None = None
@@ -33,6 +35,7 @@ class _Fold:
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
         self._group = key[0]
         self._facts = facts
+        self._patience_ms = bounds["patience_ms"]
         self._wrote: dict[int, int] = {}
         """When a session last wrote something of the group."""
         self._ended: dict[int, _Ended] = {}
@@ -54,31 +57,35 @@ class _Fold:
 
     def end(self) -> Iterator[Finding]:
         for ended in self._ended.values():
-            if ended.waiting:
+            if ended.last_claim is not None or ended.heirs_to[1] - ended.time_ms > self._patience_ms:
                 yield self._found(ended)
 
     def _lost(self, event: Event, place: Place) -> None:
         ended = self._ended.get(event.session)
         if ended is None:
-            if not self._has_heirs(event):
+            heirs_to = self._heirs_to(event)
+            if heirs_to is None:
                 return
             wrote_ms = self._wrote.pop(event.session, None)
             silence_ms = None if wrote_ms is None else event.time_ms - wrote_ms
-            ended = _Ended(event.zxid, event.time_ms, event.session, event.cxid == 0, silence_ms)
+            expired = event.cxid == 0
+            ended = _Ended(event.zxid, event.time_ms, event.session, expired, silence_ms, heirs_to)
             self._ended[event.session] = ended
         at = (place.topic, place.partition)
         ended.partitions += 1
         ended.waiting.add(at)
         self._waits_for[at] = event.session
 
-    def _has_heirs(self, event: Event) -> bool:
-        """Whether another session had a member in the group when this one ended."""
-        return any(
-            life.session != event.session
+    def _heirs_to(self, event: Event) -> tuple[int | None, int] | None:
+        """Up to when other sessions' members of this moment were there; None where there were none."""
+        ends = [
+            (life.to_zxid, self._facts.end_ms if life.to_ms is None else life.to_ms)
+            for life in self._facts.members.get(self._group, ())
+            if life.session != event.session
             and life.from_zxid < event.zxid
             and (life.to_zxid is None or life.to_zxid > event.zxid)
-            for life in self._facts.members.get(self._group, ())
-        )
+        ]
+        return max(ends, key=lambda end: (end[0] is None, end[0] or 0), default=None)
 
     def _claimed(self, event: Event, at: _At) -> Iterator[Finding]:
         session = self._waits_for.pop(at, None)
@@ -96,20 +103,23 @@ class _Fold:
         silence = "" if ended.silence_ms is None else f" after {duration_text(ended.silence_ms)} of silence"
         how = "expired" if ended.expired else "closed"
         if claim is None:
-            then = "none of them was claimed again"
+            then = f"none of them was claimed again in {duration_text(ended.heirs_to[1] - ended.time_ms)}"
         else:
             took = duration_text(claim.time_ms - ended.time_ms)
             left = f", {len(ended.waiting)} never" if ended.waiting else ""
             then = f"the last was claimed again {took} later{left}"
+        to_zxid, to_ms = ended.heirs_to
+        if claim is not None and not ended.waiting:
+            to_zxid, to_ms = claim.zxid, claim.time_ms
         return Finding(
             RULE.name,
             RULE.severity,
             group=self._group,
             session=ended.session,
             from_zxid=ended.zxid,
-            to_zxid=None if ended.waiting or claim is None else claim.zxid,
+            to_zxid=to_zxid,
             from_ms=ended.time_ms,
-            to_ms=None if ended.waiting or claim is None else claim.time_ms,
+            to_ms=None if to_zxid is None else to_ms,
             detail=f"{who(self._facts, ended.session, self._group)} {how}{silence} with"
             f" {count_text(ended.partitions, 'partition')}; {then}",
         )
@@ -125,4 +135,5 @@ RULE = Rule(
     " long rebalance: look for failed_claims and for JVM members that wait between their attempts.",
     keying=BY_GROUP,
     fold=_Fold,
+    bounds={"patience_ms": 10_000},
 )
