@@ -38,8 +38,8 @@ _SEAL_BYTES: Final = 13
 _LAST_ZXID_BYTES: Final = LONG.size
 _TAIL_BYTES: Final = 128
 """More than the sections behind the znodes can have."""
-_TABLE_BYTES: Final = MAX_RECORD_BYTES
-"""What sessions and ACLs may take each, for they are kept in memory."""
+_TABLE_BYTES: Final = 32 * 1024 * 1024
+"""What sessions and ACLs may take each, for they are kept in memory: more than two million of either."""
 
 
 class SnapshotEnd(NamedTuple):
@@ -66,6 +66,8 @@ class RawZnode(NamedTuple):
     data: bytes | None
     stat: tuple[int, ...]
     """The ACL's number, then the fields of StoredStat."""
+    offset: int
+    """Of the path in the plain file."""
 
 
 class SnapshotReader:
@@ -113,13 +115,12 @@ class SnapshotReader:
         What was given is to be trusted only when the iteration has ended. Raises DamagedFileError, and
         NotZooKeeperFileError where the file is no snapshot.
         """
-        for path, data, (acl_id, *stat) in self.raw_znodes():
+        for path, data, (acl_id, *stat), offset in self.raw_znodes():
             try:
                 name = text_of(path) or "/"
             except JuteError as error:
-                raise DamagedFileError(
-                    str(self.path), 0, f"a path in {error.expected}", repr(path)
-                ) from error
+                expected, found = f"a path in {error.expected}", repr(path[:40])
+                raise DamagedFileError(str(self.path), offset, expected, found) from error
             yield StoredZnode(name, data, self.acls.get(acl_id), StoredStat(*stat))
 
     def raw_znodes(self) -> Iterator[RawZnode]:
@@ -311,6 +312,7 @@ def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
             return
         if size and path[0] != _TERMINATOR[0]:
             raise window.damage("a path that starts with /", repr(path[:40]), window.offset + number)
+        offset = window.base + start
         window.at = start + size
         if len(window.data) - window.at < number:
             window.require(number, "a znode's data")
@@ -324,7 +326,7 @@ def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
         data = None if size < 0 else window.data[start : start + length]
         stat = stat_of(window.data, start + length)
         window.at = start + length + _STAT.size
-        yield RawZnode(path, data, stat)
+        yield RawZnode(path, data, stat, offset)
 
 
 def _end_from(window: _SummedWindow) -> SnapshotEnd:
