@@ -33,6 +33,7 @@ _COMMANDS = {
     "reassign": (".reassign_commands:reassign", "Move replicas between brokers."),
     "cluster": (".cluster_commands:cluster", "Look at what the cluster costs its ensemble."),
     "config": (".config_commands:config", "Look at configurations and change them."),
+    "audit": (".audit.commands:audit", "Ask ZooKeeper's own files what happened."),
     "znode": (".znode_commands:znode", "Look at znodes (read-only)."),
     "completion": (".completion_command:completion", "Print the shell completion script."),
 }

@@ -52,3 +52,31 @@ def document(name: str, **properties: Schema) -> Schema:
 
 LOG_END = {"log_end_offset": nullable(COUNT), "high_watermark": nullable(COUNT), "reason": nullable(STRING)}
 """How far a replica is, or why that is not known."""
+
+STAT = object_of(
+    **dict.fromkeys(
+        (
+            "czxid",
+            "mzxid",
+            "ctime",
+            "mtime",
+            "version",
+            "cversion",
+            "aversion",
+            "ephemeralOwner",
+            "dataLength",
+            "numChildren",
+            "pzxid",
+        ),
+        INTEGER,
+    )
+)
+"""A Stat, with ZooKeeper's own names."""
+
+ZNODE: dict[str, Schema] = {
+    "path": STRING,
+    "data": nullable(STRING),
+    "data_base64": nullable(STRING),
+    "stat": STAT,
+}
+"""A znode: `data` where it is text, else `data_base64`; both null where the server stores null."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .audit.schemas import AUDIT_SCHEMAS
 from .cluster_schemas import BROKERS, CLUSTER_SCHEMAS
 from .demo_schemas import DEMOS
 from .schema_parts import (
@@ -19,6 +20,7 @@ from .schema_parts import (
     SESSION,
     STRING,
     TIME,
+    ZNODE,
     Schema,
     document,
     list_of,
@@ -90,27 +92,6 @@ _GROUP = document(
     members=list_of(_MEMBER),
     partitions=list_of(_PARTITION),
 )
-
-_STAT = object_of(
-    **dict.fromkeys(
-        (
-            "czxid",
-            "mzxid",
-            "ctime",
-            "mtime",
-            "version",
-            "cversion",
-            "aversion",
-            "ephemeralOwner",
-            "dataLength",
-            "numChildren",
-            "pzxid",
-        ),
-        INTEGER,
-    )
-)
-
-_ZNODE = {"path": STRING, "data": nullable(STRING), "data_base64": nullable(STRING), "stat": _STAT}
 
 _CHANGES = document(
     "offset_changes",
@@ -264,11 +245,12 @@ SCHEMAS: Mapping[str, Schema] = {
         znodes=COUNT,
     ),
     **CLUSTER_SCHEMAS,
-    "zkgroup.znode/1": document("znode", **_ZNODE),
+    **AUDIT_SCHEMAS,
+    "zkgroup.znode/1": document("znode", **ZNODE),
     "zkgroup.znode_list/1": document(
         "znode_list", path=STRING, children=list_of(object_of(name=STRING, path=STRING))
     ),
-    "zkgroup.znodes/1": document("znodes", path=STRING, znodes=list_of(object_of(**_ZNODE))),
+    "zkgroup.znodes/1": document("znodes", path=STRING, znodes=list_of(object_of(**ZNODE))),
     "zkgroup.status/1": document(
         "status",
         zookeeper=STRING,

@@ -68,7 +68,7 @@ def tree(path: str, depth: int | None) -> None:
         "znodes", as_of, path=found[0].path, znodes=[documents.znode(one) for one in found]
     )
     if not out.document(document, "znodes", _KEYS):
-        _draw(out, found)
+        draw(out, found)
 
 
 def _show(out: Output, found: Znode) -> None:
@@ -103,8 +103,11 @@ def _pretty(data: bytes | None) -> str:
     return json.dumps(parsed, ensure_ascii=False, indent=2)
 
 
-def _draw(out: Output, found: Sequence[Znode]) -> None:
-    """The tree with lines, a name and the data each, cut to the width."""
+def draw(out: Output, found: Sequence[Znode]) -> None:
+    """The tree with lines, a name and the data each, cut to the width.
+
+    Depth first, the first one is above all others.
+    """
     top = found[0].path
     last_of: dict[str, str] = {}
     for one in found[1:]:

@@ -43,6 +43,7 @@ WHAT_TO_DO = {
     "LinesUnknownError": "Look whether the lines are there (`zkgroup consume --source brokers`); given again they may be there twice.",
     "ReplicaStorageError": "Mend what the message names: a full disk, rights, a file that is not a broker's.",
     "NotZooKeeperFileError": "Give a `version-2` folder, or files of one, that you may read; files themselves, not links.",
+    "MixedEnsembleError": "Name the folders of one ensemble's servers together, and ask each ensemble by itself.",
     "DamagedFileError": "See how far it is good: `zkgroup audit inspect FILE`. Copy it again, or take another server's.",
     "UnencodableError": "Correct the value that the message names: a name too long, a number beyond its field.",
     "MemberFailedError": "Correct the error of the callback or source in `__cause__`; start a new member.",

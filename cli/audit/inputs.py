@@ -1,0 +1,108 @@
+"""Where a command of `zkgroup audit` looks, by its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkgroup.audit.live import walk
+from zkgroup.audit.sources import OneTree, Source, open_source, told_of
+
+from ..connection import connected
+from ..frame import shared
+from ..output import say
+from .progress import Progress, progress
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was asked to be looked at."""
+
+    paths: tuple[Path, ...]
+    chroot: str
+
+
+def input_options(*, more: bool) -> Decorator:
+    """`--input DIR...` and `--chroot`, as one argument `inputs`.
+
+    `more`: words behind it are further inputs, for commands without arguments of their own.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def gathered(*args: Any, paths: Sequence[Path], chroot: str, **values: Any) -> Any:
+            inputs = Inputs((*paths, *values.pop("further", ())), chroot)
+            return function(*args, inputs=inputs, **values)
+
+        gathered.__doc__, gathered.__name__ = function.__doc__, function.__name__
+        gathered.__dict__.update(function.__dict__)
+        decorated = click.option(
+            "--chroot",
+            default="",
+            callback=_chroot,
+            metavar="PATH",
+            help="With --input: the path that clients have as their root, as behind the servers of -z.",
+        )(gathered)
+        decorated = click.option(
+            "--input",
+            "paths",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="DIR...",
+            help="A server's version-2 folder, the folder above it, or an export; repeat it for the servers "
+            "of one ensemble. Without it the living ensemble is read.",
+        )(decorated)
+        if more:
+            further = click.argument("further", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
+            decorated = further(decorated)
+        return decorated
+
+    return decorate
+
+
+def _chroot(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value in ("", "/"):
+        return ""
+    if not value.startswith("/") or "//" in value:
+        raise click.BadParameter(f"{value!r}: expected an absolute path such as /kafka", ctx, parameter)
+    return value.rstrip("/")
+
+
+@contextmanager
+def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
+    """What the questions are asked of; what is to be known of it is told on stderr when the block ends."""
+    with progress() as tell:
+        if inputs.paths:
+            if shared().zookeeper is not None:
+                raise click.UsageError("--input and -z exclude each other: files or the living ensemble")
+            source = open_source(inputs.paths, inputs.chroot, tell)
+        else:
+            source = _living(inputs, tell)
+        yield source, tell
+    for text in source.notes():
+        say(f"note: {text}")
+    for text in source.damages():
+        say(f"damaged: {text}")
+
+
+def _living(inputs: Inputs, tell: Progress) -> Source:
+    if inputs.chroot:
+        raise click.UsageError(
+            "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
+        )
+    with connected() as ensemble:
+        tree = walk(ensemble.zk, progress=tell)
+        now_ms = ensemble.clock.wall_ms()
+    return OneTree(
+        znodes=lambda: (znode.stored() for znode in tree.znodes),
+        zxid=tree.zxid_before,
+        time_ms=now_ms,
+        is_exact=not tree.changed and not tree.unreadable,
+        detail=told_of(tree.changed, tree.unreadable, tree.zxid_after),
+    )

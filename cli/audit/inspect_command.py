@@ -1,0 +1,178 @@
+"""`zkgroup audit inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.logs import inspect_log
+from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
+from zkgroup.zkfiles.snapshots import inspect_snapshot
+
+from ..documents import Json
+from ..frame import command, output
+from ..output import Output, say
+from ..tables import Cell, Column
+from ..units import counted
+from .common import EXIT_CHECK_FAILED, document, hex_zxid
+from .progress import progress
+
+_KEYS = (
+    *("path", "kind", "first_zxid", "last_zxid", "records", "healthy", "good_until_zxid", "exact", "detail"),
+)
+_INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
+    SNAPSHOT: inspect_snapshot,
+    LOG: inspect_log,
+    EXPORT: inspect_export,
+}
+_MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
+
+
+@command()
+@click.argument("files", metavar="FILE|DIR...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="The same as an argument; may be repeated.",
+)
+@click.pass_context
+def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
+    """Tell how far snapshots, logs and exports are good: every seal, checksum and length is looked at.
+
+    Of a folder its snapshots and logs are. Exit code 3 where a file is damaged. `exact` is a log that ends
+    with a whole record, and a snapshot that is known to be the tree of one moment.
+    """
+    given = (*files, *inputs)
+    if not given:
+        raise click.UsageError(
+            "name a version-2 folder or files of it, for example: zkgroup audit inspect version-2"
+        )
+    out = output()
+    with progress() as tell:
+        found = []
+        for path, kind in _chosen(given):
+            tell(f"inspecting {path.name}")
+            found.append(_inspected(path, kind))
+    latest = max((one.last_zxid or 0 for one in found), default=0)
+    if not out.document(
+        document("audit_files", latest, None, files=[_fields(one) for one in found]), "files", _KEYS
+    ):
+        _show(out, found)
+    damaged = sum(not one.is_healthy for one in found)
+    if damaged:
+        say(f"{counted(damaged, 'file')} of {len(found)} damaged")
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """The files with their kinds, those of a folder by zxid; names given twice come once.
+
+    Among several files those that are neither are told and left out: `version-2/*` names them too.
+    Raises NotZooKeeperFileError where nothing is left.
+    """
+    chosen: dict[Path, str] = {}
+    refused: list[NotZooKeeperFileError] = []
+    for path in given:
+        try:
+            chosen |= _in_folder(path) if path.is_dir() else {path: _kind(path)}
+        except NotZooKeeperFileError as error:
+            refused.append(error)
+    if refused and not chosen:
+        raise refused[0]
+    for one in refused:
+        say(f"note: left out: {one}")
+    yield from chosen.items()
+
+
+def _in_folder(path: Path) -> dict[Path, str]:
+    listed = list_files(path)
+    for skipped in listed.skipped:
+        say(f"note: left out: {skipped} is no regular file")
+    return {file.path: file.kind for file in sorted((*listed.snapshots, *listed.logs))}
+
+
+def _kind(path: Path) -> str:
+    """By its name, else by its first bytes. Raises NotZooKeeperFileError."""
+    named = ServerFile.of(path)
+    if named is not None:
+        return named.kind
+    if is_export(path):
+        return EXPORT
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise NotZooKeeperFileError(str(path), "a file to read", error.strerror or str(error)) from error
+    if magic not in _MAGICS:
+        expected = "a snapshot, a transaction log or an export"
+        raise NotZooKeeperFileError(str(path), expected, f"a file that starts with {magic!r}")
+    return _MAGICS[magic]
+
+
+def _inspected(path: Path, kind: str) -> FileHealth:
+    """One that cannot be read, or is something else than its name says, is damaged like any other."""
+    try:
+        return _INSPECTORS[kind](path)
+    except NotZooKeeperFileError as error:
+        return FileHealth(
+            path=path,
+            kind=kind,
+            first_zxid=None,
+            last_zxid=None,
+            records=0,
+            is_healthy=False,
+            good_until_zxid=None,
+            is_exact=False,
+            detail=f"expected {error.expected}, found {error.found}",
+        )
+
+
+def _fields(one: FileHealth) -> Json:
+    return {
+        "path": str(one.path),
+        "kind": one.kind,
+        "first_zxid": one.first_zxid,
+        "last_zxid": one.last_zxid,
+        "records": one.records,
+        "healthy": one.is_healthy,
+        "good_until_zxid": one.good_until_zxid,
+        "exact": one.is_exact,
+        "detail": one.detail or None,
+    }
+
+
+def _show(out: Output, found: list[FileHealth]) -> None:
+    columns = [
+        Column(header="FILE", shorten="middle", least=16),
+        Column(header="HEALTH"),
+        Column(header="FIRST", right=True, rank=2),
+        Column(header="LAST", right=True, rank=1),
+        Column(header="RECORDS", right=True, rank=3),
+        Column(header="GOOD UNTIL", right=True, rank=1),
+        Column(header="EXACT", rank=4),
+        Column(header="DETAIL", shorten="end", least=20, rank=5),
+    ]
+    out.table(
+        columns,
+        [
+            [
+                str(one.path),
+                Cell("good", "good") if one.is_healthy else Cell("damaged", "bad"),
+                hex_zxid(one.first_zxid),
+                hex_zxid(one.last_zxid),
+                one.records,
+                hex_zxid(one.good_until_zxid),
+                "yes" if one.is_exact else "no",
+                one.detail,
+            ]
+            for one in found
+        ],
+    )
