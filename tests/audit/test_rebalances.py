@@ -28,7 +28,7 @@ def test_a_join_and_what_it_moved() -> None:
         None,
         None,
     )
-    assert not second.is_ours
+    assert second.retaken_by_ours == 0
 
 
 def test_a_crash_takes_registration_and_owners_in_one_transaction() -> None:
@@ -247,12 +247,12 @@ def test_moves_beyond_the_least_possible_are_counted() -> None:
 
 
 def test_our_members_and_the_sticky_strategy_are_told_apart() -> None:
-    def told(found: Rebalance) -> tuple[bool, bool]:
-        return found.is_ours, found.is_sticky
+    def told(found: Rebalance) -> tuple[int, bool]:
+        return found.retaken_by_ours, found.is_sticky
 
-    assert told(rebalances(shared(**OURS))[-1]) == (True, True)
-    assert told(rebalances(shared(zkgroup="1", strategy="range"))[-1]) == (True, False)
-    assert told(rebalances(shared())[-1]) == (False, False)
+    assert told(rebalances(shared(**OURS))[-1]) == (2, True)
+    assert told(rebalances(shared(zkgroup="1", strategy="range"))[-1]) == (2, False)
+    assert told(rebalances(shared())[-1]) == (0, False)
 
 
 def test_other_groups_are_left_alone() -> None:

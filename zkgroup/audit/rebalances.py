@@ -20,7 +20,7 @@ from zkgroup.audit.planned import least_moves
 from zkgroup.audit.views.owners import is_session_end
 from zkgroup.audit.words import session_text
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.places import place_of
 
 QUIET_MS = 5_000
@@ -82,8 +82,8 @@ class Rebalance:
     """Released, and claimed again by the same thread in the same session."""
     members: int
     """Registered at its end."""
-    is_ours: bool
-    """Whether a member of ours took part, before or after."""
+    retaken_by_ours: int
+    """How many of these by members of ours; those of the JVM always release everything."""
     is_sticky: bool
     moved: int
     """Partitions that have another thread than before; not those that only one side has."""
@@ -116,7 +116,8 @@ class _Open:
     touched: dict[TopicPartition, int | None]
     """Each with the time it was without an owner, so far as that is over."""
     released: dict[TopicPartition, Claimed]
-    retaken: dict[TopicPartition, None]
+    retaken: dict[TopicPartition, bool]
+    """Each with whether a member of ours did it."""
 
 
 class Rebalances:
@@ -201,13 +202,17 @@ class Rebalances:
             was = current.released.pop(tp, None)
             text = (event.data or b"").decode("utf-8", "replace")
             if was is not None and (was.thread, was.session) == (text, event.session):
-                current.retaken[tp] = None
+                current.retaken[tp] = self._is_ours(was.thread)
         elif claim is not None:
             current.touched.setdefault(tp, None)
             if claim.session == event.session and not is_session_end(self._facts, event):
                 current.released[tp] = claim
             elif claim.session != event.session:
                 self._stolen(current, event)
+
+    def _is_ours(self, thread: str) -> bool:
+        member = self._picture.members.get(Owner(thread).member or "")
+        return member is not None and member.registration is not None and member.registration.is_zkgroup
 
     def _stolen(self, current: _Open, event: Event) -> None:
         who = session_text(event.session)
@@ -294,7 +299,6 @@ class Rebalances:
         first = triggers[0] if triggers and triggers[0].zxid < current.from_zxid else None
         self._since_zxid = current.to_zxid
         registrations = self._picture.registrations()
-        everybody = [*registrations.values(), *_readable(current.members.values())]
         moved = len(moves(current.before, after).moved)
         least = None
         if self._with_least:
@@ -313,7 +317,7 @@ class Rebalances:
             ),
             retaken=tuple(sorted(current.retaken)),
             members=len(self._picture.members),
-            is_ours=any(registration.is_zkgroup for registration in everybody),
+            retaken_by_ours=sum(current.retaken.values()),
             is_sticky=bool(registrations)
             and all(registration.strategy == "sticky" for registration in registrations.values()),
             moved=moved,
@@ -344,7 +348,3 @@ def _of_topic(before: Change | None, change: Change) -> Cause | None:
     if set(new) - set(old):
         return "partition growth"
     return "topic deletion" if set(old) - set(new) else None
-
-
-def _readable(members: Iterable[Registered]) -> list[Registration]:
-    return [member.registration for member in members if member.registration is not None]

@@ -9,7 +9,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.rebalance import moves_text
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 
 NAME = "needless_move"
 
@@ -28,6 +28,7 @@ class _Fold:
 
 
 def _judge(rebalance: Rebalance) -> Iterator[Finding]:
+    """JVM members always release everything, and range and round robin move what they must: info."""
     retaken = len(rebalance.retaken)
     beyond = 0 if rebalance.least is None else max(rebalance.moved - rebalance.least, 0)
     if not retaken and not beyond:
@@ -39,7 +40,7 @@ def _judge(rebalance: Rebalance) -> Iterator[Finding]:
         parts.append(moves_text(rebalance))
     yield Finding(
         NAME,
-        _severity(rebalance, retaken, beyond),
+        "warning" if rebalance.retaken_by_ours or (beyond and rebalance.is_sticky) else "info",
         rebalance.group,
         from_zxid=rebalance.from_zxid,
         to_zxid=rebalance.to_zxid,
@@ -47,12 +48,6 @@ def _judge(rebalance: Rebalance) -> Iterator[Finding]:
         to_ms=rebalance.to_ms,
         detail="; ".join(parts),
     )
-
-
-def _severity(rebalance: Rebalance, retaken: int, beyond: int) -> Severity:
-    """JVM members always release everything, and range and round robin move what they must."""
-    avoidable = (retaken and rebalance.is_ours) or (beyond and rebalance.is_sticky)
-    return "warning" if avoidable else "info"
 
 
 RULE = Rule(

@@ -1,0 +1,56 @@
+"""Simulated groups of our own members, as the records that a real server would have written of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.reading import events_of
+from zkgroup.testing import memory_zookeeper_tree as tree
+from zkgroup.testing.memory_zookeeper_leader import Transaction as Entry
+from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
+
+_KINDS: Mapping[str, int] = {
+    "create_session": TransactionType.CREATE_SESSION,
+    "close_session": TransactionType.CLOSE_SESSION,
+}
+
+
+def events_of_log(log: Iterable[Entry], *, with_lists: bool) -> list[Event]:
+    """The rows of a memory server's log; `with_lists` as from 3.6 on."""
+    return list(events_of(_records(log, with_lists=with_lists)))
+
+
+def _records(log: Iterable[Entry], *, with_lists: bool) -> Iterator[Transaction]:
+    for entry in log:
+        operations = tuple(map(_operation, entry.changes, entry.stats))
+        if entry.refused is not None:
+            refusal = Operation(TransactionType.ERROR, error=-1)
+            yield _record(entry, TransactionType.ERROR, (refusal,))
+        elif entry.kind == "close_session":
+            gone = tuple(operation.path or "" for operation in operations) if with_lists else None
+            yield _record(entry, TransactionType.CLOSE_SESSION, (), gone)
+        elif entry.kind in _KINDS:
+            yield _record(entry, _KINDS[entry.kind], ())
+        elif len(operations) == 1:
+            yield _record(entry, operations[0].type, operations)
+        else:
+            yield _record(entry, TransactionType.MULTI, operations)
+
+
+def _record(
+    entry: Entry, type_: int, operations: tuple[Operation, ...], gone: tuple[str, ...] | None = None
+) -> Transaction:
+    return Transaction(entry.zxid, entry.session_id, 0, entry.time_ms, type_, operations, closed_paths=gone)
+
+
+def _operation(change: tree.Change, stat: object) -> Operation:
+    match change:
+        case tree.Created(path, data, owner):
+            return Operation(TransactionType.CREATE, path, data, is_ephemeral=bool(owner))
+        case tree.DataSet(path, data):
+            return Operation(TransactionType.SET_DATA, path, data, version=getattr(stat, "version", None))
+        case tree.Deleted(path):
+            return Operation(TransactionType.DELETE, path)
+        case tree.Checked(path):
+            return Operation(TransactionType.CHECK, path)
