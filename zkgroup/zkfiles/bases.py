@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.zkfiles.ensemble import Ensemble
-from zkgroup.zkfiles.names import ServerFile
+from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.records import StoredZnode, TreeDigest
 from zkgroup.zkfiles.snapshots import SnapshotEnd, open_snapshot
 from zkgroup.zkfiles.tree import DIGEST_VERSION, Tree
@@ -51,8 +51,7 @@ def candidates(ensemble: Ensemble) -> Iterator[Candidate]:
     """All snapshots of all servers, by rising zxid."""
     found = []
     for server in ensemble.servers:
-        snapshots = server.files.snapshots
-        for file, following in zip(snapshots, (*snapshots[1:], None), strict=True):
+        for file, following in with_following(server.files.snapshots):
             found.append(Candidate(file, None if following is None else following.zxid))
     return iter(sorted(found, key=lambda each: (each.zxid, each.file.path)))
 

@@ -13,6 +13,7 @@ from zkgroup.zkfiles.bases import Base, Candidate, begins_with_nothing, candidat
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import Ensemble, Hole, hole_between
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
+from zkgroup.zkfiles.names import with_following
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import Verification, verify
@@ -138,8 +139,7 @@ class History:
         """
         start, stop = -1, None
         for server in self.ensemble.servers:
-            logs = server.files.logs
-            for log, following in zip(logs, (*logs[1:], None), strict=True):
+            for log, following in with_following(server.files.logs):
                 first = next(server.transactions(log.zxid), None)
                 if first is None or first.time_ms > time_ms:
                     break

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +58,18 @@ class ServerFiles:
         """The logs that can hold a record of `from_zxid` to `to_zxid`, both included, by their names."""
         return tuple(
             log
-            for log, following in zip(self.logs, (*self.logs[1:], None), strict=True)
+            for log, following in with_following(self.logs)
             if (following is None or following.zxid > from_zxid) and (to_zxid is None or log.zxid <= to_zxid)
         )
 
     def snapshots_until(self, zxid: int) -> tuple[ServerFile, ...]:
         """Those whose dump began at or before a zxid."""
         return tuple(each for each in self.snapshots if each.zxid <= zxid)
+
+
+def with_following(files: Sequence[ServerFile]) -> Iterator[tuple[ServerFile, ServerFile | None]]:
+    """Each file and the one behind it, None behind the last."""
+    return zip_longest(files, files[1:])
 
 
 def list_files(folder: Path) -> ServerFiles:

@@ -42,6 +42,8 @@ class SnapshotCheck(NamedTuple):
     agrees: bool | None
     """Whether the tree it stands for is the one replayed; None where nothing leads to it, or from it."""
     detail: str = ""
+    is_damaged: bool = False
+    """Whether it could not be read, which says nothing of the history: it may be a copy of one under way."""
 
 
 @dataclass(slots=True)
@@ -215,7 +217,8 @@ class _Run:
             else:
                 self._compare_later(candidate)
         except (DamagedFileError, NotZooKeeperFileError) as error:
-            self._check(candidate, False, str(error))
+            check = SnapshotCheck(candidate.file.path, candidate.zxid, False, str(error), is_damaged=True)
+            self._found.snapshots.append(check)
 
     def _start_from(self, candidate: Candidate) -> None:
         base = load(candidate)
