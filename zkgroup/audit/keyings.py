@@ -20,6 +20,18 @@ def _group_partition(event: Event) -> Key | None:
     return place.name, place.topic, str(place.partition)
 
 
+def _membership(event: Event) -> Key | None:
+    place = place_of(event.path)
+    return (place.name,) if event.applied and place.kind in ("member", "owner", "group") else None
+
+
+def _owned_partition(event: Event) -> Key | None:
+    place = place_of(event.path)
+    if not event.applied or place.kind != "owner":
+        return None
+    return place.name, place.topic, str(place.partition)
+
+
 def _topic(event: Event) -> Key | None:
     place = place_of(event.path)
     if not event.applied:
@@ -70,6 +82,10 @@ BY_GROUP = Keying("group", _group)
 """All applied rows at and below `/consumers/<group>`; key: the group."""
 BY_GROUP_PARTITION = Keying("group_partition", _group_partition)
 """Owner and offset rows; key: group, topic, partition in decimal."""
+BY_MEMBERSHIP = Keying("membership", _membership)
+"""The rows of BY_GROUP without offsets, which are most of them."""
+BY_OWNED_PARTITION = Keying("owned_partition", _owned_partition)
+"""The owner rows of BY_GROUP_PARTITION."""
 BY_TOPIC = Keying("topic", _topic)
 """Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
 TOPICS = Keying("topics", _topics)

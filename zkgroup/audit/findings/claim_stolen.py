@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keyings import BY_OWNED_PARTITION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.views.owners import OwnerLives
 from zkgroup.audit.words import who
@@ -52,6 +52,6 @@ RULE = Rule(
         " zombie_commit of the partition. A JVM member deletes by path what it believes to own; anything"
         " else is a tool or a person."
     ),
-    keying=BY_GROUP_PARTITION,
+    keying=BY_OWNED_PARTITION,
     fold=_Fold,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.rebalance import moves_text
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keyings import BY_MEMBERSHIP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 
@@ -60,7 +60,7 @@ RULE = Rule(
         " the strategy `sticky` keep what they can. Warning: a member of ours let go of what it was to keep;"
         " look at its log for what it saw in between."
     ),
-    keying=BY_GROUP,
+    keying=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"quiet_ms": QUIET_MS},
 )

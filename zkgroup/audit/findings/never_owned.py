@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.group_picture import GroupPicture
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keyings import BY_MEMBERSHIP
 from zkgroup.audit.membership import existence, overlaps, partitions_at, topics_wanted, wanting
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.words import duration_text
@@ -81,7 +81,7 @@ RULE = Rule(
         " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
         " (orphan_owner, owner_session_mismatch)."
     ),
-    keying=BY_GROUP,
+    keying=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

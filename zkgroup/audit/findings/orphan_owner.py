@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keyings import BY_OWNED_PARTITION
 from zkgroup.audit.membership import member_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.views.owners import OwnerLife, OwnerLives
@@ -74,7 +74,7 @@ RULE = Rule(
         "Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
         " (`audit sessions`) and end that process; the znode goes with its session."
     ),
-    keying=BY_GROUP_PARTITION,
+    keying=BY_OWNED_PARTITION,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keyings import BY_OWNED_PARTITION
 from zkgroup.audit.membership import Span, gaps, member_of, merged
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.views.owners import OwnerLife, OwnerLives
@@ -65,7 +65,7 @@ RULE = Rule(
         "Until the claim went, the others could not take the partition over. Members of ours and of the JVM"
         " never leave that way: look for a tool that deletes below `ids`, or a client library of its own."
     ),
-    keying=BY_GROUP_PARTITION,
+    keying=BY_OWNED_PARTITION,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keyings import BY_MEMBERSHIP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.words import duration_text
@@ -86,7 +86,7 @@ RULE = Rule(
         "Nothing, for a few. Expiries and crashes among the causes are worth a look at pauses and session"
         " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
     ),
-    keying=BY_GROUP,
+    keying=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"quiet_ms": QUIET_MS},
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from zkgroup.audit.bursts import Burst, Bursts
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keyings import BY_MEMBERSHIP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 
@@ -71,7 +71,7 @@ RULE = Rule(
         "Each one stops a JVM group for seconds. See by the causes who comes and goes (member_flapping), and"
         " whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses."
     ),
-    keying=BY_GROUP,
+    keying=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"per_hour": 20, "quiet_ms": QUIET_MS},
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.group_picture import GroupPicture
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keyings import BY_MEMBERSHIP
 from zkgroup.audit.planned import Planned
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.model import TopicPartition
@@ -94,7 +94,7 @@ RULE = Rule(
         "Warning: `group verify` names who disagrees; a JVM member that gave up needs a restart. Info: with"
         " many small topics `roundrobin` or `sticky` share more evenly than `range`."
     ),
-    keying=BY_GROUP,
+    keying=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )
