@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FileBytes
-from zkgroup.zkfiles.frames import FRAME, Damage, Frames, LogChunk, LogEnd
+from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
+from zkgroup.zkfiles.frames import FRAME, Damage, Find, Frames, LogChunk, LogEnd, whole_records
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.names import LOG, ServerFile
@@ -38,17 +38,21 @@ class LogReader:
         from_offset: int | None = None,
         to_offset: int | None = None,
         resync: bool = False,
+        find: Find = whole_records,
+        piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self.path = path
         self._from_offset = from_offset
         self._to_offset = to_offset
         self._resync = resync
+        self._find = find
+        self._piece_bytes = piece_bytes
         self.end: LogEnd | None = None
         """Where the records end, once they were all read."""
         self.damages: list[Damage] = []
         """What was skipped, once it was passed."""
 
-    def chunks(self) -> Iterator[LogChunk]:
+    def chunks(self) -> Generator[LogChunk]:
         """The records in pieces of the file, not decoded.
 
         A record that is still being written is left out: `end` says so. Raises DamagedFileError, without
@@ -56,12 +60,12 @@ class LogReader:
         """
         self.end, self.damages = None, []
         with FileBytes(self.path) as file:
-            window = Window(file)
+            window = Window(file, piece_bytes=self._piece_bytes)
             if not self._has_header(window):
                 return
             if self._from_offset is not None:
                 window.jump(max(self._from_offset, FILE_HEADER.size))
-            frames = Frames(window, resync=self._resync)
+            frames = Frames(window, resync=self._resync, find=self._find)
             self.damages = frames.damages
             yield from frames.chunks(self._to_offset)
             self.end = frames.end
@@ -74,11 +78,12 @@ class LogReader:
                 try:
                     transaction = transaction_of(data, start + FRAME.size, end, base + start)
                 except JuteError as error:
-                    self._unreadable(base, start, end, error)
+                    self.unreadable(base, start, end, error)
                 else:
                     yield transaction
 
-    def _unreadable(self, base: int, start: int, end: int, error: JuteError) -> None:
+    def unreadable(self, base: int, start: int, end: int, error: JuteError) -> None:
+        """Notes, with `resync`, a record of a chunk that holds what no server writes; else raises."""
         if not self._resync:
             raise DamagedFileError(
                 str(self.path), base + error.offset, error.expected, error.found
@@ -113,7 +118,9 @@ def inspect_log(path: Path) -> FileHealth:
 
     Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
     """
+    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
     named = ServerFile.of(path)
+    named = named if named is not None and named.kind == LOG else None
     reader = LogReader(path, resync=True)
     first = last = good_until = None
     records = 0
@@ -130,7 +137,7 @@ def inspect_log(path: Path) -> FileHealth:
     except DamagedFileError as error:  # of what the file is packed in
         reader.damages.append(Damage(error.offset, None, error.expected, error.found))
     except NotZooKeeperFileError as error:
-        if named is None or error.__cause__ is not None:
+        if named is None:
             raise
         reader.damages.append(Damage(0, None, error.expected, error.found))
     if named is not None and first is not None and named.zxid != first:

@@ -17,8 +17,9 @@ class Window:
     Take bytes by raising `at`; `ensure` reads more, and then `data` and `at` are others than before.
     """
 
-    def __init__(self, file: FileBytes) -> None:
+    def __init__(self, file: FileBytes, *, piece_bytes: int = PIECE_BYTES) -> None:
         self._file = file
+        self._piece_bytes = piece_bytes
         self.data = b""
         self.at = 0
         self.base = 0
@@ -40,7 +41,9 @@ class Window:
         if there >= count:
             return True
         pieces = [self.data[self.at :]]
-        while there < count and (piece := self._file.read(max(PIECE_BYTES, min(count - there, 1 << 20)))):
+        while there < count and (
+            piece := self._file.read(max(self._piece_bytes, min(count - there, 1 << 20)))
+        ):
             pieces.append(piece)
             there += len(piece)
         self._leave()

@@ -1,0 +1,113 @@
+"""Some rows of a table as columns: in plain lists, or packed as numpy and Arrow lay values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from zkgroup.zkfiles.schemas import Column
+
+
+class Fixed(NamedTuple):
+    """Numbers of the column's width in the machine's byte order; a boolean is one byte."""
+
+    values: Any
+    """A numpy array."""
+    present: Any = None
+    """One byte for each row, 0 for null; None where no row is null."""
+
+
+class Slices(NamedTuple):
+    """Pieces of one buffer, in its order and apart from each other; the texts are plain ASCII."""
+
+    raw: bytes
+    bounds: Any
+    """32-bit numbers: start and end of the first piece, of the second, and so on."""
+    present: Any = None
+
+
+class Coded(NamedTuple):
+    """Few different values."""
+
+    codes: Any
+    """32-bit numbers, places in `values`."""
+    values: tuple[Any, ...]
+    """None stands for null."""
+
+
+class Same(NamedTuple):
+    """One value in all rows."""
+
+    value: Any
+
+
+Packed = Fixed | Slices | Coded | Same
+
+
+class Batch(Mapping[str, Sequence[Any]]):
+    """Columns of equal length: names and, for each, a list of plain values, one for each row.
+
+    Numbers are int, `binary` is bytes, `timestamp` the milliseconds since 1970, `acl` a tuple of AclEntry,
+    null is None.
+    """
+
+    def __init__(self, columns: tuple[Column, ...], rows: int, lists: Mapping[str, Sequence[Any]]) -> None:
+        self.columns = columns
+        self.rows = rows
+        self._lists = dict(lists)
+
+    def __iter__(self) -> Iterator[str]:
+        return (column.name for column in self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        return self._lists[name]
+
+    def packed(self, name: str) -> Packed | None:
+        """The column as it lies packed; None where it is a list."""
+        del name
+        return None
+
+
+class PackedBatch(Batch):
+    """Columns as they lie packed; a list is made of one when it is asked for, and each time."""
+
+    def __init__(self, columns: tuple[Column, ...], rows: int, packed: Mapping[str, Packed]) -> None:
+        super().__init__(columns, rows, {})
+        self._packed = dict(packed)
+
+    def packed(self, name: str) -> Packed:
+        return self._packed[name]
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        packed = self._packed[name]
+        if isinstance(packed, Same):
+            return [packed.value] * self.rows
+        if isinstance(packed, Coded):
+            return [packed.values[code] for code in packed.codes.tolist()]
+        values: list[Any] = (
+            packed.values.tolist() if isinstance(packed, Fixed) else self._pieces(name, packed)
+        )
+        if packed.present is None:
+            return values
+        return [value if is_there else None for value, is_there in zip(values, packed.present, strict=True)]
+
+    def _pieces(self, name: str, packed: Slices) -> list[Any]:
+        is_text = any(column.type == "string" for column in self.columns if column.name == name)
+        raw = packed.raw.decode("latin-1") if is_text else packed.raw
+        bounds = packed.bounds.tolist()
+        return [raw[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
+
+
+def select(packed: Packed, rows: Any) -> Packed:
+    """Some rows of a column, by an array of their numbers."""
+    if isinstance(packed, Same):
+        return packed
+    if isinstance(packed, Coded):
+        return packed._replace(codes=packed.codes[rows])
+    present = None if packed.present is None else packed.present[rows]
+    if isinstance(packed, Fixed):
+        return Fixed(packed.values[rows], present)
+    return Slices(packed.raw, packed.bounds.reshape(-1, 2)[rows].reshape(-1), present)

@@ -1,0 +1,131 @@
+"""Logs and snapshots as columns, batch by batch: the two tables of `schemas`, for analysis.
+
+With numpy installed the columns of a log are made by it (`vectorised`), else and for what it leaves over in
+plain Python (`log_lists`); the values are the same. `arrow.record_batch` makes Arrow of a batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from zkgroup.zkfiles import log_lists, snapshot_lists
+from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.compression import PIECE_BYTES
+from zkgroup.zkfiles.frames import Find, LogChunk, whole_records
+from zkgroup.zkfiles.log_lists import Taken, Wanted
+from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
+from zkgroup.zkfiles.snapshots import open_snapshot
+
+ROWS_PER_BATCH: Final = 16_384
+_FIRST_ZXID, _LAST_ZXID = -(1 << 63), (1 << 63) - 1
+
+
+_Take = Callable[[LogChunk, int, Wanted], Taken | None]
+
+
+def log_columns(
+    path: Path,
+    *,
+    columns: Iterable[str] | None = None,
+    data: bool = True,
+    from_zxid: int | None = None,
+    to_zxid: int | None = None,
+    path_prefix: str | None = None,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    resync: bool = False,
+) -> Iterator[Batch]:
+    """The operations of a transaction log, in the order of the file.
+
+    `columns` are names of schemas.LOG, by default all; `data=False` leaves the znodes' bytes out. Rows are
+    those of transactions `from_zxid` to `to_zxid`, both included, whose path begins with `path_prefix`, taken
+    as text: what lies below /a begins with /a/. Reading ends at the first transaction behind `to_zxid`.
+    `start_offset` and `end_offset` select records by where they start, as `hops.Split` tells.
+
+    A batch has at least one row and never a part of a transaction: it ends with the one that reaches
+    `rows_per_batch`, or with what was read of the file at a time. One such piece is in memory, and one batch.
+
+    Every checksum is compared. Damage is told as `logs.LogReader` does, after the rows before it: raises
+    DamagedFileError, without `resync`, and NotZooKeeperFileError; ValueError for columns that there are not.
+    """
+    wanted = Wanted(
+        select(LOG, columns, data=data),
+        os.fspath(path),
+        _FIRST_ZXID if from_zxid is None else from_zxid,
+        _LAST_ZXID if to_zxid is None else to_zxid,
+        path_prefix,
+        max(rows_per_batch, 1),
+    )
+    find, take, piece_bytes = _fastest()
+    reader = LogReader(
+        path,
+        from_offset=start_offset,
+        to_offset=end_offset,
+        resync=resync,
+        find=find,
+        piece_bytes=piece_bytes,
+    )
+    return _batches(reader, wanted, take)
+
+
+def snapshot_columns(
+    path: Path,
+    *,
+    columns: Iterable[str] | None = None,
+    data: bool = True,
+    path_prefix: str | None = None,
+    zxid: int | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+) -> Iterator[Batch]:
+    """The znodes of a snapshot, a parent before its children.
+
+    `columns` are names of schemas.SNAPSHOT; `path_prefix` and `data` are those of `log_columns`, `zxid`
+    stands in for that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
+    that column is wanted.
+
+    What was given is to be trusted only when the iteration has ended: the seals are behind the znodes. Raises
+    as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
+    """
+    wanted = select(SNAPSHOT, columns, data=data)
+    reader = open_snapshot(path, zxid)
+    return snapshot_lists.batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
+
+
+def _fastest() -> tuple[Find, _Take, int]:
+    """How records are found and made columns of here, and how many bytes of them at a time."""
+    try:
+        from zkgroup.zkfiles import vectorised
+    except ImportError:
+        return whole_records, log_lists.take, PIECE_BYTES
+    return vectorised.find, vectorised.take, vectorised.PIECE_BYTES
+
+
+def _batches(reader: LogReader, wanted: Wanted, fastest: _Take) -> Iterator[Batch]:
+    with closing(reader.chunks()) as chunks:
+        for chunk in chunks:
+            first, take = 0, fastest
+            while first < len(chunk.starts):
+                taken = take(chunk, first, wanted)
+                if taken is None:
+                    take = log_lists.take
+                    chunk = chunk._replace(starts=_plain(chunk.starts), ends=_plain(chunk.ends))
+                    continue
+                if taken.batch is not None:
+                    yield taken.batch
+                if taken.is_past:
+                    return
+                first = taken.until
+                if taken.error is not None:
+                    reader.unreadable(chunk.base, chunk.starts[first], chunk.ends[first], taken.error)
+                    first += 1
+
+
+def _plain(places: Sequence[int]) -> list[int]:
+    """Python's own numbers: what stands in lists comes of them."""
+    return [int(place) for place in places]
