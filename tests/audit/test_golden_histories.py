@@ -26,6 +26,16 @@ EXPECTED: dict[str, set[tuple[str, str]]] = {
         ("unowned_interval", "warning"),
     },
     "member paused past its session": {("rebalance", "info")},
+    "empty reassignment stuck": {("stuck_reassignment", "warning")},
+    "reassignment lost at failover": {("stuck_reassignment", "warning"), ("under_replicated", "warning")},
+    "controller deleted by hand": {("controller_election", "info")},
+    "controller id replaced": {
+        ("controller_epoch_gap", "warning"),
+        ("deposed_controller_write", "error"),
+    },
+    "controller deleted again and again": {("controller_election", "info")},
+    "controller storm": {("controller_election", "warning")},
+    "leaders lost": {("offline_partition", "error"), ("broker_flapping", "warning")},
 }
 """What each accident has to be found by; others may find it too."""
 

@@ -22,12 +22,12 @@ def test_a_short_life_is_told_with_the_time_away() -> None:
     found = log.find(RULE)
 
     assert [(each.severity, each.session, each.from_zxid, each.to_zxid) for each in found] == [
-        ("warning", 2, 4, died),
-        ("warning", 22, up, left),
+        ("warning", 2, died, up),
+        ("warning", 22, left, None),
     ]
     assert [each.detail for each in found] == [
-        "broker 2 was up for 5.0 min, its session expired, away for 12.0 s",
-        "broker 2 was up for 4.0 s, it closed its session, away for 1.0 s and not back",
+        "broker 2 was up for 5.0 min only, its session expired, away for 12.0 s",
+        "broker 2 was up for 4.0 s only, it closed its session, away for 1.0 s and not back",
     ]
 
 

@@ -25,7 +25,7 @@ def test_more_than_a_tenth_away_is_a_warning() -> None:
 
     (found,) = log.find(RULE)
 
-    assert (found.severity, found.from_ms, found.to_zxid) == ("warning", log.ms, None)
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", log.zxid, None)
     assert found.detail == "broker 1 does not lead 2 of 10 partitions (20%) that it should"
     assert log.find(RULE, share=0.2) == []
 

@@ -35,7 +35,7 @@ def test_one_that_was_done_after_long_is_told_too() -> None:
     done = log.delete(REASSIGN)
 
     assert [(each.from_zxid, each.to_zxid, each.detail) for each in log.find(RULE)] == [
-        (asked, done, "1 partitions to be moved; stood for 10.0 min")
+        (asked, done, "1 partition to be moved; stood for 10.0 min")
     ]
 
 

@@ -38,16 +38,17 @@ class _Fold:
             return
         (up, down), self._short = self._short, None
         away_ms = (back.time_ms if back else self._facts.end_ms) - down.time_ms
+        up_ms = down.time_ms - up.time_ms
         away = f"away for {duration_text(away_ms)}" + ("" if back else " and not back")
         yield Finding(
             RULE.name,
             RULE.severity,
             session=up.session or None,
-            from_zxid=up.zxid,
-            to_zxid=down.zxid,
-            from_ms=up.time_ms,
-            to_ms=down.time_ms,
-            detail=f"broker {self._broker} was up for {duration_text(down.time_ms - up.time_ms)},"
+            from_zxid=down.zxid,
+            to_zxid=back.zxid if back else None,
+            from_ms=down.time_ms,
+            to_ms=back.time_ms if back else None,
+            detail=f"broker {self._broker} was up for {duration_text(up_ms)} only,"
             f" {ending_text(self._facts, up.session, down.zxid, down.session)}, {away}",
         )
 

@@ -71,6 +71,7 @@ class _Fold:
         return Finding(
             RULE.name,
             RULE.severity,
+            from_zxid=self._facts.end_zxid,
             from_ms=self._facts.end_ms,
             detail=f"broker {broker} does not lead {how_many} that it should"
             + ("" if is_up else "; it is not registered"),

@@ -11,7 +11,7 @@ from zkgroup.audit.keyings import ADMIN
 from zkgroup.audit.partitions import brokers_text, decoded
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.ruling import change_at, replicas_at
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.words import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 
@@ -106,7 +106,7 @@ class _Fold:
         named = ", ".join(untouched[:_NAMED_MAX])
         more = f" and {len(untouched) - _NAMED_MAX} more" if len(untouched) > _NAMED_MAX else ""
         begun = f"; not even begun: {named}{more}" if untouched else ""
-        return f"{len(request.targets)} partitions to be moved{begun}"
+        return f"{count_text(len(request.targets), 'partition')} to be moved{begun}"
 
     def _was_touched(self, partition: TopicPartition, since: int) -> bool:
         """Whether its replica list has changed since it was asked for."""

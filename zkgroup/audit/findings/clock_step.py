@@ -1,0 +1,43 @@
+"""A leader's clock that went back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.rules import Bounds, Finding, WholeRule
+from zkgroup.audit.survey import survey_of
+from zkgroup.audit.words import duration_text
+from zkgroup.zkfiles.ensemble import epoch_of
+from zkgroup.zkfiles.history import History
+
+
+def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    for step in survey_of(history).steps_back:
+        back_ms = step.from_ms - step.to_ms
+        if back_ms < bounds["least_ms"]:
+            continue
+        before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
+        where = f"within epoch {after}" if before == after else f"at the election of epoch {after}"
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            from_zxid=step.to_zxid,
+            to_zxid=step.to_zxid,
+            from_ms=step.from_ms,
+            to_ms=step.to_ms,
+            detail=f"the leader's clock went back by {duration_text(back_ms)} {where}",
+        )
+
+
+RULE = WholeRule(
+    name="clock_step",
+    severity="warning",
+    question="When did the time in the log go back although zxids rose?",
+    needs=("log",),
+    act="Durations across it are too short by as much, here and in every log of that time. Within an epoch"
+    " one server's clock was set back: let it be slewed. At an election the new leader's clock is behind:"
+    " compare the servers' clocks.",
+    look=_look,
+    bounds={"least_ms": 1},
+)

@@ -1,0 +1,40 @@
+"""Elections of ZooKeeper's own leader, and how long nothing was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.rules import Bounds, Finding, WholeRule
+from zkgroup.audit.survey import survey_of
+from zkgroup.audit.words import count_text, duration_text
+from zkgroup.zkfiles.ensemble import epoch_of
+from zkgroup.zkfiles.history import History
+
+
+def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    for step in survey_of(history).elections:
+        before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
+        silence = duration_text(step.to_ms - step.from_ms)
+        idle = after - before - 1
+        more = f"; {count_text(idle, 'epoch')} between them without a write" if idle > 0 else ""
+        yield Finding(
+            RULE.name,
+            RULE.severity,
+            from_zxid=step.from_zxid,
+            to_zxid=step.to_zxid,
+            from_ms=step.from_ms,
+            to_ms=step.to_ms,
+            detail=f"epoch {before} -> {after}, no write for {silence}{more}",
+        )
+
+
+RULE = WholeRule(
+    name="ensemble_election",
+    severity="info",
+    question="When did ZooKeeper's servers elect a leader, and how long was nothing written?",
+    needs=("log",),
+    act="Look at the servers' logs of that time: a leader that was lost, a quorum that was not there. In such"
+    " a time clients cannot write, and sessions can expire at its end.",
+    look=_look,
+)
