@@ -135,9 +135,13 @@ def fold_all(
 ) -> Iterator[Finding]:
     """One pass over the rows; findings come as folds are sure of them."""
     passes = [_Pass(keying, of_keying, facts, bounds) for keying, of_keying in _by_keying(rules)]
+    asked = [(each, each.key) for each in passes]
     for event in events:
-        for each in passes:
-            yield from each.see(event)
+        for each, key_of in asked:
+            key = key_of(event)
+            if key is not None:
+                for fold in each.folds(key):
+                    yield from fold.see(event)
     for each in passes:
         yield from each.end()
 
@@ -170,19 +174,17 @@ class _Pass:
     def __init__(
         self, keying: Keying, rules: Sequence[Rule], facts: Facts, bounds: Mapping[str, Bounds]
     ) -> None:
-        self._key, self._rules, self._facts, self._bounds = keying.key, rules, facts, bounds
+        self.key = keying.key
+        self._rules, self._facts, self._bounds = rules, facts, bounds
         self._folds: dict[Key, list[Fold]] = {}
 
-    def see(self, event: Event) -> Iterator[Finding]:
-        key = self._key(event)
-        if key is None:
-            return
+    def folds(self, key: Key) -> list[Fold]:
+        """Those of a key, new ones for a new key."""
         folds = self._folds.get(key)
         if folds is None:
             folds = [rule.fold(key, self._facts, self._bounds[rule.name]) for rule in self._rules]
             self._folds[key] = folds
-        for fold in folds:
-            yield from fold.see(event)
+        return folds
 
     def end(self) -> Iterator[Finding]:
         for folds in self._folds.values():
