@@ -34,22 +34,17 @@ class Bursts:
         return self.add_moment(event.zxid, event.time_ms)
 
     def add_moment(self, zxid: int, time_ms: int) -> Burst | None:
-        now = Moment(zxid, time_ms)
+        now, over = Moment(zxid, time_ms), None
+        if self._open is not None and time_ms - self._open.last.time_ms > self._window_ms:
+            over = self.end()
         self._recent.append(now)
-        dense = (
-            len(self._recent) == self._recent.maxlen and time_ms - self._recent[0].time_ms <= self._window_ms
-        )
-        if dense:
-            self._open = (
-                Burst(self._recent[0], now, len(self._recent))
-                if self._open is None
-                else self._open._replace(last=now, times=self._open.times + 1)
-            )
-            return None
-        if self._open is None:
-            return None
-        over = self.end()
-        self._recent.append(now)
+        first = self._recent[0]
+        if len(self._recent) == self._recent.maxlen and time_ms - first.time_ms <= self._window_ms:
+            times = len(self._recent) if self._open is None else self._open.times + 1
+            self._open = Burst(first if self._open is None else self._open.first, now, times)
+        elif self._open is not None:
+            over = self.end()
+            self._recent.append(now)
         return over
 
     def end(self) -> Burst | None:

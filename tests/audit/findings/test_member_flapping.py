@@ -37,6 +37,10 @@ def test_three_lives_or_lives_far_apart_are_not() -> None:
     """A restart a day is none."""
     assert flapping(3, MINUTE)[0].find(RULE) == []
     assert flapping(8, 24 * 60 * MINUTE)[0].find(RULE) == []
+    mixed, _ = flapping(3, MINUTE)
+    mixed.wait(24 * 60 * MINUTE)
+    mixed.join("g", "g_a", 0xB0)
+    assert mixed.find(RULE) == []
 
 
 def test_each_time_that_it_flapped_is_found_once() -> None:

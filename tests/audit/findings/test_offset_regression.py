@@ -133,6 +133,15 @@ def test_a_new_life_of_the_offset_starts_anywhere() -> None:
     assert log.find(RULE) == []
 
 
+def test_a_create_begins_a_new_life_where_the_log_has_a_hole() -> None:
+    """The deletion is in a file that is missing."""
+    log = owned_at(1000)
+    log.zxid += 50
+    log.create(offset("g", T0), "3", A)
+
+    assert log.find(RULE) == []
+
+
 def test_what_the_snapshot_held_counts_as_before() -> None:
     """And a value that is no number changes nothing."""
     log = Log(zxid=100)

@@ -47,9 +47,9 @@ def test_ephemerals_writes_and_ends_excuse() -> None:
     log.seed("/brokers/ids/1", "{}", zxid=5, session=1)
     log.open(2)
     log.join("g", "g_a", 2)
+    log.close(4)
     log.wait(5 * DAY)
     log.create("/written", session=3)
-    log.close(4)
 
     assert list(found_in(log, {1: 6000, 3: 6000, 4: 6000})) == []
 

@@ -66,3 +66,13 @@ def test_an_offset_of_the_snapshot_stands_since_it_was_written() -> None:
     log.create("/end")
     (found,) = log.find(RULE)
     assert found.from_ms == START_MS - 9 * MINUTE
+
+
+def test_a_seed_is_no_claim_though_it_was_made_with_its_owner() -> None:
+    """Both in one transaction, and the offset was written since."""
+    log = Log(zxid=100)
+    log.seed(owner("g", T0), "g_a-0", zxid=5, session=A, ms=START_MS - 60 * MINUTE)
+    log.seed(offset("g", T0), "7", zxid=5, ms=START_MS - 60 * MINUTE, mtime_ms=START_MS - MINUTE)
+    log.create("/start")
+
+    assert log.find(RULE) == []

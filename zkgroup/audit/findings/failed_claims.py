@@ -22,7 +22,6 @@ class _Fold:
         self._facts = facts
         self._bursts = Bursts(int(bounds["per_minute"]), _MINUTE_MS)
         self._previous: Event | None = None
-        self._refused_zxid = 0
 
     def see(self, event: Event) -> Iterator[Finding]:
         if self._is_contention(event):
@@ -39,14 +38,13 @@ class _Fold:
         that exist too: a refusal right behind a missing node is such a parent. Of a failed multi the first
         error that tells is the cause, those behind it only say that they were not tried.
         """
-        if event.op != "error" or event.error != _NODE_EXISTS or event.zxid == self._refused_zxid:
+        if event.op != "error" or event.error != _NODE_EXISTS:
             return False
         before = self._previous
         if event.sub == SINGLE and before is not None:
             is_parent = before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
             if is_parent:
                 return False
-        self._refused_zxid = event.zxid
         return True
 
     def _found(self, burst: Burst | None) -> Iterator[Finding]:

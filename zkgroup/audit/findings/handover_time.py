@@ -77,13 +77,11 @@ class _Fold:
         self._waits_for[at] = event.session
 
     def _heirs_to(self, event: Event) -> tuple[int | None, int] | None:
-        """Up to when other sessions' members of this moment were there; None where there were none."""
+        """Up to when the members that outlived this session were there; None where there were none."""
         ends = [
             (life.to_zxid, self._facts.end_ms if life.to_ms is None else life.to_ms)
             for life in self._facts.members.get(self._group, ())
-            if life.session != event.session
-            and life.from_zxid < event.zxid
-            and (life.to_zxid is None or life.to_zxid > event.zxid)
+            if life.from_zxid < event.zxid and (life.to_zxid is None or life.to_zxid > event.zxid)
         ]
         return max(ends, key=lambda end: (end[0] is None, end[0] or 0), default=None)
 

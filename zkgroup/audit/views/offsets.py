@@ -96,7 +96,7 @@ def _row(write: OffsetWrite, facts: Facts, group: str) -> OffsetRow:
         write.previous,
         (holder is not None and holder.session == event.session) if is_known else None,
         None if holder is None else holder.thread,
-        is_rewind=write.is_commit and write.falls,
+        is_rewind=write.falls,
     )
 
 
