@@ -58,13 +58,12 @@ class HopIndex:
 
     def splits(self, from_zxid: int | None = None, to_zxid: int | None = None) -> tuple[Split, ...]:
         """Parts that together hold the records of `from_zxid` to `to_zxid`, both included, and few others."""
-        ends = [*(hop.offset for hop in self.hops[1:]), self.end_offset]
-        following = [*(hop.zxid for hop in self.hops[1:]), None]
+        ends = [*self.hops[1:], Hop(self.last_zxid or 0, self.end_offset)]
         return tuple(
-            Split(hop.offset, end)
-            for hop, end, then in zip(self.hops, ends, following, strict=True)
+            Split(hop.offset, end.offset)
+            for hop, end in zip(self.hops, ends, strict=False)
             if (to_zxid is None or hop.zxid <= to_zxid)
-            and (from_zxid is None or then is None or then > from_zxid)
+            and (from_zxid is None or end.zxid > from_zxid or end is ends[-1])
         )
 
     def is_of(self, path: Path) -> bool:
