@@ -35,13 +35,14 @@ def duration_text(ms: int) -> str:
     return f"{ms / 1_000:.1f} s"
 
 
-def members_of(facts: Facts, session: int) -> tuple[tuple[str, str], ...]:
-    """Group and member id of everything that a session ever registered, in order, each once."""
+def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tuple[str, str], ...]:
+    """Group and member id of what a session ever registered, there or anywhere, in order, each once."""
+    groups = facts.members if group is None else (group,)
     return tuple(
         dict.fromkeys(
-            (group, place_of(life.path).member)
-            for group, lives in facts.members.items()
-            for life in lives
+            (name, place_of(life.path).member)
+            for name in groups
+            for life in facts.members.get(name, ())
             if life.session == session
         )
     )
@@ -60,7 +61,7 @@ def is_member(facts: Facts, group: str, session: int) -> bool:
 
 def who(facts: Facts, session: int, group: str | None = None) -> str:
     """A session by what it registered: its members (of this group where one is named), brokers, number."""
-    members = [member for of, member in members_of(facts, session) if group in (None, of)]
+    members = [member for _, member in members_of(facts, session, group)]
     brokers = [
         name for name, lives in facts.brokers.items() if any(life.session == session for life in lives)
     ]

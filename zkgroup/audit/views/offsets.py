@@ -44,6 +44,7 @@ def offsets_of(
 ) -> list[OffsetRow]:
     """The writes of one partition of a group, in order."""
     offsets = PartitionOffsets(group, facts)
+    members = _Members(facts, group)
     found = []
     for event in events:
         place = place_of(event.path)
@@ -57,14 +58,14 @@ def offsets_of(
         holder, previous = offsets.holder, offsets.value
         write = offsets.see(event)
         if write is not None:
-            found.append(_row(write, facts, group))
+            found.append(_row(write, facts, group, members))
         elif place.kind == "offset" and event.op == "delete":
             found.append(
                 OffsetRow(
                     event.zxid,
                     event.time_ms,
                     event.session,
-                    _members(facts, group, event.session),
+                    members[event.session],
                     "deletion",
                     None,
                     previous,
@@ -76,7 +77,7 @@ def offsets_of(
     return found
 
 
-def _row(write: OffsetWrite, facts: Facts, group: str) -> OffsetRow:
+def _row(write: OffsetWrite, facts: Facts, group: str, members: _Members) -> OffsetRow:
     event, holder = write.event, write.holder
     kind: OffsetKind = "commit"
     if event.seed:
@@ -90,7 +91,7 @@ def _row(write: OffsetWrite, facts: Facts, group: str) -> OffsetRow:
         event.zxid,
         event.time_ms if event.mtime_ms is None else event.mtime_ms,
         event.session,
-        _members(facts, group, event.session),
+        members[event.session],
         kind,
         write.offset,
         write.previous,
@@ -100,5 +101,14 @@ def _row(write: OffsetWrite, facts: Facts, group: str) -> OffsetRow:
     )
 
 
-def _members(facts: Facts, group: str, session: int) -> tuple[str, ...]:
-    return tuple(member for of, member in members_of(facts, session) if of == group)
+class _Members(dict[int, tuple[str, ...]]):
+    """What each session was in the group, looked up once."""
+
+    def __init__(self, facts: Facts, group: str) -> None:
+        super().__init__()
+        self._facts, self._group = facts, group
+
+    def __missing__(self, session: int) -> tuple[str, ...]:
+        names = tuple(member for _, member in members_of(self._facts, session, self._group))
+        self[session] = names
+        return names
