@@ -209,14 +209,18 @@ class History:
         yield from journal.changes()
 
     def _base_for(self, zxid: int, *, digests: bool) -> tuple[Base, list[str]]:
-        """An exact one if there is any: the newest snapshot that is, else the beginning of all."""
+        """An exact one if there is any: the newest snapshot that is, else the beginning of all.
+
+        Without a log nothing leads on from an older snapshot, so the newest one is as near as can be.
+        """
         skipped: list[str] = []
+        has_logs = any(server.files.logs for server in self.ensemble.servers)
         second_best: tuple[bool, Candidate] | None = None
         for candidate in reversed([each for each in candidates(self.ensemble) if each.zxid <= zxid]):
             base = _loaded(candidate, skipped, digests=digests)
             if base is None:
                 continue
-            if base.exact_from <= zxid and base.is_sure:
+            if not has_logs or (base.exact_from <= zxid and base.is_sure):
                 return base, skipped
             skipped.append(_why_not(base))
             if second_best is None or (base.exact_from <= zxid and not second_best[0]):

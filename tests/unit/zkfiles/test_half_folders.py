@@ -35,3 +35,16 @@ def test_snapshots_alone(tmp_path: Path) -> None:
     assert history.verify().is_right
     with pytest.raises(NotFoundError):
         history.zxid_at(world.ms)
+
+
+def test_the_newest_of_snapshots_alone_is_the_last_tree(tmp_path: Path) -> None:
+    """The older one is known to have ended, but no log leads on from it."""
+    world = World(digests=False)
+    world.create("/a")
+    world.snapshot(tmp_path, 1)
+    world.create("/b")
+    world.snapshot(tmp_path, 2)
+    history = History(tmp_path)
+
+    assert "/b" in history.tree_at().tree
+    assert "/b" not in history.tree_at(zxid=1).tree
