@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
-from zkgroup.audit.live import ROUNDS, LiveTree, walk
-from zkgroup.zkfiles.exports import ExportHeader, Written, write_export
+from zkgroup.audit.live import ROUNDS, walk
+from zkgroup.audit.sources import Moment, SeenTree, told_of
+from zkgroup.errors import NotFoundError
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, Written, exported, write_export
 from zkgroup.zookeeper.address import Address
 
 from ..connection import connected, target
 from ..frame import command, output, shared
 from ..output import say
 from ..units import counted, size
-from .common import document, hex_zxid
-from .progress import progress
+from .common import EXIT_CHECK_FAILED, document, hex_zxid
+from .inputs import Inputs, input_options, opened
+from .moments import MOMENT
+from .progress import Progress, progress
+from .tree_command import inside, outside
 
 EXIT_PARTLY_DONE = 4
-_SHOWN = 5
 
 
 @command()
-@click.argument("file", metavar="OUTPUT", type=click.Path(path_type=Path))
+@input_options(more=False)
+@click.option(
+    "--at",
+    type=MOMENT,
+    metavar="ZXID|TIME",
+    help="With --input: the tree of this moment.  [default: the last]",
+)
 @click.option("--overwrite", is_flag=True, help="Also where OUTPUT is there already.")
 @click.option(
     "--rounds",
@@ -32,29 +43,31 @@ _SHOWN = 5
     metavar="N",
     help="So often what changes meanwhile is read again, at most.",
 )
+@click.argument("file", metavar="OUTPUT", type=click.Path(path_type=Path))
 @click.pass_context
-def export(ctx: click.Context, file: Path, overwrite: bool, rounds: int) -> None:
+def export(
+    ctx: click.Context, inputs: Inputs, at: Moment | None, file: Path, overwrite: bool, rounds: int
+) -> None:
     """Write the whole tree into OUTPUT, a file of its own that every command here reads.
 
     Of a living ensemble everything is read, and looked at a second time: what stood still is the tree at
-    `zxid_before`, what did not is named in `changed`. Exit code 4 where something may not be read.
+    `zxid_before`, what did not is named in `changed`. Exit code 4 where something may not be read. With
+    --input it is the tree of a moment of its history; exit code 3 where something is missing or wrong.
     """
     out = output()
-    with progress() as tell, connected() as ensemble:
-        tree = walk(ensemble.zk, rounds=rounds, progress=tell)
-        header = _header(tree, ensemble.clock.wall_ms())
-        written = write_export(
-            file,
-            header,
-            tree.znodes,
-            overwrite=overwrite,
-            progress=lambda count: tell("writing", count),
-        )
-    _say(file, header, written)
+    if inputs.paths:
+        header, written, code = _of_files(inputs, at, file, overwrite=overwrite)
+    elif at is not None:
+        raise click.UsageError("a living ensemble has no past: --at is for --input")
+    else:
+        inputs.require_living()
+        header, written, code = _of_living(file, rounds, overwrite=overwrite)
+    detail = header.detail or told_of(header.changed, header.unreadable, header.zxid_after)
+    say(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
     fields = document(
         "audit_export",
         header.zxid_before,
-        header.made_at_ms,
+        header.time_ms,
         file=str(file),
         znodes=written.znodes,
         bytes=written.bytes,
@@ -66,37 +79,60 @@ def export(ctx: click.Context, file: Path, overwrite: bool, rounds: int) -> None
     )
     if not out.document(fields):
         out.line(f"wrote {file}: {counted(written.znodes, 'znode')}, {size(written.bytes)}")
-    if header.unreadable:
-        ctx.exit(EXIT_PARTLY_DONE)
+    ctx.exit(code)
 
 
-def _header(tree: LiveTree, now_ms: int) -> ExportHeader:
-    address = Address.parse(target(shared()).zookeeper)
-    return ExportHeader(
-        made_at_ms=now_ms,
-        source=address.servers,
-        chroot=address.chroot,
-        zxid_before=tree.zxid_before,
-        zxid_after=tree.zxid_after,
-        changed=tree.changed,
-        unreadable=tree.unreadable,
+Made = tuple[ExportHeader, Written, int]
+"""What was written, and the exit code."""
+
+
+def _of_living(file: Path, rounds: int, *, overwrite: bool) -> Made:
+    with progress() as tell, connected() as ensemble:
+        found = walk(ensemble.zk, rounds=rounds, progress=tell)
+        address = Address.parse(target(shared()).zookeeper)
+        header = ExportHeader(
+            time_ms=ensemble.clock.wall_ms(),
+            source=address.servers,
+            chroot=address.chroot,
+            zxid_before=found.zxid_before,
+            zxid_after=found.zxid_after,
+            changed=found.changed,
+            unreadable=found.unreadable,
+        )
+        written = _write(file, header, found.znodes, tell, overwrite=overwrite)
+    return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
+
+
+def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool) -> Made:
+    with opened(inputs) as (source, tell):
+        tell("replaying")
+        seen = source.tree(at)
+        header = ExportHeader(
+            time_ms=seen.time_ms,
+            source=", ".join(map(str, inputs.paths)),
+            chroot=inputs.chroot,
+            zxid_before=seen.zxid,
+            zxid_after=seen.zxid,
+            detail=seen.detail,
+        )
+        written = _write(file, header, _below(seen, source.chroot), tell, overwrite=overwrite)
+    return header, written, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0
+
+
+def _write(
+    file: Path, header: ExportHeader, znodes: Iterable[ExportedZnode], tell: Progress, *, overwrite: bool
+) -> Written:
+    return write_export(
+        file, header, znodes, overwrite=overwrite, progress=lambda count: tell("writing", count)
     )
 
 
-def _say(file: Path, header: ExportHeader, written: Written) -> None:
-    """How far it is one moment's picture."""
-    moment = hex_zxid(header.zxid_before)
-    if not header.changed:
-        say(f"it is the tree at {moment}")
-    else:
-        say(
-            f"it is the tree at {moment} but for {counted(len(header.changed), 'path')} that changed while "
-            f"it was read, up to {hex_zxid(header.zxid_after)}: {_few(header.changed)}"
-        )
-    if header.unreadable:
-        say(f"left out, with all below: {_few(header.unreadable)}; their ACL does not let us read them")
-
-
-def _few(paths: tuple[str, ...]) -> str:
-    shown = ", ".join(paths[:_SHOWN])
-    return shown + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
+def _below(seen: SeenTree, chroot: str) -> Iterator[ExportedZnode]:
+    """Depth first, children by name, paths as clients of the chroot see them. Raises NotFoundError."""
+    paths = seen.tree.paths(outside(chroot, "/"))
+    if not paths:
+        raise NotFoundError(f"{chroot}: there was no such chroot at {hex_zxid(seen.zxid)}")
+    for path in sorted(paths, key=lambda path: path.strip("/").split("/")):
+        stored, znode = seen.tree.stored(path), seen.tree.znode(path)
+        if stored is not None and znode is not None:
+            yield exported(stored, znode.stat.children_count)._replace(path=inside(chroot, path))

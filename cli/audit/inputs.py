@@ -28,6 +28,13 @@ class Inputs:
     paths: tuple[Path, ...]
     chroot: str
 
+    def require_living(self) -> None:
+        """Raises UsageError for options that are for files only."""
+        if self.chroot:
+            raise click.UsageError(
+                "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
+            )
+
 
 def input_options(*, more: bool) -> Decorator:
     """`--input DIR...` and `--chroot`, as one argument `inputs`.
@@ -92,10 +99,7 @@ def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
 
 
 def _living(inputs: Inputs, tell: Progress) -> Source:
-    if inputs.chroot:
-        raise click.UsageError(
-            "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
-        )
+    inputs.require_living()
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=tell)
         now_ms = ensemble.clock.wall_ms()

@@ -23,7 +23,7 @@ def _export(folder: Path, to: Path, **header: object) -> Path:
     """The last tree of a folder as an export."""
     tree, account = History(folder).tree_at()
     fields = {
-        "made_at_ms": 5,
+        "time_ms": 5,
         "source": "",
         "zxid_before": account.zxid,
         "zxid_after": account.zxid,

@@ -35,7 +35,8 @@ class LiveTree:
     znodes: tuple[ExportedZnode, ...]
     """Depth first, parents before children, children by name."""
     changed: tuple[str, ...]
-    """Created, changed or deleted between the two zxids: as at some moment between them, or gone."""
+    """Created, changed or deleted between the two zxids: as at some moment between them, or gone.
+    A child that came and went before anybody looked is not named, but its parent is."""
     unreadable: tuple[str, ...]
     """Their ACL does not let us; they, and what is below them, are left out."""
 
@@ -94,9 +95,9 @@ class _Found:
         """Reads again what differs and looks at it once more. Gives every path that came into question."""
         moved = self.unsettled
         self.unsettled = set()
-        fresh = self.read(tuple(moved))
-        touched = moved | fresh | self.unsettled
-        self.look_again(tuple(path for path in moved | fresh if path in self.znodes))
+        fresh = self.read([path for path in moved if path in self.znodes])
+        touched = moved | fresh
+        self.look_again([path for path in touched if path in self.znodes])
         return touched | self.unsettled
 
     def read(self, paths: Sequence[str]) -> set[str]:
@@ -163,7 +164,8 @@ class _Found:
         waiting = [path]
         while waiting:
             one = waiting.pop()
-            self.znodes.pop(one, None)
+            if self.znodes.pop(one, None) is not None and why is None:
+                self.unsettled.add(one)
             self._acls.pop(one, None)
             waiting += [join(one, name) for name in self._children.pop(one, ())]
 
@@ -176,7 +178,7 @@ class _Found:
                 return True
             path = parent_of(path)
             if path in self.znodes:
-                return path in self.unsettled or self.znodes[path].stat.pzxid > zxid
+                return self.znodes[path].stat.pzxid > zxid
         stat = self.znodes[path].stat
         return path in self.unsettled or stat.aversion > 0 or _newest(stat) > zxid
 

@@ -107,7 +107,12 @@ class Folders:
             raise ConfigError(
                 f"expected a stretch of the history, found its end {to_zxid:#x} before its start"
             )
-        past = self._before(from_zxid)
+        try:
+            past = self._before(from_zxid, to_zxid)
+        except NotFoundError as error:
+            if not self._has_logs or from_zxid > 1:
+                raise
+            return self._log_alone(to_zxid, str(error))
         seeds = past.tree
 
         def events() -> Iterator[Event]:
@@ -155,8 +160,28 @@ class Folders:
         except NotFoundError:
             return 0  # the files begin later, so everything in them is behind it
 
-    def _before(self, from_zxid: int) -> PastTree:
-        """The tree before a transaction, or the first one that is known to be of one moment."""
+    def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
+        """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
+
+        def events() -> Iterator[Event]:
+            return events_of(self._counted(self.history.transactions(0, to_zxid)), (), self.chroot)
+
+        firsts = [server.first_logged for server in self.history.ensemble.servers]
+        before = min(zxid for zxid in firsts if zxid is not None) - 1
+        detail = f"what stood before the first record is not known: {why}"
+        return Rows(events, SeenTree(Tree(digests=False), before, None, False, False, detail), to_zxid)
+
+    @property
+    def _has_logs(self) -> bool:
+        return any(server.files.logs for server in self.history.ensemble.servers)
+
+    def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
+        """The tree before a transaction, or the first one that is known to be of one moment.
+
+        Without logs nothing comes after any tree, so it is the last one that is asked for.
+        """
+        if not self._has_logs:
+            return self.history.tree_at(zxid=to_zxid)
         if from_zxid > 1:
             try:
                 past = self.history.tree_at(zxid=from_zxid - 1)
@@ -232,9 +257,9 @@ def open_source(paths: Sequence[Path], chroot: str = "", progress: Progress | No
     return OneTree(
         znodes=reader.znodes,
         zxid=header.zxid_before,
-        time_ms=header.made_at_ms,
+        time_ms=header.time_ms,
         is_exact=header.is_exact,
-        detail=told_of(header.changed, header.unreadable, header.zxid_after),
+        detail=header.detail or told_of(header.changed, header.unreadable, header.zxid_after),
         chroot=chroot,
     )
 

@@ -56,8 +56,8 @@ Progress = Callable[[int], None]
 class ExportHeader:
     """What an export is of, and how far it is one moment's picture."""
 
-    made_at_ms: int
-    """Since 1970, by the clock of whoever wrote it."""
+    time_ms: int | None
+    """Since 1970: when it was walked, or of the last transaction; None where the files do not tell."""
     source: str
     """The servers or the folders, for people."""
     chroot: str = ""
@@ -67,14 +67,17 @@ class ExportHeader:
     zxid_after: int
     """Nothing in it is newer."""
     changed: tuple[str, ...] = ()
-    """Created, changed or deleted between the two: as at some moment between them, or not there any more."""
+    """Created, changed or deleted between the two: as at some moment between them, or not there any more.
+    A child that came and went before anybody looked is not named, but its parent is."""
     unreadable: tuple[str, ...] = ()
     """Left out with everything below them: their ACL did not let the reader."""
+    detail: str = ""
+    """Of a tree out of files: what keeps it from being proved; empty where nothing does."""
 
     @property
     def is_exact(self) -> bool:
         """Whether it is the whole tree of `zxid_before`."""
-        return not self.changed and not self.unreadable
+        return not self.changed and not self.unreadable and not self.detail
 
 
 class ExportedZnode(NamedTuple):
@@ -177,13 +180,14 @@ def _line(fields: Mapping[str, Any]) -> bytes:
 def _header_fields(header: ExportHeader) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "made_at_ms": header.made_at_ms,
+        "time_ms": header.time_ms,
         "source": header.source,
         "chroot": header.chroot,
         "zxid_before": header.zxid_before,
         "zxid_after": header.zxid_after,
         "changed": list(header.changed),
         "unreadable": list(header.unreadable),
+        "detail": header.detail,
     }
 
 
@@ -280,6 +284,8 @@ def inspect_export(path: Path) -> FileHealth:
         notes.append(f"{len(header.changed)} paths changed while it was read, up to {header.zxid_after:#x}")
     if header is not None and header.unreadable:
         notes.append(f"{len(header.unreadable)} paths could not be read")
+    if header is not None and header.detail:
+        notes.append(header.detail)
     return FileHealth(
         path=path,
         kind=EXPORT,
@@ -350,13 +356,14 @@ def _header(path: Path, line: bytes) -> ExportHeader:
         raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", found)
     try:
         return ExportHeader(
-            made_at_ms=_number(fields["made_at_ms"]),
+            time_ms=None if fields["time_ms"] is None else _number(fields["time_ms"]),
             source=_text(fields["source"]),
             chroot=_text(fields["chroot"]),
             zxid_before=_number(fields["zxid_before"]),
             zxid_after=_number(fields["zxid_after"]),
             changed=tuple(map(_text, fields["changed"])),
             unreadable=tuple(map(_text, fields["unreadable"])),
+            detail=_text(fields["detail"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), 0, "the keys of a header", f"{error!r}") from error

@@ -105,9 +105,7 @@ def test_a_damaged_file_is_exit_3_and_says_how_far_it_is_good(lone_shell: Shell,
 def test_an_export_is_inspected_too(lone_shell: Shell, tmp_path: Path) -> None:
     """Whole and half-written."""
     path = tmp_path / "tree.gz"
-    write_export(
-        path, ExportHeader(made_at_ms=1, source="", zxid_before=7, zxid_after=9, changed=("/a",)), []
-    )
+    write_export(path, ExportHeader(time_ms=1, source="", zxid_before=7, zxid_after=9, changed=("/a",)), [])
     (whole,) = lone_shell.json("audit", "inspect", str(path))["files"]
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(gzip.compress(b"".join(lines[:-1])))
