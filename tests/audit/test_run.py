@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.audit.golden import INCIDENTS, source
+from tests.audit.golden import HEALTHY, INCIDENTS, folder, source
 from tests.audit.rows import Log
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -15,7 +17,7 @@ from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.keyings import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, WholeRule
 from zkgroup.audit.run import audit, bounds_of, find
-from zkgroup.audit.sources import Moment, OneTree
+from zkgroup.audit.sources import Moment, OneTree, open_source
 from zkgroup.errors import ConfigError
 
 
@@ -116,6 +118,37 @@ def test_a_stretch_starts_from_the_tree_before_it_and_ends_where_it_is_told() ->
         ("owner_session_mismatch", 108, 110),
         ("claim_stolen", 110, 110),
     ]
+
+
+def test_a_log_from_the_middle_is_audited_without_what_stood_before(tmp_path: Path) -> None:
+    """No snapshot came with it: findings know, and say nothing that they cannot know."""
+    _copy(INCIDENTS, ["log.c6.gz", "log.1ae.gz"], tmp_path)
+
+    opened = open_source([tmp_path])
+    found = audit(opened, ALL_RULES)
+
+    assert "is not known" in opened.rows().seen.detail
+    assert not found.facts.is_whole
+    assert found.facts.start_zxid == 0xC6
+    names = {each.finding for each in found.findings if each.severity == "error"}
+    assert {"owner_session_mismatch", "zombie_commit"} <= names
+
+
+def test_snapshots_without_logs_are_audited_as_the_last_of_them(tmp_path: Path) -> None:
+    _copy(HEALTHY[0], ["snapshot.100.gz", "snapshot.352.gz"], tmp_path)
+
+    found = audit(open_source([tmp_path]), ALL_RULES)
+
+    assert (found.facts.has_log, found.facts.end_zxid > 0x300) == (False, True)
+    assert "g5" in found.facts.members
+    assert {each.rule.name for each in found.skipped} >= {"rebalance", "claim_stolen"}
+    assert not {each.finding for each in found.findings if each.severity == "error"}
+
+
+def _copy(name: str, files: list[str], target: Path) -> None:
+    (target / "version-2").mkdir()
+    for file in files:
+        shutil.copy(folder(name) / file, target / "version-2")
 
 
 def test_whole_rules_are_held_to_the_stretch_too() -> None:

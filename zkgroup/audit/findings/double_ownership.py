@@ -77,6 +77,7 @@ class _Fold:
         """The ownership against which they were is over."""
         for each in self._overlaps.values():
             ms = each.to_ms - each.new.from_ms
+            times = "once" if each.commits == 1 else f"{each.commits} times"
             yield Finding(
                 NAME,
                 "error",
@@ -88,7 +89,7 @@ class _Fold:
                 each.to_zxid,
                 each.new.from_ms,
                 each.to_ms,
-                f"{each.old.thread!r} committed {each.commits} times, up to {duration_text(ms)} after"
+                f"{each.old.thread!r} committed {times}, up to {duration_text(ms)} after"
                 f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed",
             )
         self._overlaps.clear()
