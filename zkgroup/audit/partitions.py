@@ -7,6 +7,7 @@ What cannot be read is not known, and nothing is found in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from zkgroup.audit.events import Event
@@ -50,6 +51,18 @@ def decoded(decode: Callable[[str, bytes | None], _Value], path: str, data: byte
         return decode(path, data)
     except CorruptZnodeError:
         return None
+
+
+@lru_cache(maxsize=16)
+def topic_of(path: str, data: bytes | None) -> Topic | None:
+    """A topic, or None where it cannot be read. Several folds see each row: it is read once for all."""
+    return decoded(Topic.decode, path, data)
+
+
+@lru_cache(maxsize=256)
+def state_of(path: str, data: bytes | None) -> PartitionState | None:
+    """The same of a partition's state."""
+    return decoded(PartitionState.decode, path, data)
 
 
 def brokers_text(brokers: Iterable[int]) -> str:
@@ -110,7 +123,7 @@ class TopicFold:
     def _take(self, event: Event) -> None:
         gone = event.op == "delete"
         if event.path == self._path:
-            self._value = None if gone else decoded(Topic.decode, event.path, event.data)
+            self._value = None if gone else topic_of(event.path, event.data)
             numbers = set() if self._value is None else set(self._value.partitions)
             self._touch(event, {*numbers, *self.views, *self._states})
         elif event.path == self._deletion:
@@ -128,7 +141,7 @@ class TopicFold:
             return
         known = self._states.get(partition)
         life = event.zxid if event.op == "create" or known is None else known[0]
-        self._states[partition] = life, decoded(PartitionState.decode, event.path, event.data)
+        self._states[partition] = life, state_of(event.path, event.data)
 
     def _touch(self, event: Event, partitions: set[int]) -> None:
         """Of a seed only the time of its last write is known: what it says has been so since then."""

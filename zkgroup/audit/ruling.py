@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.facts import Change, Facts, Life
-from zkgroup.audit.partitions import Moment, decoded
+from zkgroup.audit.partitions import Moment, decoded, topic_of
 from zkgroup.audit.words import session_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
@@ -49,7 +49,7 @@ def replicas_at(facts: Facts, topic_partition: TopicPartition, zxid: int) -> tup
     change = change_at(facts.topics.get(topic_partition.topic, ()), zxid)
     if change is None or change.data is None:
         return None
-    topic = decoded(Topic.decode, Topic.path(topic_partition.topic), change.data)
+    topic = topic_of(Topic.path(topic_partition.topic), change.data)
     return None if topic is None else topic.partitions.get(topic_partition.partition)
 
 

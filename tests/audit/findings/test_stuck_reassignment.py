@@ -112,6 +112,15 @@ def test_of_a_topic_that_is_gone_nothing_is_left_to_move() -> None:
     assert log.find(RULE) == []
 
 
+def test_moves_of_a_topic_that_is_being_deleted_are_given_up_rightly() -> None:
+    log = placed()
+    log.reassign({T0: (2,)})
+    log.create("/admin/delete_topics/t")
+    log.delete(REASSIGN)
+
+    assert log.find(RULE) == []
+
+
 def test_a_new_target_is_no_giving_up() -> None:
     """A cancellation: the target becomes what the list was."""
     log = placed()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_DECISION
-from zkgroup.audit.partitions import brokers_text, decoded
+from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.audit.ruling import controller_name, epoch_at, life_at
 from zkgroup.audit.words import who
@@ -48,7 +48,7 @@ class _Fold:
         if event.op == "delete":
             self._states.pop(place.partition, None)
             return
-        after = self._states[place.partition] = decoded(PartitionState.decode, event.path, event.data)
+        after = self._states[place.partition] = state_of(event.path, event.data)
         if event.seed or after is None:
             return
         if event.op == "create":
@@ -73,7 +73,7 @@ class _Fold:
         """Tools make topics and let them grow; only a controller changes the list of a partition."""
         before, self._topic = self._topic, None
         if event.op != "delete":
-            self._topic = decoded(Topic.decode, event.path, event.data)
+            self._topic = topic_of(event.path, event.data)
         if event.op != "set" or before is None or self._topic is None:
             return
         why = self._stranger(event)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import TOPICS
-from zkgroup.audit.partitions import decoded
+from zkgroup.audit.partitions import state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.places import place_of
 from zkgroup.znodes.topics import TopicDeletion
 
@@ -51,14 +51,14 @@ class _Fold:
                 yield self._finding(broker, f"{away[broker]} of {count} partitions ({share:.0%})")
 
     def _lead(self, event: Event, partition: tuple[str, int]) -> None:
-        state = None if event.op == "delete" else decoded(PartitionState.decode, event.path, event.data)
+        state = None if event.op == "delete" else state_of(event.path, event.data)
         if state is None:
             self._leaders.pop(partition, None)
         else:
             self._leaders[partition] = state.leader
 
     def _assign(self, event: Event, topic: str) -> None:
-        value = None if event.op == "delete" else decoded(Topic.decode, event.path, event.data)
+        value = None if event.op == "delete" else topic_of(event.path, event.data)
         self._preferred[topic] = {
             partition: replicas[0]
             for partition, replicas in (value.partitions if value else {}).items()

@@ -14,6 +14,8 @@ from zkgroup.audit.ruling import change_at, replicas_at
 from zkgroup.audit.words import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.places import place_of
+from zkgroup.znodes.topics import TopicDeletion
 
 _NAMED_MAX = 5
 
@@ -24,8 +26,8 @@ class _Request(NamedTuple):
     made: Event
     targets: Mapping[TopicPartition, tuple[int, ...]] | None
     """What is left of it; None where it cannot be read."""
-    since: Mapping[TopicPartition, int]
-    """The zxid since which each has been asked for."""
+    since: Mapping[TopicPartition, Event]
+    """The write that asked for each first."""
 
 
 class _Fold:
@@ -33,10 +35,17 @@ class _Fold:
         self._facts = facts
         self._bounds = bounds
         self._request: _Request | None = None
+        self._deleting: set[str] = set()
+        """Topics whose deletion is asked for: their moves are given up rightly."""
 
     def see(self, event: Event) -> Iterator[Finding]:
-        if event.path != Reassignment.path() or event.op not in ("create", "set", "delete"):
-            return
+        topic = place_of(event.path).name
+        if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
+            (self._deleting.add if event.op == "create" else self._deleting.discard)(topic)
+        elif event.path == Reassignment.path() and event.op in ("create", "set", "delete"):
+            yield from self._see_request(event)
+
+    def _see_request(self, event: Event) -> Iterator[Finding]:
         before = self._request
         if event.op == "delete":
             self._request = None
@@ -44,7 +53,7 @@ class _Fold:
             value = decoded(Reassignment.decode, event.path, event.data)
             targets = None if value is None else value.targets
             known = before.since if before else {}
-            since = {partition: known.get(partition, event.zxid) for partition in targets or ()}
+            since = {partition: known.get(partition, event) for partition in targets or ()}
             made = event if before is None or event.op == "create" else before.made
             self._request = _Request(made, targets, since)
         if before is not None:
@@ -61,19 +70,20 @@ class _Fold:
         left = (self._request.targets or {}) if self._request else {}
         for partition, target in sorted((before.targets or {}).items()):
             replicas = replicas_at(self._facts, partition, event.zxid)
-            if partition in left or replicas is None or replicas == target:
+            if partition in left or replicas in (None, target) or partition.topic in self._deleting:
                 continue
+            asked = before.since[partition]
             yield Finding(
                 RULE.name,
                 RULE.severity,
                 topic=partition.topic,
                 partition=partition.partition,
                 session=event.session,
-                from_zxid=before.since[partition],
+                from_zxid=asked.zxid,
                 to_zxid=event.zxid,
-                from_ms=before.made.time_ms,
+                from_ms=asked.time_ms,
                 to_ms=event.time_ms,
-                detail=f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas)}",
+                detail=f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}",
             )
 
     def _stood(self, request: _Request, done: Event | None) -> Iterator[Finding]:
@@ -101,7 +111,7 @@ class _Fold:
         untouched = [
             str(partition)
             for partition in sorted(request.targets)
-            if not self._was_touched(partition, request.since[partition])
+            if not self._was_touched(partition, request.since[partition].zxid)
         ]
         named = ", ".join(untouched[:_NAMED_MAX])
         more = f" and {len(untouched) - _NAMED_MAX} more" if len(untouched) > _NAMED_MAX else ""
