@@ -8,6 +8,7 @@ from a damaged length or end mark, so the bytes behind are looked through for a 
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +28,20 @@ _FRONT: Final = struct.Struct(">qiqiqqi")
 ZXID: Final = struct.Struct(">q")
 ZXID_AT: Final = FRAME.size + 12
 """Of a record's zxid, from where the record starts."""
-_NEXT_RECORD: Final = b"B\0\0\0\0"
-"""An end mark, and the front half of a checksum of 32 bits in 64."""
+_NEXT_RECORD: Final = re.compile(
+    rb"\0\0\0\0.{4}"  # a checksum of 32 bits in 64
+    rb"(?!\0\0\0[\0-\x1f])[\0-\x04].{3}"  # a length that is believed
+    rb".{28}(?:\0\0\0[\0-\x3f]|\xff\xff\xff[\xf5-\xff])",  # a type behind session, cxid, zxid and time
+    re.DOTALL,
+)
+"""What can be the front of a record."""
 _PEEK_BYTES: Final = 64 * 1024
 """How far zeros have to go to be the end; more may come, but no more of them is read."""
 _SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
 """How much is looked through and summed up behind damages, in one file."""
 _TYPES: Final = range(-11, 64)
+_MOST_DAMAGES: Final = 1000
+"""So many stretches of a file are skipped; one with more is read no further."""
 
 
 class LogChunk(NamedTuple):
@@ -145,19 +153,23 @@ class Frames:
         problem = self._problem()
         if problem is None:
             return True
-        is_there = (self._resync or not problem.is_certain) and self._search()
-        if is_there and window.has_changed(offset, seen):
-            return window.reload(offset)  # it was written while the bytes behind it were read
+        may_go_on = self._resync and len(self.damages) < _MOST_DAMAGES
+        is_there = (may_go_on or not problem.is_certain) and self._search()
+        if window.has_changed(offset, seen):
+            return window.reload(offset)  # it was written while it, or the bytes behind it, were read
         if not problem.is_certain and not is_there and self._search_left > 0:
-            self.end = LogEnd(offset, is_torn=True)
-            return False
+            whole = _length_that_fits(seen)
+            if whole is None:
+                self.end = LogEnd(offset, is_torn=True)
+                return False
+            problem = _Problem(f"a length of {whole}, to which checksum and end mark fit", "another", True)
         if not self._resync:
             raise window.damage(problem.expected, problem.found, offset)
-        resumed_at = window.offset if is_there else None
+        resumed_at = window.offset if is_there and may_go_on else None
         self.damages.append(Damage(offset, resumed_at, problem.expected, problem.found))
-        if not is_there:
+        if resumed_at is None:
             self.end = LogEnd(offset, is_torn=False)
-        return is_there
+        return resumed_at is not None
 
     def _problem(self) -> _Problem | None:
         """Why no record stands at `at`; None where one does by now."""
@@ -170,35 +182,17 @@ class Frames:
             return _Problem("an Adler-32", f"{checksum:#x}", True)
         if length and not HEADER.size <= length <= MAX_RECORD_BYTES:
             return _Problem(f"a length of {HEADER.size} to {MAX_RECORD_BYTES}", str(length), True)
-        end = at + FRAME.size + length
-        is_here = length > 0 and end < len(data)
-        is_sum = is_here and adler32(data[at + FRAME.size : end]) == checksum
-        if is_sum and data[end] == END_MARK:
-            return None
-        if not is_sum and (whole := self._length_that_fits(checksum)) is not None:
-            return _Problem(f"a length of {whole}, to which checksum and end mark fit", str(length), True)
         if not length:
             return _Problem("a record, or zeros up to the end", "zeros, and more behind them", False)
-        if not is_here:
-            return _Problem(f"{length} bytes and an end mark", "the end of the file", False)
+        end = at + FRAME.size + length
+        if end >= len(data):
+            return _Problem(f"an end mark after a length of {length}", "the end of the file", False)
         if data[end] == END_MARK:
             actual = adler32(data[at + FRAME.size : end])
+            if actual == checksum:
+                return None
             return _Problem(f"the checksum {checksum:#010x}", f"{actual:#010x}", True)
         return _Problem("the end mark 0x42", f"{data[end]:#04x}", data[end] != 0)
-
-    def _length_that_fits(self, checksum: int) -> int | None:
-        """How long the entry at `at` is if its checksum and an end mark agree on it, within what was read."""
-        window = self._window
-        data, start = window.data, window.at + FRAME.size
-        actual, summed = 1, start
-        mark = data.find(END_MARK, start)
-        while mark >= 0:
-            actual = adler32(data[summed:mark], actual)
-            if actual == checksum and mark - start >= HEADER.size:
-                return mark - start
-            summed = mark
-            mark = data.find(END_MARK, mark + 1)
-        return None
 
     def _search(self) -> bool:
         """Puts the window on the next whole record behind `at`; False where none was found."""
@@ -211,16 +205,17 @@ class Frames:
         window.at += 1
         while self._search_left > window.offset - begun_at:
             is_there = window.ensure(_PEEK_BYTES)
-            found = window.data.find(_NEXT_RECORD, window.at)
-            if found >= 0:
-                window.at = found + 1
+            found = _NEXT_RECORD.search(window.data, window.at)
+            if found is not None:
+                window.at = found.start()
                 if self._is_record():
                     return True
+                window.at += 1
             elif not is_there or not window.data[window.at :].strip(b"\0"):
                 self._search_left -= window.offset - begun_at
                 return False
             else:
-                window.at = len(window.data) - len(_NEXT_RECORD) + 1
+                window.at = len(window.data) - _FRONT.size + 1
         self._search_left = 0
         return False
 
@@ -277,3 +272,22 @@ class _Problem(NamedTuple):
     found: str
     is_certain: bool
     """Whether no write that was cut off looks like it."""
+
+
+def _length_that_fits(data: bytes) -> int | None:
+    """How long the entry in front of `data` is if its checksum and an end mark agree on it.
+
+    A record that was cut off has no such length; one whose length is damaged has.
+    """
+    if len(data) < FRAME.size:
+        return None
+    checksum, _ = FRAME.unpack_from(data)
+    actual, summed = 1, FRAME.size
+    mark = data.find(END_MARK, summed)
+    while mark >= 0:
+        actual = adler32(data[summed:mark], actual)
+        if actual == checksum and mark - FRAME.size >= HEADER.size:
+            return mark - FRAME.size
+        summed = mark
+        mark = data.find(END_MARK, mark + 1)
+    return None

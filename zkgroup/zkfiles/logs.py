@@ -60,15 +60,23 @@ class LogReader:
         """
         self.end, self.damages = None, []
         with FileBytes(self.path) as file:
-            window = Window(file, piece_bytes=self._piece_bytes)
-            if not self._has_header(window):
-                return
-            if self._from_offset is not None:
-                window.jump(max(self._from_offset, FILE_HEADER.size))
-            frames = Frames(window, resync=self._resync, find=self._find)
-            self.damages = frames.damages
-            yield from frames.chunks(self._to_offset)
-            self.end = frames.end
+            try:
+                yield from self._chunks_of(Window(file, piece_bytes=self._piece_bytes))
+            except DamagedFileError as error:
+                if not self._resync:
+                    raise
+                # What is packed cannot be read behind a damage of the packing.
+                self.damages.append(Damage(error.offset, None, error.expected, error.found))
+
+    def _chunks_of(self, window: Window) -> Generator[LogChunk]:
+        if not self._has_header(window):
+            return
+        if self._from_offset is not None:
+            window.jump(max(self._from_offset, FILE_HEADER.size))
+        frames = Frames(window, resync=self._resync, find=self._find)
+        self.damages = frames.damages
+        yield from frames.chunks(self._to_offset)
+        self.end = frames.end
 
     def __iter__(self) -> Iterator[Transaction]:
         """The transactions; raises as `chunks` does, and where a record holds what no server writes."""
@@ -134,8 +142,6 @@ def inspect_log(path: Path) -> FileHealth:
             last = transaction.zxid
             if not reader.damages or transaction.offset < reader.damages[0].offset:
                 good_until = last
-    except DamagedFileError as error:  # of what the file is packed in
-        reader.damages.append(Damage(error.offset, None, error.expected, error.found))
     except NotZooKeeperFileError as error:
         if named is None:
             raise

@@ -79,7 +79,8 @@ def list_files(folder: Path) -> ServerFiles:
     where there is no such folder, it may not be read, or has neither.
     """
     found, skipped = _listed(folder)
-    if not found and (below := folder / DATA_FOLDER).is_dir():
+    below = folder / DATA_FOLDER
+    if not found and below.is_dir() and not below.is_symlink():
         folder = below
         found, skipped = _listed(folder)
     if not found:

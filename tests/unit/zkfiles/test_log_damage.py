@@ -8,6 +8,7 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,32 @@ def test_pages_that_came_to_the_disk_in_another_order_are_a_torn_end(tmp_path: P
     reader = LogReader(path)
     assert len(list(reader)) == RECORDS - 1
     assert reader.end == LogEnd(LAST, is_torn=True)
+
+
+def test_a_packed_log_that_was_cut_off_is_good_up_to_there(tmp_path: Path) -> None:
+    """A copy that is not whole, as gzip tells; a plain one cannot know."""
+    path = tmp_path / "log.1.gz"
+    path.write_bytes(gzip.compress(WHOLE, 0)[: -SIZE - 20])
+    found = []
+    with pytest.raises(DamagedFileError, match="cut off"):
+        found.extend(each.zxid for each in read_log(path))
+    expected = list(range(1, RECORDS - 1)) if len(found) == RECORDS - 2 else list(range(1, RECORDS))
+    assert found == expected
+    assert [each.zxid for each in read_log(path, resync=True)] == found
+    health = inspect_log(path)
+    assert (health.is_healthy, health.good_until_zxid) == (False, found[-1])
+    assert "cut off" in health.detail
+
+
+def test_a_log_with_too_many_damages_is_left_at_one(tmp_path: Path) -> None:
+    path = tmp_path / "log.1"
+    records = [writer.record(writer.entry(each)) for each in transactions(3000)]
+    path.write_bytes(writer.LOG_HEADER + b"".join(record + b"\xff" * 20 for record in records))
+    assert [each.zxid for each in islice(read_log(path, resync=True), 20)] == list(range(1, 21))
+    reader = LogReader(path, resync=True)
+    assert len(list(reader)) == len(reader.damages) == 1001
+    assert reader.damages[-1].resumed_at is None
+    assert "more damages" in inspect_log(path).detail
 
 
 def test_damage_in_a_large_record(tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ def test_a_data_folder_stands_for_the_one_below(tmp_path: Path) -> None:
     assert (files.folder, [each.path for each in files.logs]) == (below, [below / "log.1"])
 
 
+def test_a_link_to_one_below_does_not(tmp_path: Path) -> None:
+    """It may lead out of what was given; whoever wants it can name it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder_of(outside, "log.1")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "version-2").symlink_to(outside)
+    with pytest.raises(NotZooKeeperFileError):
+        list_files(folder)
+    assert len(list_files(folder / "version-2").logs) == 1
+
+
 def test_a_file_packed_and_plain_counts_once(tmp_path: Path) -> None:
     files = list_files(folder_of(tmp_path, "log.1", "log.1.gz", "log.2.gz", "snapshot.1.snappy"))
     assert [each.path.name for each in files.logs] == ["log.1", "log.2.gz"]
