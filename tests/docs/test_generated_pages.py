@@ -19,6 +19,7 @@ from docs.tools.generate import DOCS, PAGES
 from docs.tools.known_defects import DEFECTS
 from docs.tools.statements import ITEMS, RECIPES
 from tests.simulation.scenarios import SCENARIOS
+from zkgroup.audit.findings import ALL_RULES
 from zkgroup.settings import GroupSettings
 
 
@@ -176,3 +177,19 @@ def test_no_page_has_a_line_that_says_it_is_missing() -> None:
     assert [
         page.name for page in DOCS.rglob("*.md") if pattern.search(page.read_text(encoding="utf-8"))
     ] == []
+
+
+def test_every_finding_says_what_it_is_asks_and_wants_done() -> None:
+    """The page is made of the modules, so none may leave a part empty."""
+    text = PAGES["reference/findings.md"]()
+    sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+
+    assert list(sections) == [rule.name for rule in ALL_RULES]
+    for rule in ALL_RULES:
+        question, what, act, *bounds = sections[rule.name].strip().split("\n\n")
+        assert question == f"*{rule.question}*"
+        assert "?" in question
+        assert what.endswith(".")
+        assert act.startswith("What to do: ")
+        assert act.endswith(".")
+        assert len(bounds) == bool(rule.bounds), rule.name

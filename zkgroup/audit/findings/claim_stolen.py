@@ -1,4 +1,7 @@
-"""An owner znode that somebody else deleted while its session lived."""
+"""An owner znode that somebody else deleted while its session lived.
+
+The end of the owner's own session is none, and neither is a release, whichever of its members did it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Two that act on one partition: the old owner, put out, still commits after the new one has claimed."""
+"""Two that act on one partition: the old owner, put out, still commits after the new one has claimed.
+
+Put out is who lost the claim to a deletion by somebody else or to an expiry. It is known again by its
+session, or by its member id in the next session. One row for each pair of owners, from the claim to the
+last such commit.
+"""
 
 from __future__ import annotations
 

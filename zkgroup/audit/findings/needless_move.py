@@ -1,4 +1,9 @@
-"""Partitions that a rebalance took from a thread for nothing."""
+"""Partitions that a rebalance took from a thread for nothing.
+
+Released and claimed again by the same thread, or moved beyond the fewest known. Info where JVM members did
+it, which always release everything, and where range or round robin cost it; a warning where a member of
+ours took back what it had released, or the strategy is `sticky`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A partition that members want and nobody owns, at the end of the history."""
+"""A partition that members want and nobody owns, at the end of the history.
+
+Wildcards are expanded as members do it. An error once it has stood so for `grace_ms`, info before: the
+group may be in the middle of a rebalance.
+"""
 
 from __future__ import annotations
 

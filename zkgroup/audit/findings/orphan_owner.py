@@ -1,4 +1,7 @@
-"""An owner znode at the end of the history whose member is not registered."""
+"""An owner znode at the end of the history whose member is not registered.
+
+An error once it has stood so for `grace_ms`, info before: a member may be on its way out.
+"""
 
 from __future__ import annotations
 

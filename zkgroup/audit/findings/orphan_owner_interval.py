@@ -1,4 +1,8 @@
-"""A claim that outlived the registration of its member."""
+"""A claim that outlived the registration of its member: orphan_owner through time.
+
+What goes in one transaction, as at the end of a session, has not outlived anything. Info while it stands at
+the end of the history for less than `grace_ms`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A claim by a session that is not the one in which its member is registered."""
+"""A claim by a session that is not the one in which its member is registered.
+
+Judged at the claim, by session and name together: members that share a client share its session. Of an
+owner in a snapshot only that snapshot is asked.
+"""
 
 from __future__ import annotations
 

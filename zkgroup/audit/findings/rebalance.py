@@ -1,4 +1,9 @@
-"""Each rebalance of a group: why, how long, what moved, what that cost."""
+"""Each rebalance of a group: why, how long, what moved, what that cost.
+
+It begins with a change of the membership or of an owner, and is over after `quiet_ms` without any; earlier
+where everybody owned what the plan gives to them and the next cause comes. A crash is the expiry of a
+session whose member never came back. Moves beyond the least possible are told beside the real ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Many rebalances of one group in an hour."""
+"""Many rebalances of one group in an hour: one row over the whole time in which it was so.
+
+More than `per_hour` of them within sixty minutes; what a rebalance is stands with `rebalance`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Members of a group with very different shares, at the end of the history."""
+"""Members of a group with very different shares, at the end of the history.
+
+A warning where the plan means something else, after expanding wildcards and threads, and nothing has
+changed for `grace_ms`; info where the plan itself is uneven among members that want the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A partition that nobody owned for long, while a member wanted it."""
+"""A partition that nobody owned for long, while a member wanted it.
+
+From the end of one owner to the claim of the next, or to the end of the history; only the time counts in
+which a member that can be read wanted the topic and the partition existed, and only what is longer than
+`longest_ms`.
+"""
 
 from __future__ import annotations
 

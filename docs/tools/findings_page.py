@@ -1,0 +1,61 @@
+"""The page of every finding: what it asks, what it needs, what to do, which bounds it has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from docs.tools import markdown
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.rules import AnyRule, WholeRule
+
+NEEDS = {
+    ("snapshot",): "a snapshot is enough",
+    ("log",): "a log",
+    ("snapshot", "log"): "snapshot and log",
+}
+
+
+def page() -> str:
+    """`reference/findings.md`."""
+    intro = [
+        "What `zkgroup audit findings` looks for, in the order in which it tells it.",
+        "The severity is the worst that a finding says; its section tells when it is less.",
+        "A bound is set by `--bound NAME.BOUND=NUMBER`; those that end in `_ms` are in milliseconds.",
+        "What a snapshot is enough for is also found in an export and in a living ensemble.",
+    ]
+    rows = [
+        (f"[`{rule.name}`](#{rule.name})", rule.severity, needs_text(rule), rule.question)
+        for rule in ALL_RULES
+    ]
+    sections = [line for rule in ALL_RULES for line in _section(rule)]
+    return markdown.page(
+        "Findings", intro, markdown.table(["finding", "worst", "needs", "asks"], rows), sections
+    )
+
+
+def needs_text(rule: AnyRule) -> str:
+    """What it cannot do without, in words."""
+    if isinstance(rule, WholeRule):
+        return "the files of a server"
+    return NEEDS[tuple(sorted(rule.needs, reverse=True))]
+
+
+def _section(rule: AnyRule) -> Iterator[str]:
+    yield f"## {rule.name}"
+    yield ""
+    yield f"*{rule.question}*"
+    yield ""
+    yield markdown.one_line(_module_text(rule))
+    yield ""
+    yield f"What to do: {rule.act}"
+    if rule.bounds:
+        bounds = ", ".join(f"`{rule.name}.{name}` = {value:g}" for name, value in rule.bounds.items())
+        yield ""
+        yield f"Bounds: {bounds}."
+    if rule is not ALL_RULES[-1]:
+        yield ""
+
+
+def _module_text(rule: AnyRule) -> str:
+    return sys.modules[f"zkgroup.audit.findings.{rule.name}"].__doc__ or ""
