@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.audit.rows import START_MS, Log, registration
-from zkgroup.audit.facts import Change, Facts, Life, SessionLife
+from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
 from zkgroup.audit.gathering import Gathering, facts_of, is_fact
 
 
@@ -83,6 +85,33 @@ def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
     assert facts.topics["t"][-1] == Change(7, START_MS, 5, None)
     assert [life.data for life in facts.members["g"]] == [registration().encode()]
     assert set(facts.topics) == {"t"}
+
+
+def test_moves_are_kept_as_long_as_they_are_asked_for() -> None:
+    """Controllers write what is left of a request; one that cannot be read asks for nothing."""
+    path = "/admin/reassign_partitions"
+    log = Log()
+
+    def entries(*partitions: int) -> str:
+        moves = [{"topic": "t", "partition": number, "replicas": [2]} for number in partitions]
+        return json.dumps({"version": 1, "partitions": moves})
+
+    asked = log.create(path, entries(0, 1))
+    one_done = log.set(path, entries(1, 2))
+    torn = log.set(path, "{")
+    again = log.set(path, entries(2))
+    log.delete(path)
+    last = log.create(path, entries(5))
+
+    assert log.facts().moves == {
+        "t": (
+            Requested(0, asked, one_done),
+            Requested(1, asked, torn),
+            Requested(2, one_done, torn),
+            Requested(2, again, again + 1),
+            Requested(5, last),
+        )
+    }
 
 
 def test_lives_of_one_path_follow_each_other() -> None:

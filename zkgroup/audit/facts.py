@@ -41,6 +41,15 @@ class SessionLife(NamedTuple):
     """Whether the server ended it (closeSession with cxid 0); None while it lives."""
 
 
+class Requested(NamedTuple):
+    """A time in which a move of a partition was asked for."""
+
+    partition: int
+    from_zxid: int
+    to_zxid: int | None = None
+    """None while the request stands."""
+
+
 class Change(NamedTuple):
     """What a znode held from a zxid on; None for its deletion."""
 
@@ -72,8 +81,8 @@ class Facts:
     """The lives of `/brokers/ids/<id>`, by id."""
     topics: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
     """What `/brokers/topics/<topic>` held, by topic."""
-    reassignments: tuple[Change, ...] = ()
-    """What `/admin/reassign_partitions` held."""
+    moves: Mapping[str, tuple[Requested, ...]] = field(default_factory=dict)
+    """By topic: the moves that `/admin/reassign_partitions` asked for, in the order in which they ended."""
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/consumers/<group>/ids/<member>`, by group."""
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)

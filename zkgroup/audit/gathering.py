@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Change, Facts, Life, SessionLife
+from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.places import Place, place_of
 
@@ -66,7 +69,9 @@ class Gathering:
         self._epochs: list[Change] = []
         self._brokers: dict[str, list[Life]] = {}
         self._topics: dict[str, list[Change]] = {}
-        self._reassignments: list[Change] = []
+        self._asked: dict[TopicPartition, int] = {}
+        """Moves that are asked for, each with the zxid since which it is."""
+        self._moves: dict[str, list[Requested]] = {}
         self._members: dict[str, list[Life]] = {}
         self._acts: dict[str, set[int]] = {}
 
@@ -95,7 +100,7 @@ class Gathering:
             controller_epochs=tuple(self._epochs),
             brokers={name: tuple(lives) for name, lives in self._brokers.items()},
             topics={name: tuple(changes) for name, changes in self._topics.items()},
-            reassignments=tuple(self._reassignments),
+            moves=self._all_moves(),
             members={name: tuple(lives) for name, lives in self._members.items()},
             operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
         )
@@ -133,7 +138,26 @@ class Gathering:
             case "topic":
                 self._topics.setdefault(place.name, []).append(_change(event))
             case "admin":
-                self._reassignments.append(_change(event))
+                self._request(event)
+
+    def _request(self, event: Event) -> None:
+        """A request that cannot be read asks for nothing."""
+        targets: Iterable[TopicPartition] = ()
+        if event.op != "delete":
+            with suppress(CorruptZnodeError):
+                targets = Reassignment.decode(event.path, event.data).targets
+        asked = {partition: self._asked.get(partition, event.zxid) for partition in targets}
+        for partition, since in self._asked.items():
+            if partition not in asked:
+                ended = Requested(partition.partition, since, event.zxid)
+                self._moves.setdefault(partition.topic, []).append(ended)
+        self._asked = asked
+
+    def _all_moves(self) -> dict[str, tuple[Requested, ...]]:
+        moves = {topic: list(ended) for topic, ended in self._moves.items()}
+        for partition, since in self._asked.items():
+            moves.setdefault(partition.topic, []).append(Requested(partition.partition, since))
+        return {topic: tuple(of_topic) for topic, of_topic in moves.items()}
 
     def _life(self, event: Event, lives: list[Life]) -> None:
         """Lives are listed from their beginning; where the log has a hole, a create may end one, too."""

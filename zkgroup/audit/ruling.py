@@ -10,7 +10,6 @@ from zkgroup.audit.facts import Change, Facts, Life
 from zkgroup.audit.partitions import Moment, decoded, topic_of
 from zkgroup.audit.words import session_text
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 
@@ -54,12 +53,13 @@ def replicas_at(facts: Facts, topic_partition: TopicPartition, zxid: int) -> tup
 
 
 def is_requested(facts: Facts, topic_partition: TopicPartition, zxid: int) -> bool:
-    """Whether a reassignment of the partition was asked for and not done."""
-    change = change_at(facts.reassignments, zxid)
-    if change is None or change.data is None:
-        return False
-    request = decoded(Reassignment.decode, Reassignment.path(), change.data)
-    return request is not None and topic_partition in request.targets
+    """Whether a move of the partition was asked for and not done, once this zxid was applied."""
+    return any(
+        move.partition == topic_partition.partition
+        and move.from_zxid <= zxid
+        and (move.to_zxid is None or zxid < move.to_zxid)
+        for move in facts.moves.get(topic_partition.topic, ())
+    )
 
 
 def controller_name(life: Life) -> str:
