@@ -10,10 +10,12 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule, Severity
 from zkgroup.audit.words import count_text
 from zkgroup.zkfiles.records import Acl
+from zkgroup.znodes.brokers import brokers_path
+from zkgroup.znodes.consumers import consumers_path
 
 _CHANGE = 2 | 4 | 8 | 16
 """write, create, delete, admin"""
-_SUBTREES = ("/brokers", "/consumers")
+_SUBTREES = (brokers_path(), consumers_path())
 
 
 def _protected(event: Event) -> Key | None:

@@ -9,6 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
 from zkgroup.audit.words import count_text, who
+from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.places import place_of
 
 _MINUTE_MS = 60_000
@@ -63,7 +64,7 @@ class _Fold:
         if busiest.first is None or busiest.last is None:
             return
         session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
-        group = place_of(self._area).name if self._area.startswith("/consumers/") else None
+        group = place_of(self._area).name if self._area.startswith(f"{consumers_path()}/") else None
         biggest = f"; biggest transaction {self._biggest_multi}" if self._area != _REFUSED else ""
         yield Finding(
             RULE.name,
