@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.audit.agreement import tally_of_checker, tally_of_rows
 from tests.audit.simulated import events_of_log
 from tests.simulation.setups import SETUPS
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
+from zkgroup.testing.server_history import server_transactions
 from zkgroup.testing.simulation import Simulation
+from zkgroup.testing.simulation.setup import GROUP
 
 STRANGE = ("steal", "foreign_write", "reset", "unregister")
 """Faults that are a foreign hand in the group's znodes."""
@@ -60,3 +63,20 @@ def test_a_registration_that_somebody_deletes_leaves_claims_behind_for_a_moment(
     errors = {(each.finding, each.to_zxid is None) for each in found if each.severity == "error"}
 
     assert errors == {("orphan_owner_interval", False)}
+
+
+@pytest.mark.parametrize(
+    "name", ["join", "lost-claims", "strangers", "reset", "sticky", "jvm", "shared-client"]
+)
+def test_rows_and_checker_count_the_same_claims_commits_and_owners(name: str) -> None:
+    claims = commits = 0
+    for seed in range(SEEDS):
+        simulation = Simulation(seed, setup=SETUPS[name])
+        simulation.run()
+        log = simulation.world.server.log
+        tally = tally_of_rows(events_of_log(log, with_lists=seed % 2 == 0), GROUP)
+
+        assert tally == tally_of_checker(server_transactions(log, simulation.world.clock), GROUP)
+        claims, commits = claims + tally.claims, commits + tally.commits
+    assert claims
+    assert commits

@@ -1,0 +1,84 @@
+"""Two readers of one history: the audit's rows, and the checker of the consumer group.
+
+They share no code beyond the codecs of the znodes, so what both count the same is counted right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.membership import registration_of
+from zkgroup.audit.partition_offsets import PartitionOffsets
+from zkgroup.audit.views.owners import OwnerLives
+from zkgroup.history import ServerTransaction
+from zkgroup.history.evidence import Evidence
+from zkgroup.history.report import Figures
+from zkgroup.history.server_invariants import ServerAudit
+
+Episode = tuple[str, int, str, int, int]
+"""Topic, partition, thread, session and zxid of a claim of ours."""
+
+
+class Tally(NamedTuple):
+    """What members of ours did in a group, and others to its offsets."""
+
+    claims: int
+    commits: int
+    foreign_member_writes: int
+    foreign_writes: int
+    owners: Counter[Episode]
+
+
+def tally_of_rows(events: Sequence[Event], group: str) -> Tally:
+    """By the rows of an audit."""
+    facts = facts_of(events)
+    lives = facts.members.get(group, ())
+    ours = {life.session for life in lives if _is_ours(life.data)} - {0}
+    foreign = {life.session for life in lives if not _is_ours(life.data)} - ours - {0}
+    offsets: dict[tuple[str, ...], PartitionOffsets] = {}
+    owners: dict[tuple[str, ...], OwnerLives] = {}
+    writes: Counter[str] = Counter()
+    episodes: Counter[Episode] = Counter()
+    for event in events:
+        key = BY_GROUP_PARTITION.key(event)
+        if key is None or key[0] != group:
+            continue
+        write = offsets.setdefault(key, PartitionOffsets(group, facts)).see(event)
+        if write is not None and write.event.session in ours:
+            writes["ours"] += write.is_commit
+        elif write is not None:
+            writes["foreign member" if write.event.session in foreign else "stranger"] += 1
+        book = owners.setdefault(key, OwnerLives(facts))
+        book.see(event)
+        owner = book.current
+        if owner is not None and event.op == "create" and "/owners/" in event.path and owner.session in ours:
+            episodes[key[1], int(key[2]), owner.thread, owner.session, owner.from_zxid] += 1
+    return Tally(episodes.total(), writes["ours"], writes["foreign member"], writes["stranger"], episodes)
+
+
+def tally_of_checker(transactions: Iterable[ServerTransaction], group: str) -> Tally:
+    """By the checker, from the log alone."""
+    figures = Figures()
+    audit = ServerAudit(Evidence((), tuple(transactions), group), figures)
+    for _ in audit.run():
+        pass
+    episodes = Counter(
+        (tp.topic, tp.partition, owned.text, owned.session, owned.czxid) for tp, owned, _ in audit.episodes
+    )
+    return Tally(
+        figures.claims,
+        figures.commits,
+        figures.foreign_member_writes,
+        figures.foreign_writes,
+        episodes,
+    )
+
+
+def _is_ours(data: bytes | None) -> bool:
+    registration = registration_of(data)
+    return registration is not None and registration.is_zkgroup
