@@ -16,7 +16,6 @@ from ..documents import Json
 from ..frame import command, output
 from ..output import Output, say
 from ..tables import Cell, Column
-from ..units import counted
 from .common import EXIT_CHECK_FAILED, document, hex_zxid
 from .inputs import Inputs, input_options, opened
 from .moments import MOMENT
@@ -61,7 +60,8 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
     )
     if not out.document(fields, "changes", _KEYS):
         _show(out, changes)
-        say(f"{counted(len(changes), 'path')} differ from {hex_zxid(start)} to {hex_zxid(end)}")
+        differ = "1 path differs" if len(changes) == 1 else f"{len(changes)} paths differ"
+        say(f"{differ} from {hex_zxid(start)} to {hex_zxid(end)}")
     if max(start, end) > last:
         say(f"note: the files end at {hex_zxid(last)}")
     if source.damages():

@@ -1,7 +1,8 @@
-"""One line on stderr that is written over, for work that takes a while; on a terminal only."""
+"""One line on stderr that is written over, for work that takes a while; for a person at a terminal only."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,13 +25,13 @@ class Progress(Protocol):
 @contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
     """The line is gone when the block ends, however it ends."""
-    terminal = sys.stderr.isatty()
+    wanted = sys.stderr.isatty() and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     next_s, width = clock() + FIRST_AFTER_S, 0
 
     def show(what: str, count: int | None = None) -> None:
         nonlocal next_s, width
         now = clock()
-        if not terminal or now < next_s:
+        if not wanted or now < next_s:
             return
         next_s = now + EVERY_S
         text = what if count is None else f"{what} {count:,}"
