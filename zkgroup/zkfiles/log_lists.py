@@ -8,7 +8,7 @@ all. At the end of the records, and at damage, the reading stops: `logs` tells o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress, islice, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812
@@ -136,18 +136,6 @@ def _common(transaction: Transaction) -> Common:
         transaction.offset,
         _signed(transaction.digest),
     )
-
-
-def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | None:
-    """The same columns of transactions that were read as plain values; None where no row is wanted."""
-    heads: list[Head] = []
-    bodies: list[Body] = []
-    for transaction in transactions:
-        if wanted.from_zxid <= transaction.zxid <= wanted.to_zxid:
-            parts = _bodies_of(transaction)
-            heads += _heads(_common(transaction), transaction.type, parts)
-            bodies += parts
-    return _batch(heads, bodies, wanted)
 
 
 def _bodies_of(transaction: Transaction) -> list[Body]:

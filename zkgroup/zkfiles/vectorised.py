@@ -194,6 +194,11 @@ def _count(stretch: _Bytes, starts: Numbers, ends: Numbers, kinds: Numbers, want
     rows = np.ones(len(kinds), np.int64)
     multis = np.flatnonzero(kinds == _MULTI)
     rows[multis] = stretch.ints(starts[multis] + BEFORE_BODY, ends[multis])
+    closes = np.flatnonzero(kinds == _CLOSE)
+    if len(closes):
+        # A digest without a list begins with 2, its version: that one is counted for three rows.
+        closes = closes[ends[closes] - starts[closes] > BEFORE_BODY]
+        rows[closes] += stretch.ints(starts[closes] + BEFORE_BODY, ends[closes])
     _need(rows >= 0)
     return min(int(np.searchsorted(np.cumsum(rows), wanted.rows)) + 1, len(rows))
 
@@ -291,6 +296,8 @@ class _Columns:
         self._records = records
         self._offset = offset
         self._rows = rows = _rows(stretch, records)
+        self._has_parts = bool(rows.part_ends.any())
+        """Also where they are all empty multis, which have no row."""
         self._codes = rows.kinds - _FIRST_TYPE
         _need((self._codes >= 0) & (self._codes < len(_KNOWN)))
         _need(_KNOWN[self._codes])
@@ -380,7 +387,7 @@ class _Columns:
         """Nothing or a digest has to follow the operations of each record, and nothing each part."""
         rows, ends = self._rows, self._records.ends
         places = rows.part_ends
-        if rows.is_part.any():
+        if self._has_parts:
             _need((self._end == rows.ends)[rows.is_part])
             alone = ~rows.is_part
             places[rows.records[alone]] = self._end[alone]
@@ -440,7 +447,7 @@ class _Columns:
 
     def _of_record(self, values: Numbers) -> Numbers:
         """What all rows of a record have in common."""
-        return values[self._rows.records] if self._rows.is_part.any() else values
+        return values[self._rows.records] if self._has_parts else values
 
     def _sparse(self, rows: Numbers, values: Numbers, width: type[np.signedinteger[Any]]) -> Fixed:
         filled = np.zeros(len(self._codes), width)
