@@ -1,4 +1,7 @@
-"""Registrations of brokers that did not last, and how long each was away."""
+"""Registrations of brokers that did not last, and how long each was away.
+
+Told of each that ended within `short_ms`, from its end to the next one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A leader's clock that went back."""
+"""A leader's clock that went back.
+
+By the time in a record and in the one before it, where the fall is `least_ms` or more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Who was controller when, how long there was none, and storms of elections."""
+"""Who was controller when, how long there was none, and storms of elections.
+
+A row for each life of `/controller` that began in the log, with the epoch that its session raised, how it
+ended, and the time without a controller before it; a warning where that was longer than `gap_ms`. A storm
+is `storm_elections` or more of which none is later than `storm_gap_ms` after the one before.
+"""
 
 from __future__ import annotations
 

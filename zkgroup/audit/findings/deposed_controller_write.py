@@ -1,4 +1,11 @@
-"""What only the controller may write, written by somebody else, or by a controller of an older epoch."""
+"""What only the controller may write, written by somebody else, or by a controller of an older epoch.
+
+Decisions are: making a state, changing its leader or leader epoch, changing the replica list of a
+partition, taking off a request below `/admin`, and the epoch. They are the business of the session that
+made the present `/controller`, and states have to carry the present epoch. What leaders write of the ISR
+alone is none: it repeats the epoch of the last decision. A request that was taken off by hand, by a session
+of no broker, is a warning.
+"""
 
 from __future__ import annotations
 

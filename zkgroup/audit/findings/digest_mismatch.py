@@ -1,4 +1,10 @@
-"""A replay that does not give the tree that the servers had."""
+"""A replay that does not give the tree that the servers had.
+
+Everything is replayed and compared with the servers' own digests, record by record. Where they wrote none
+(before 3.6, or switched off) that is not applicable, which is said; instead each record has to fit the tree
+before it (versions, counts of children, what it deletes), and each snapshot the tree replayed. A snapshot
+that cannot be read is a warning.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Elections of ZooKeeper's own leader, and how long nothing was written."""
+"""Elections of ZooKeeper's own leader, and how long nothing was written.
+
+A row for each change of the epoch, from the last record before to the first one behind. A server alone has
+none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What came and went between two snapshots, by subtree."""
+"""What came and went between two snapshots, by subtree.
+
+Each snapshot that can be read is compared with the one before it, of whatever server. Changed is what was
+written in between, or made anew. A subtree has `depth` names. Snapshots are taken while writes go on, so a
+few changes around them may be counted on the other side.
+"""
 
 from __future__ import annotations
 

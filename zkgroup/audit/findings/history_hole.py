@@ -1,4 +1,8 @@
-"""Zxids that must have been and are in no file."""
+"""Zxids that must have been and are in no file.
+
+Looked for between any two records of all servers together, between the newest snapshot before the first
+record and that record, and between the last record and a newer snapshot.
+"""
 
 from __future__ import annotations
 

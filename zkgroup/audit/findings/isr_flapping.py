@@ -1,4 +1,8 @@
-"""Replicas that leave the ISR and are back within a minute, though their broker stayed."""
+"""Replicas that leave the ISR and are back within a minute, though their broker stayed.
+
+A broker that was registered anew in between is `broker_flapping`. Pairs of a shrink and an expansion no
+more than `within_ms` apart are one row; told from `pairs` on.
+"""
 
 from __future__ import annotations
 

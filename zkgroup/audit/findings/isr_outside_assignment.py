@@ -1,4 +1,8 @@
-"""A broker in the ISR of a partition whose replica list does not name it."""
+"""A broker in the ISR of a partition whose replica list does not name it.
+
+A warning where that began during a move and ended, or the move still stands; an error otherwise. What
+cannot be read is not known, and contradicts nothing.
+"""
 
 from __future__ import annotations
 

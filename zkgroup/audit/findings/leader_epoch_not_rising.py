@@ -1,4 +1,4 @@
-"""A leader epoch that fell, or stayed while the leader changed."""
+"""A leader epoch that fell, or stayed while the leader changed, in one life of a partition."""
 
 from __future__ import annotations
 

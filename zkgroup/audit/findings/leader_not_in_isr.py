@@ -1,4 +1,7 @@
-"""A partition led by a broker that its state does not count as in sync."""
+"""A partition led by a broker that its state does not count as in sync.
+
+From the transaction that left it so to the one that mended it.
+"""
 
 from __future__ import annotations
 

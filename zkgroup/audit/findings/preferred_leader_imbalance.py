@@ -1,4 +1,8 @@
-"""Brokers whose partitions are led by others: load that is not where the replica lists put it."""
+"""Brokers whose partitions are led by others: load that is not where the replica lists put it.
+
+At the end of the history, of each broker's partitions (those whose replica list begins with it): told where
+more than `share` of them are led by another, or by nobody.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A topic whose deletion was asked for long ago, and that is still there."""
+"""A topic whose deletion was asked for long ago, and that is still there, or was for long.
+
+Told where the request stood longer than `standing_ms`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A leader that was not in sync when it was elected: what only the others had is lost."""
+"""A leader that was not in sync when it was elected: what only the others had is lost.
+
+Compared with the last ISR that was not empty, in the same life of the partition: a controller of 0.8.2.2
+writes an empty one, and the last replica of it may come back.
+"""
 
 from __future__ import annotations
 

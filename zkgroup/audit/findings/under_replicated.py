@@ -1,4 +1,8 @@
-"""A partition whose ISR lacks some of its replicas, and for how long."""
+"""A partition whose ISR lacks some of its replicas, and for how long.
+
+Told where it lasts `least_ms` or more, with the time that each broker was missing. Replicas that a move
+adds are missing until they follow. A topic that is being deleted counts no further than to the request.
+"""
 
 from __future__ import annotations
 
