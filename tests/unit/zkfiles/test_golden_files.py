@@ -16,9 +16,11 @@ from typing import NamedTuple
 import pytest
 
 from tests.golden_data import FOLDER
+from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.logs import inspect_log, read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest
+from zkgroup.zkfiles.snappy import decompressed
 from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
 
 SERVERS = [
@@ -236,6 +238,24 @@ def test_a_snapshot_and_a_log_of_3_9_agree_on_the_digest() -> None:
         assert end.last_zxid is not None
         assert isinstance(end.digest, TreeDigest)
         assert digests[end.last_zxid] == end.digest
+
+
+@pytest.mark.parametrize("decoder", ["own", "fastest"])
+@pytest.mark.parametrize("name", ["snapshot.114.snappy", "snapshot.114-small-blocks.snappy"])
+def test_what_the_jvm_library_packed_is_unpacked(
+    name: str, decoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream of snappy-java, not the official framing; with pyarrow and without."""
+    if decoder == "own":
+        monkeypatch.setattr("zkgroup.zkfiles.snappy.fastest", lambda: decompressed)
+    (path,) = [each for each in SNAPSHOTS if each.name == "snapshot.114.gz"]
+    with FileBytes(FOLDER / "snappy" / name) as file:
+        pieces = list(iter(lambda: file.read(500), b""))
+        assert file.compression == "snappy"
+    assert b"".join(pieces) == gzip.decompress(path.read_bytes())
+    assert list(open_snapshot(FOLDER / "snappy" / name, zxid=0x114).znodes()) == list(
+        open_snapshot(path).znodes()
+    )
 
 
 def test_all_kinds_of_a_real_server_are_met() -> None:
