@@ -4,6 +4,13 @@ Source: DataTree.java, DigestCalculator.java and NodeHashMapImpl.java@3.9.4. A s
 go on, so it holds some of what the log behind it holds: every rule here gives the same tree when a record is
 applied that was in the snapshot already. Nothing is refused: what a server ignores is ignored.
 
+The aim is the tree that the running server had. A server that is restarted from a fuzzy snapshot can fall
+short of that where a znode was deleted and created anew meanwhile, and this does not: a znode that is later
+than the record is left alone, one that is created anew keeps the children that the snapshot has of its later
+life, and a create of what is there counts for the parent whatever kind it is (a server: `create` alone).
+One thing cannot be known: before 3.6 the pzxid of a znode whose ephemeral child went with its session between
+the moments at which the snapshot took the two.
+
 Memory: about 400 bytes a znode beside its path and data.
 """
 
@@ -38,7 +45,6 @@ _LARGEST_VERSION: Final = 2**31 - 1
 _CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
 _CREATE_SESSION: Final = int(TransactionType.CREATE_SESSION)
 _MULTI: Final = int(TransactionType.MULTI)
-_CREATE: Final = int(TransactionType.CREATE)
 
 
 class _Node:
@@ -107,6 +113,8 @@ class Tree:
         self._nodes: dict[str, _Node] = {}
         self._ephemerals: dict[int, set[str]] = {}
         self._acls: dict[Acl, Acl] = {}
+        self._orphans: dict[str, int] = {}
+        """Children of paths that were deleted: of a later life, which the snapshot has already."""
         for path in ("", "/zookeeper", "/zookeeper/quota"):
             self._add(path, _Node(b"", OPEN_ACL))
         if has_config:
@@ -194,7 +202,7 @@ class Tree:
         """The highest zxid that a znode shows. A change of an ACL shows none. Looks at every znode."""
         return max((max(each.mzxid, each.czxid, each.pzxid) for each in self._nodes.values()), default=0)
 
-    def first_difference(self, other: Tree, *, except_below: str) -> str | None:
+    def first_difference(self, other: Tree, *, except_below: str, with_pzxid: bool = True) -> str | None:
         """The first path, sorted, at which data, history or ACL differ; None where the trees are equal.
 
         Paths with the prefix `except_below` are not looked at, nor are ACLs that one of them does not know.
@@ -204,7 +212,7 @@ class Tree:
             path
             for path in mine.keys() | its.keys()
             if not path.startswith(except_below)
-            and (path not in mine or path not in its or not _are_equal(mine[path], its[path]))
+            and (path not in mine or path not in its or not _are_equal(mine[path], its[path], with_pzxid))
         ]
         return min((path or "/" for path in different), default=None)
 
@@ -247,9 +255,9 @@ class Tree:
         nodes = self._nodes
         parent_path = path.rpartition("/")[0]
         parent = nodes.get(parent_path)
-        if parent is None or path == "/":
-            return
         zxid = transaction.zxid
+        if parent is None or path == "/" or parent.czxid > zxid:
+            return
         count = operation.parent_cversion
         if count is None or count == -1:
             count = next_version(parent.cversion)
@@ -257,8 +265,6 @@ class Tree:
         there = nodes.get(path)
         if there is not None:
             there.acl = acl
-            if operation.type != _CREATE:
-                return
         if count > parent.cversion:
             parent.cversion = count
             parent.pzxid = zxid
@@ -267,7 +273,10 @@ class Tree:
             return
         parent.children += 1
         owner = owner_of(operation, transaction.session)
-        self._add(path, _Node(operation.data, acl, owner, zxid, transaction.time_ms))
+        node = _Node(operation.data, acl, owner, zxid, transaction.time_ms)
+        if self._orphans:
+            node.children = self._orphans.pop(path, 0)
+        self._add(path, node)
 
     def _delete(self, operation: Operation, transaction: Transaction) -> None:
         self._remove(operation.path or "/", transaction.zxid)
@@ -277,7 +286,7 @@ class Tree:
         if path == "/" or path is None:
             path = ""
         node = self._nodes.get(path)
-        if node is None:
+        if node is None or node.czxid > transaction.zxid:
             return
         data = operation.data
         node.data = data
@@ -290,7 +299,7 @@ class Tree:
 
     def _set_acl(self, operation: Operation, transaction: Transaction) -> None:
         node = self._nodes.get(_key(operation.path or ""))
-        if node is not None:
+        if node is not None and node.czxid <= transaction.zxid:
             node.acl = self._same_acl(operation.acl or ())
             node.aversion = operation.version or 0
             self._count(node)
@@ -308,12 +317,15 @@ class Tree:
 
     def _remove(self, path: str, zxid: int) -> None:
         parent = self._nodes.get(path.rpartition("/")[0])
-        if parent is None or path == "/":
+        if parent is None or path == "/" or parent.czxid > zxid:
             return
-        node = self._nodes.pop(path, None)
-        if node is not None:
+        node = self._nodes.get(path)
+        if node is not None and node.czxid <= zxid:
+            del self._nodes[path]
             parent.children -= 1
             self._sum -= node.crc
+            if node.children:
+                self._orphans[path] = node.children
             paths = self._ephemerals.get(node.owner) if node.owner else None
             if paths is not None:
                 paths.discard(path)
@@ -402,10 +414,11 @@ def _key(path: str) -> str:
     return "" if path == "/" else path
 
 
-def _are_equal(one: _Node, other: _Node) -> bool:
+def _are_equal(one: _Node, other: _Node, with_pzxid: bool) -> bool:
     return (
         one.data == other.data
-        and one.stored() == other.stored()
+        and one.stored()[:-1] == other.stored()[:-1]
+        and (one.pzxid == other.pzxid or not with_pzxid)
         and (one.acl == other.acl or None in (one.acl, other.acl))
     )
 
