@@ -1,0 +1,87 @@
+"""The files of a server are read while it writes them, and after it was killed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from zkgroup.zkfiles.hops import HopIndex, index_log
+from zkgroup.zkfiles.logs import LogReader, inspect_log
+from zkgroup.zkfiles.names import ServerFile, list_files
+from zkgroup.zkfiles.records import Transaction, TransactionType
+from zkgroup.zkfiles.snapshots import inspect_snapshot
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+pytestmark = pytest.mark.integration
+
+WRITES = 1000
+
+
+@pytest.fixture
+def zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(fsync=False) as started:
+        yield started
+
+
+def _write(address: str) -> None:
+    """Data of all sizes, so that records end at any place of a page."""
+    client = KazooClient(address)
+    client.start()
+    try:
+        client.create("/a")
+        for number in range(WRITES):
+            client.set("/a", b"B\0\0\0\0" * (number * 37 % 900))
+    finally:
+        client.stop()
+        client.close()
+
+
+def _newest(folder: Path) -> ServerFile:
+    return list_files(folder).logs[-1]
+
+
+def test_a_log_is_read_while_its_server_writes(zookeeper: EmbeddedZooKeeper) -> None:
+    """Each look finds what the one before found, and more; nothing is ever taken for damage."""
+    server = zookeeper.server(0)
+    writer = threading.Thread(target=_write, args=(server.address,))
+    writer.start()
+    looks: list[int] = []
+    known: HopIndex | None = None
+    try:
+        while writer.is_alive():
+            if not (server.folder / "version-2").is_dir() or not list(server.folder.glob("version-2/log.*")):
+                continue
+            log = _newest(server.folder).path
+            reader = LogReader(log)
+            zxids = [each.zxid for each in reader]
+            assert zxids == list(range(1, len(zxids) + 1))
+            looks.append(len(zxids))
+            assert inspect_log(log).is_healthy
+            if known is not None:
+                assert known.is_of(log)
+            known = index_log(log, every=100, known=known)
+    finally:
+        writer.join()
+    assert looks == sorted(looks)
+    assert len(set(looks)) > 3
+    server.kill()
+    log = _newest(server.folder).path
+    health = inspect_log(log)
+    assert health.is_healthy
+    found: list[Transaction] = list(LogReader(log))
+    assert sum(each.type == TransactionType.SET_DATA for each in found) == WRITES
+    assert [each.zxid for each in found] == list(range(1, len(found) + 1))
+    assert all(each.digest is not None for each in found if each.type != TransactionType.ERROR)
+    assert index_log(log, every=100, known=known) == index_log(log, every=100)
+
+
+def test_the_snapshot_of_a_start_is_whole(zookeeper: EmbeddedZooKeeper) -> None:
+    server = zookeeper.server(0)
+    files = list_files(server.folder)
+    healths = [inspect_snapshot(each.path) for each in files.snapshots]
+    assert healths
+    assert all(health.is_healthy and health.is_exact for health in healths)
