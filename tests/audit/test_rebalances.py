@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.audit.groups import OURS, T, alone, causes, rebalances, shared
 from tests.audit.rows import Log, owner, registration
 from zkgroup.audit.rebalances import Rebalance
+from zkgroup.zkfiles.records import TransactionType
 
 A_IDS = "/consumers/g/ids/g_a"
 
@@ -184,6 +185,19 @@ def test_members_that_come_when_all_is_as_planned_begin_the_next() -> None:
 
     assert [each.from_zxid for each in rebalances(log)][-1] == joined
     assert len(rebalances(log)) == 3
+
+
+def test_a_member_that_leaves_at_rest_begins_the_next_whatever_its_close_lists_first() -> None:
+    """A server of 3.6 or later lists the ephemerals of a session in no order."""
+    log = shared()
+    log.wait(1)
+    paths = (owner("g", T[3]), owner("g", T[2]), "/consumers/g/ids/g_b")
+    closed = log.write(TransactionType.CLOSE_SESSION, 2, closed_paths=paths)
+
+    found = rebalances(log)[-1]
+
+    assert (found.from_zxid, [each.cause for each in found.triggers]) == (closed, ["clean leave"])
+    assert found.unowned == 2
 
 
 def test_quiet_ends_one_that_never_got_to_its_plan() -> None:

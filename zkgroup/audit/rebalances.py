@@ -159,11 +159,18 @@ class Rebalances:
         return self._is_trigger(event) and self._picture.is_at_rest(current.to_zxid)
 
     def _is_trigger(self, event: Event) -> bool:
-        """Whether it asks for one: a change of the membership, or a claim that somebody else deleted."""
+        """Whether it asks for one: a change of the membership, or a claim that its member did not release.
+
+        Of a session's end the claims may be told before the registration.
+        """
         place = place_of(event.path)
+        if place.kind == "member":
+            return True
         claim = self._picture.owners.get(TopicPartition(place.topic, place.partition))
-        return place.kind == "member" or (
-            event.op == "delete" and claim is not None and claim.session != event.session
+        return (
+            event.op == "delete"
+            and claim is not None
+            and (claim.session != event.session or is_session_end(self._facts, event))
         )
 
     def _opened(self, event: Event) -> _Open:
