@@ -115,10 +115,14 @@ class TopicFold:
         """The end of the history."""
         return Moment(self.facts.end_zxid, self.facts.end_ms)
 
+    @property
+    def first(self) -> Moment:
+        """Where the log begins; the end, where there is none: then all that is known is of that moment."""
+        facts = self.facts
+        return Moment(facts.start_zxid, facts.start_ms) if facts.has_log else self.last
+
     def _moment_of(self, event: Event) -> Moment:
-        if not event.seed:
-            return Moment(event.zxid, event.time_ms, event.session)
-        return Moment(self.facts.start_zxid if self.facts.has_log else self.facts.end_zxid, 0)
+        return self.first if event.seed else Moment(event.zxid, event.time_ms, event.session)
 
     def _take(self, event: Event) -> None:
         gone = event.op == "delete"

@@ -115,6 +115,23 @@ def test_a_snapshot_alone_shows_a_leader_that_is_not_registered() -> None:
     (found,) = log.find(RULE)
 
     assert (found.severity, found.topic, found.to_zxid) == ("error", "t", None)
+    assert found.detail == "leader 2 was not registered"
+
+
+def test_a_leader_that_a_snapshot_lacks_is_away_since_the_log_began() -> None:
+    """However long the state has stood: when the broker went nobody knows."""
+    log = Cluster(100)
+    log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[2,1]}}', zxid=5, ms=log.ms - 90_000)
+    log.seed(state_path(T0), state_text(2, (2, 1)), zxid=6, ms=log.ms - 90_000)
+    first = log.open(1)
+    log.wait(2_000)
+    log.broker(1, 1)
+    elected = log.state(T0, 1, (1,), epoch=1)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", first, elected)
+    assert found.detail == "leader 2 was not registered, offline for 2.0 s"
 
 
 def test_of_the_time_before_a_snapshot_nothing_is_said() -> None:

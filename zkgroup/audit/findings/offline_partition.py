@@ -64,6 +64,8 @@ class _Fold(TopicFold):
         if view.state.leader == NO_LEADER:
             yield since, until, f"no leader, replicas {brokers_text(view.replicas or ())}"
             return
+        # A snapshot says since when a state stands, and nothing of when its leader went.
+        since = since if since.zxid > self.first.zxid else self.first
         for gone in absences(self.facts, view.state.leader, since, until):
             yield gone.since, gone.to, f"leader {view.state.leader} was not registered"
 
@@ -74,11 +76,11 @@ class _Fold(TopicFold):
         if spell is None:
             return
         ms = spell.ms(self.last)
-        if ms < self.bounds["election_ms"] and not was_leaderless:
+        if ms < self.bounds["election_ms"] and not was_leaderless and self.facts.has_log:
             return
         severity: Severity = "error" if spell.to is None or ms > self.bounds["error_ms"] else "warning"
-        detail = f"{spell.detail}, offline for {duration_text(ms)}"
-        yield spell_finding(RULE.name, severity, self.topic, partition, spell, detail)
+        lasted = f", offline for {duration_text(ms)}" if self.facts.has_log or was_leaderless else ""
+        yield spell_finding(RULE.name, severity, self.topic, partition, spell, f"{spell.detail}{lasted}")
 
 
 RULE = Rule(
