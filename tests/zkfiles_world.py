@@ -177,7 +177,17 @@ class World:
         digest = (tree.zxid, TreeDigest(2, tree.digest)) if tells else None
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"snapshot.{zxid:x}"
-        path.write_bytes(writer.snapshot(znodes_of(tree), sessions=self.at(zxid).sessions, digest=digest))
+        znodes = znodes_of(tree)
+        acls = {each.path: each.acl for each in znodes if each.acl != OPEN_ACL}
+        path.write_bytes(
+            writer.snapshot(
+                znodes,
+                sessions=self.at(zxid).sessions,
+                acls={number: acl or () for number, acl in enumerate(acls.values())},
+                acl_ids={path: number for number, path in enumerate(acls)},
+                digest=digest,
+            )
+        )
         return path
 
 

@@ -134,13 +134,9 @@ class _Run:
         if zxid > self._ensemble.certain_until:
             found.uncertain += 1
             found.first_uncertain_zxid = found.first_uncertain_zxid or zxid
-        while self._next is not None and self._next.zxid < zxid:
-            self._take(self._next)
-            self._next = next(self._snapshots, None)
-        if self._at or self._tree is not None:
-            hole = hole_between(self._at, zxid)
-            if hole is not None:
-                self._fall_into(hole)
+        self._look_for_hole(zxid)
+        self._take_those_before(zxid)
+        self._look_for_hole(zxid)
         self._apply(transaction)
         self._at = zxid
         self._settle(zxid)
@@ -151,14 +147,24 @@ class _Run:
         while self._next is not None:
             if self._next.zxid > self._at and self._next.zxid & 0xFFFFFFFF and self._at:
                 self._fall_into(Hole(self._at + 1, self._next.zxid))
-            self._take(self._next)
-            self._next = next(self._snapshots, None)
+            self._take_those_before(self._next.zxid + 1)
         self._settle(None)
         found.damages = sorted(each for server in self._ensemble.servers for each in server.damages.values())
         found.splits = dict(self._ensemble.splits)
         found.rolled_back = dict(self._ensemble.rolled_back)
         found.snapshots.sort(key=lambda check: (check.zxid, check.path))
         return found
+
+    def _look_for_hole(self, zxid: int) -> None:
+        hole = hole_between(self._at, zxid) if self._at or self._tree is not None else None
+        if hole is not None:
+            self._take_those_before(hole.first_missing)
+            self._fall_into(hole)
+
+    def _take_those_before(self, zxid: int) -> None:
+        while self._next is not None and self._next.zxid < zxid:
+            self._take(self._next)
+            self._next = next(self._snapshots, None)
 
     # --- records ----------------------------------------------------------------------------------
 

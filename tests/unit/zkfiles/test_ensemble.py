@@ -1,0 +1,206 @@
+"""What the servers of one ensemble have together, and what of it is certain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests import zkfiles_writer as writer
+from tests.zkfiles_world import World
+from zkgroup.errors import MixedEnsembleError
+from zkgroup.zkfiles.ensemble import Hole, follows, hole_between
+from zkgroup.zkfiles.history import History
+
+EPOCH = 1 << 32
+
+
+def ensemble_world() -> World:
+    """Six records of epoch 1, and four of epoch 2."""
+    world = World(EPOCH | 1)
+    world.create("/n")
+    for number in range(5):
+        world.set("/n", bytes([number]))
+    world.new_epoch()
+    for number in range(5, 9):
+        world.set("/n", bytes([number]))
+    return world
+
+
+def zxids(history: History, **more: bool) -> list[int]:
+    return [each.zxid for each in history.transactions(**more)]
+
+
+def one(counter: int) -> int:
+    return EPOCH | counter
+
+
+def two(counter: int) -> int:
+    return 2 * EPOCH | counter
+
+
+def test_each_epoch_counts_from_1() -> None:
+    assert follows(2, 1)
+    assert follows(two(1), one(9))
+    assert not follows(two(2), one(9))
+    assert hole_between(one(3), one(7)) == Hole(one(4), one(6))
+    assert hole_between(one(3), two(3)) == Hole(two(1), two(2))
+    assert hole_between(one(3), two(1)) is None
+    assert hole_between(one(3), one(3)) is None
+
+
+def test_a_hole_of_one_server_is_filled_from_another(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path / "a", 0, one(2))
+    world.log(tmp_path / "a", two(2))
+    world.log(tmp_path / "b", one(2), two(3))
+    history = History(tmp_path / "a", tmp_path / "b", voters=3)
+    assert zxids(history) == [each.zxid for each in world.transactions]
+    assert history.verify().is_right
+    assert history.verify().digests_checked == 10
+    assert not History(tmp_path / "a").verify().is_right
+
+
+def test_a_tail_that_the_ensemble_went_on_without_is_left_out(tmp_path: Path) -> None:
+    """The deposed leader had proposed two records that nobody else got."""
+    world = ensemble_world()
+    for name in ("b", "c"):
+        world.log(tmp_path / name)
+    deposed = World(EPOCH | 1)
+    deposed.create("/n")
+    for number in range(5):
+        deposed.set("/n", bytes([number]))
+    deposed.set("/n", b"lost")
+    deposed.set("/n", b"too")
+    deposed.log(tmp_path / "a")
+    history = History(*(tmp_path / name for name in "abc"))
+    assert zxids(history) == [each.zxid for each in world.transactions]
+    found = history.verify()
+    assert found.rolled_back == {one(7): (tmp_path / "a",), one(8): (tmp_path / "a",)}
+    assert (found.is_right, found.splits, found.uncertain) == (True, {}, 0)
+
+
+def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path / "a")
+    world.log(tmp_path / "b", 0, two(2))
+    world.log(tmp_path / "c", 0, one(4))
+    history = History(*(tmp_path / name for name in "abc"))
+    assert history.ensemble.certain_until == two(2)
+    assert zxids(history) == [each.zxid for each in world.transactions]
+    assert zxids(history, certain_only=True)[-1] == two(2)
+    found = history.verify()
+    assert (found.uncertain, found.first_uncertain_zxid, found.is_right) == (2, two(3), True)
+    assert history.tree_at(zxid=two(2)).account.is_certain
+    account = history.tree_at().account
+    assert (account.is_certain, account.detail) == (False, "the last of it may never have been committed")
+
+
+def test_one_server_of_several_is_sure_of_what_was_before_its_epoch_or_its_snapshot(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path)
+    assert zxids(History(tmp_path), certain_only=True)[-1] == one(6)
+    world.snapshot(tmp_path, two(3))
+    assert History(tmp_path).ensemble.certain_until == two(3)
+    assert History(tmp_path, voters=1).ensemble.certain_until == two(4)
+
+
+def test_a_server_alone_commits_what_it_writes(tmp_path: Path) -> None:
+    world = World()
+    world.create("/n")
+    world.set("/n", b"1")
+    world.log(tmp_path)
+    assert History(tmp_path).ensemble.certain_until == 2
+
+
+def test_a_record_before_a_certain_one_of_its_epoch_is_certain(tmp_path: Path) -> None:
+    """One server has it; the other got a snapshot that stands for it."""
+    world = ensemble_world()
+    world.log(tmp_path / "a", 0, two(2))
+    world.log(tmp_path / "b", two(4))
+    world.snapshot(tmp_path / "b", two(3))
+    history = History(tmp_path / "a", tmp_path / "b")
+    assert zxids(history)[-3:] == [two(1), two(2), two(4)]
+    found = history.verify()
+    assert (found.rolled_back, found.holes) == ({}, [Hole(two(3), two(3))])
+
+
+def test_split_history_is_told_and_most_servers_decide(tmp_path: Path) -> None:
+    world = ensemble_world()
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        records = list(world.transactions)
+        if name == "a":
+            operation = replace(records[4].operations[0], data=b"other")
+            records[4] = replace(records[4], operations=(operation,))
+        writer.write_log(tmp_path / name, records)
+    history = History(*(tmp_path / name for name in "abc"))
+    taken = next(each for each in history.transactions() if each.zxid == one(5))
+    assert taken.operations[0].data == b"\x03"
+    found = history.verify()
+    assert found.splits == {one(5): ((tmp_path / "b", tmp_path / "c"), (tmp_path / "a",))}
+    assert (found.is_right, found.mismatches) == (False, 0)
+
+
+def test_a_server_that_writes_no_digests_agrees(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    writer.write_log(tmp_path / "b", [replace(each, digest=None) for each in world.transactions])
+    assert History(tmp_path / "a", tmp_path / "b").verify().splits == {}
+
+
+def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
+    ensemble_world().log(tmp_path / "a")
+    other = World(EPOCH | 1)
+    other.create("/other")
+    other.log(tmp_path / "b")
+    history = History(tmp_path / "a", tmp_path / "b")
+    for act in (history.verify, history.tree_at, lambda: list(history.transactions())):
+        with pytest.raises(MixedEnsembleError, match=f"the first, {one(1):#x}, is not the same") as error:
+            act()
+        assert str(tmp_path / "a") in str(error.value)
+        assert str(tmp_path / "b") in str(error.value)
+
+
+def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path / "a", 0, one(6))
+    world.log(tmp_path / "b", two(1))
+    assert History(tmp_path / "a", tmp_path / "b").verify().is_right
+
+
+def test_records_that_a_log_repeats_are_left_out_and_noted(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path, 0, one(5))
+    path = world.log(tmp_path, one(4))
+    history = History(tmp_path)
+    assert zxids(history) == [each.zxid for each in world.transactions]
+    assert history.ensemble.servers[0].overlaps == {path: one(4)}
+
+
+def test_a_log_that_is_none_is_damage_and_one_that_may_not_be_read_an_error(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path, 0, one(5))
+    path = tmp_path / f"log.{one(6):x}"
+    path.write_bytes(b"no log at all" * 10)
+    found = History(tmp_path).verify()
+    assert [(each.path, each.offset) for each in found.damages] == [(path, 0)]
+    assert (found.records, found.is_right) == (5, False)
+
+
+def test_a_range_is_read_from_inside_of_a_log(tmp_path: Path) -> None:
+    world = ensemble_world()
+    world.log(tmp_path)
+    history = History(tmp_path)
+    assert [each.zxid for each in history.transactions(one(3), two(2))] == [
+        one(3),
+        one(4),
+        one(5),
+        one(6),
+        two(1),
+        two(2),
+    ]
+    assert list(history.transactions(two(5))) == []
+    assert [each.zxid for each in history.transactions(two(4))] == [two(4)]
