@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,9 +43,10 @@ STAT_NAMES: Final = (
 )
 """As ZooKeeper's own Stat names them, in its order."""
 
-LINE_LIMIT: Final = 256 << 20
+LINE_LIMIT: Final = 128 << 20
 """Bytes of a line beyond which it cannot be ours: a znode has at most a few MB."""
-_BEGINNING: Final = b'{"schema":"zkgroup.tree/'
+_BEGINNING: Final = re.compile(rb'\{\s*"schema"\s*:\s*"zkgroup\.tree/')
+_SNIFFED: Final = 64
 _LEVEL: Final = 6
 _PROGRESS_EVERY: Final = 5000
 
@@ -262,7 +264,7 @@ def is_export(path: Path) -> bool:
     """Whether the file begins as an export does. Raises nothing."""
     try:
         with gzip.open(path, "rb") as packed:
-            return packed.read(len(_BEGINNING)) == _BEGINNING
+            return _BEGINNING.match(packed.read(_SNIFFED)) is not None
     except (EOFError, OSError, zlib.error):
         return False
 
@@ -346,14 +348,11 @@ def _opened(path: Path) -> gzip.GzipFile:
 
 
 def _header(path: Path, line: bytes) -> ExportHeader:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        fields = None
-    schema = fields.get("schema") if isinstance(fields, dict) else None
-    if schema != SCHEMA:
-        found = "something else" if schema is None else repr(schema)
-        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", found)
+    if not _BEGINNING.match(line):
+        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", repr(line[:40]))
+    fields = _object(path, 0, line)
+    if fields["schema"] != SCHEMA:
+        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", repr(fields["schema"]))
     try:
         return ExportHeader(
             time_ms=None if fields["time_ms"] is None else _number(fields["time_ms"]),

@@ -171,6 +171,58 @@ def test_files_and_a_living_ensemble_exclude_each_other(lone_shell: Shell) -> No
     assert "exclude each other" in both.err
 
 
+def test_what_one_server_lacks_another_has(lone_shell: Shell, tmp_path: Path) -> None:
+    """The same tree as from the whole folder; one of them alone says what is missing."""
+    for server, names in {"one": ("log.1.gz", "log.116.gz"), "two": ("log.68.gz", "snapshot.66.gz")}.items():
+        (tmp_path / server / "version-2").mkdir(parents=True)
+        for name in names:
+            shutil.copy(V394 / "version-2" / name, tmp_path / server / "version-2")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+
+    both = lone_shell.json("audit", "tree", "--input", one, "--input", two)
+    alone = lone_shell.run("audit", "tree", "--input", one, "--format", "json")
+    events = lone_shell.json("audit", "sessions", "--input", one, two)
+
+    whole = lone_shell.json("audit", "tree", "--input", str(V394))
+    assert (both["znodes"], both["exact"]) == (whole["znodes"], True)
+    assert (alone.code, alone.document["exact"]) == (3, False)
+    assert "0x68 to 0x115 are missing" in alone.err
+    assert events == lone_shell.json("audit", "sessions", str(V394))
+
+
+@pytest.mark.parametrize("command", [["tree"], ["inspect"], ["findings"]])
+def test_a_folder_that_may_not_be_read_is_refused(
+    lone_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """Whoever runs the tests may read everything, so the system's answer is made up."""
+
+    def forbidden(path: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("zkgroup.zkfiles.names.os.scandir", forbidden)
+
+    ran = lone_shell.run("audit", *command, "--input", str(tmp_path))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{tmp_path}: expected a folder to read, found Permission denied" in ran.err
+
+
+def test_tables_fit_the_terminal(lone_shell: Shell) -> None:
+    """No line is longer than the width asked for."""
+    for words in (
+        ["inspect"],
+        ["findings"],
+        ["sessions"],
+        ["owners", "--group", "g", "--partition", "orders:0"],
+        ["offsets", "--group", "g"],
+        ["diff", "0x90", "0x110"],
+    ):
+        for width in (80, 160):
+            ran = lone_shell.run("audit", *words, "--input", str(V394), env={"COLUMNS": str(width)})
+            assert ran.code == 0
+            assert max(map(len, ran.lines)) <= width, words
+
+
 def test_a_diff_is_what_the_two_trees_differ_in(lone_shell: Shell) -> None:
     """Both ways, and by time."""
     words = ("audit", "diff", "--input", str(V394))

@@ -181,6 +181,34 @@ def test_lines_cut_or_changed_are_damage(written: Path, tmp_path: Path) -> None:
             list(ExportReader(path).exported())
 
 
+def test_a_bit_flipped_in_any_byte_is_found(written: Path, tmp_path: Path) -> None:
+    """Or says nothing of the tree: gzip has a header with a time and a system, and data end within a byte."""
+    whole = written.read_bytes()
+    flipped = tmp_path / "flipped.gz"
+    kept = []
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        flipped.write_bytes(content)
+        try:
+            found = list(ExportReader(flipped).exported())
+        except (DamagedFileError, NotZooKeeperFileError):
+            continue
+        kept.append(place)
+        assert found == [ROOT, CHILD]
+    assert sum(place >= 10 for place in kept) <= 1
+
+
+def test_a_line_without_an_end_is_not_read_on_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes of gzip can be gigabytes."""
+    monkeypatch.setattr("zkgroup.zkfiles.exports.LINE_LIMIT", 1000)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b'{"schema":"zkgroup.tree/1"' + bytes(5000)))
+
+    with pytest.raises(DamagedFileError, match="1000 bytes without an end"):
+        ExportReader(path)
+
+
 @pytest.mark.parametrize("key", ["time_ms", "source", "chroot", "zxid_before", "zxid_after", "changed"])
 def test_a_header_without_a_key_is_damage(written: Path, tmp_path: Path, key: str) -> None:
     """Named."""
