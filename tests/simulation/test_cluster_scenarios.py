@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.cluster_actions import ALONE, T0
+import pytest
+
+from tests.simulation.cluster_actions import ALONE, NODES, T0
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Delete, SetData
+from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.crashes import Action, play
@@ -271,3 +273,25 @@ def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None
     grown = picture.state(TopicPartition("t", 2))
     assert grown is not None
     assert grown.leader == 4
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_partition_is_led_although_its_leader_died_with_the_controller(comes_back: bool) -> None:
+    """ADR 0018: at any point of a topic's creation; the others hear of the first term first."""
+
+    def begin(simulation: ClusterSimulation, operations: Operations) -> None:
+        world = simulation.world
+        ruler = world.rulers[0].broker
+        one, two = (broker for broker in (1, 2, 3) if broker != ruler)
+        if not comes_back:
+            world.lost.add(ruler)
+        topic = Topic({0: (ruler, one, two), 1: (ruler, one)})
+        assert world.write(Create(Topic.path("n"), topic.encode()))
+
+    action = Action(NODES, begin)
+    for at in range(len(play(action).passed)):
+        world = play(action, [at]).simulation.world
+        for tp in (TopicPartition("n", 0), TopicPartition("n", 1)):
+            state = world.audit.look().state(tp)
+            assert state is not None
+            assert world.brokers[state.leader].leads(tp) is not None

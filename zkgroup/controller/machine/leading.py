@@ -96,15 +96,22 @@ def elect(
     return Led(chosen, failed, frozenset(unneeded & carried.refused.keys()))
 
 
-def elect_leaderless(reign: Reign, batch: Batch, unclean: Collection[TopicPartition] = ()) -> Procedure[Led]:
+def elect_leaderless(
+    reign: Reign,
+    batch: Batch,
+    unclean: Collection[TopicPartition] = (),
+    put_off: Collection[TopicPartition] = (),
+) -> Procedure[Led]:
     """Elects for every new and offline partition: first states, then the Offline selector.
 
     `unclean` are partitions for which an operator allows a leader that is not in sync; for the others the
     topic's configuration decides, which is read where it makes a difference, else the setting. What fails is
-    noted in the status and tried again when a broker starts. The caller tells the batch.
+    noted in the status and tried again when a broker starts. What is `put_off` is left for another call. The
+    caller tells the batch.
     """
     picture = reign.picture
-    waiting = [each for each in reign.partitions.unusual(LEADERLESS) if each in picture]
+    leaderless = reign.partitions.unusual(LEADERLESS)
+    waiting = [each for each in leaderless if each in picture and each not in put_off]
     mine = [each for each in waiting if not picture.is_going(each)]
     new = [each for each in mine if reign.partitions.phase(each) is PartitionPhase.NEW]
     born = yield from initialise(reign, new, batch)
@@ -211,12 +218,13 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
         reign.core.note("recovery", foreign_epoch=last, written=len(carried.written))
 
 
-def end_terms(reign: Reign, batch: Batch) -> Procedure[None]:
+def end_terms(reign: Reign, batch: Batch, put_off: Collection[TopicPartition] = ()) -> Procedure[None]:
     """A broker of ours that has started since it was chosen as a leader leads on in a new term, or another.
 
     A controller that sees it go and come ends the term at once; this is for a start that none has seen. It
     derives from ZooKeeper alone: the registration is younger than the state. Leaders that are not ours are
-    not touched. After `recover`, which writes anew whatever it finds. The caller tells the batch.
+    not touched. After `recover`, which writes anew whatever it finds. What is `put_off` is left for another
+    call. The caller tells the batch.
     """
     picture = reign.picture
 
@@ -227,7 +235,8 @@ def end_terms(reign: Reign, batch: Batch) -> Procedure[None]:
         held = reign.holding.of(picture, topic_partition)
         return selectors.started_again(picture.replicas(topic_partition), standing, able, held)
 
-    if mine := [each for each in reign.outlived if not picture.is_going(each)]:
+    mine = [each for each in reign.outlived if each not in put_off and not picture.is_going(each)]
+    if mine:
         led = yield from elect(reign, mine, select, batch)
         reign.core.note("terms.ended", written=len(led.chosen), failed=len(led.failed))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkgroup.controller.machine import brokers, topics
+from zkgroup.controller.machine import brokers, first_terms, topics
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
 from zkgroup.controller.machine.records import Records
@@ -69,9 +69,14 @@ def _load_first(reign: Reign) -> Procedure[None]:
     yield from read_states(reign, every)
     topics.enter(reign, every)
     batch = reign.batch()
-    yield from elect_leaderless(reign, batch)
+    unheard = first_terms.unheard(reign)
+    yield from elect_leaderless(reign, batch, put_off=unheard)
     yield from recover(reign, batch)
-    yield from end_terms(reign, batch)
+    yield from end_terms(reign, batch, put_off=unheard)
+    if unheard:
+        first_terms.tell(reign, unheard)
+        yield from elect_leaderless(reign, batch)
+        yield from end_terms(reign, batch)
     _tell_all(reign, every, batch)
     load_ms = reign.core.now.ms - reign.began_ms
     reign.core.note("controller.loaded", epoch=reign.epoch, partitions=len(every), load_ms=load_ms)

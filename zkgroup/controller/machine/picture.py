@@ -128,6 +128,9 @@ class Picture:
         """Partitions with an open reassignment."""
         self.unfit: dict[TopicPartition, set[int]] = {}
         """Replicas whose live broker cannot serve them (storage error 56): offline to every election."""
+        self.first_states: dict[TopicPartition, int] = {}
+        """Partitions that were found, while loading, in the state that was made first, their leaders gone or
+        started since, to the czxid of that state."""
         self.unreadable: dict[str, str] = {}
         """Path of each znode that could not be read, and what was wrong with it."""
         self.greeted: dict[int, int] = {}

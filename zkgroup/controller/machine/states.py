@@ -175,8 +175,11 @@ def state_read(
         reign.picture.state_seen(topic_partition, None)
     else:
         state_seen(reign, topic_partition, Standing.of(state, znode.stat.version))
-        if reign.picture.has_outlived(state.leader, znode.stat.mzxid):
+        picture, stat = reign.picture, znode.stat
+        if has_outlived := picture.has_outlived(state.leader, stat.mzxid):
             reign.outlived[topic_partition] = None
+        if not (stat.version or reign.was_loaded) and (has_outlived or state.leader not in picture.brokers):
+            picture.first_states[topic_partition] = stat.czxid
 
 
 def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing) -> None:
