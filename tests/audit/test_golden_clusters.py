@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.golden import HEALTHY, INCIDENTS, findings, source
+from tests.audit.later_kafka import RUNS, events
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
@@ -113,6 +114,21 @@ def test_wherever_a_look_begins_it_finds_nothing_that_the_whole_history_has_not(
     whole = signs(find(OURS, source(name).rows().events))
     for zxid in range(5, history.last_zxid, 41):
         assert signs(find(OURS, source(name).rows(Moment(zxid=zxid)).events)) <= whole, hex(zxid)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_later_kafka_has_no_fault_but_that_it_is_switched_off_at_the_end(run: str) -> None:
+    """Controllers that elect in multis, moves by request and by call, and a migration to KRaft."""
+    rows = events(run)
+    some = find(OURS, lambda: rows)
+    errors = [each for each in some if each.severity == "error"]
+
+    assert {(each.finding, each.to_zxid) for each in errors} <= {("offline_partition", None)}
+    assert not [each for each in some if each.finding in ("controller_epoch_gap", "deposed_controller_write")]
+    elected = [each.detail for each in some if each.finding == "controller_election"]
+    assert [f"elected, epoch {number}" in each for number, each in enumerate(elected, 1)] == [True] * len(
+        elected
+    )
 
 
 def test_these_are_all_of_them() -> None:

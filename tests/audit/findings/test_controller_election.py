@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.audit.cluster import CONTROLLER, Cluster, controller
+from tests.audit.cluster import CONTROLLER, EPOCH, Cluster, controller
 from zkgroup.audit.findings.controller_election import RULE
 
 POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port":9}'
@@ -45,6 +45,22 @@ def test_how_it_ended() -> None:
         "after 0 ms without a controller",
     ]
     assert log.find(RULE)[-1].detail.startswith("broker 2 (session 0x2) elected, epoch not raised")
+
+
+def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_ones() -> None:
+    log = Cluster()
+    log.start(1, 2)
+    log.multi(
+        2,
+        log.setting(EPOCH, "2"),
+        log.deletion(CONTROLLER),
+        log.creation(CONTROLLER, controller(2), ephemeral=True),
+    )
+
+    assert [each.detail.partition(";")[0] for each in log.find(RULE)] == [
+        "broker 1 (session 0x1) elected, epoch 1",
+        "broker 2 (session 0x2) elected, epoch 2",
+    ]
 
 
 def test_long_without_a_controller_is_a_warning() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.audit.cluster import CONTROLLER, EPOCH, Cluster
+from tests.audit.cluster import CONTROLLER, EPOCH, Cluster, controller
 from zkgroup.audit.findings.controller_epoch_gap import RULE
 
 
@@ -83,6 +83,22 @@ def test_a_winner_that_never_raised_it_is_a_warning() -> None:
     ]
     assert found[0].detail == "broker 2 (session 0x2) held /controller for 2.0 s and never raised the epoch"
     assert quick
+
+
+def test_the_order_within_a_transaction_does_not_count() -> None:
+    """A KRaft controller that takes over raises the epoch before it takes `/controller`."""
+    log = Cluster()
+    log.start(1, 2)
+    log.multi(
+        2,
+        log.setting(EPOCH, "2"),
+        log.deletion(CONTROLLER),
+        log.creation(CONTROLLER, controller(2), ephemeral=True),
+    )
+    log.wait(10_000)
+    log.open(9)
+
+    assert log.find(RULE) == []
 
 
 def test_one_that_still_holds_it_at_the_end_is_too() -> None:

@@ -52,6 +52,19 @@ def test_an_older_epoch_is_one_even_from_the_controllers_session() -> None:
     )
 
 
+def test_a_kraft_controller_writes_its_own_epoch() -> None:
+    """During a migration; `/controller` says which it is."""
+    log = ruled()
+    log.delete(CONTROLLER, 2)
+    kraft = '{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":1}'
+    log.create(CONTROLLER, kraft, 0x3000, ephemeral=True)
+    log.raise_epoch(3, 0x3000)
+    log.state(T0, 2, (1, 2), epoch=1, controller_epoch=1, session=0x3000)
+    stale = log.state(T0, 1, (1, 2), epoch=2, controller_epoch=0, session=0x3000)
+
+    assert [each.from_zxid for each in log.find(RULE)] == [stale]
+
+
 def test_isr_writes_of_leaders_are_not() -> None:
     """They carry the epoch of the last decision, and come from whoever leads."""
     log = ruled()

@@ -71,6 +71,17 @@ def test_a_broker_that_was_started_again_is_none() -> None:
     assert [each.detail for each in log.find(RULE)] == []
 
 
+def test_one_that_a_move_takes_off_and_another_brings_back_is_none() -> None:
+    log = placed()
+    log.state(T0, 1, (1, 2), epoch=1)
+    log.topic("t", {0: (1, 2)}, 1)
+    log.wait(2_000)
+    log.topic("t", {0: (1, 2, 3)}, 1)
+    log.state(T0, 1, (1, 2, 3), epoch=1)
+
+    assert log.find(RULE) == []
+
+
 def test_one_that_stays_away_is_none() -> None:
     log = placed()
     log.state(T0, 1, (1, 2))

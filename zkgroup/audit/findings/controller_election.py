@@ -13,7 +13,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keyings import CONTROLLER
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.ruling import change_at, controller_name, ending_text, epoch_at
+from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
 from zkgroup.audit.words import duration_text
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.jvm_json import JvmJsonError, parse
@@ -73,10 +73,12 @@ class _Fold:
     def _epoch(self, life: Life) -> int | None:
         """What its session raised the epoch to."""
         until = self._facts.end_zxid if life.to_zxid is None else life.to_zxid
-        raised = change_at(self._facts.controller_epochs, until)
-        if raised is None or raised.zxid < life.from_zxid or raised.session != life.session:
-            return None
-        return epoch_at(self._facts, until)
+        raised = [
+            change.zxid
+            for change in self._facts.controller_epochs
+            if life.from_zxid <= change.zxid <= until and change.session == life.session
+        ]
+        return epoch_at(self._facts, raised[-1]) if raised else None
 
     def _none_left(self, last: Life) -> Iterator[Finding]:
         """The history ends without a controller."""

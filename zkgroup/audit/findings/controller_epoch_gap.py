@@ -23,6 +23,8 @@ class _Fold:
         self._facts = facts
         self._raise_ms = bounds["raise_ms"]
         self._epoch: int | None = None
+        self._raised: tuple[int, int] = 0, 0
+        """Zxid and session of the last write of the epoch."""
         self._silent: Event | None = None
         """The election whose winner has not raised the epoch yet."""
 
@@ -30,13 +32,15 @@ class _Fold:
         if event.op not in ("create", "set", "delete"):
             return
         if event.path == ControllerEpoch.path():
+            self._raised = event.zxid, event.session
             if self._silent is not None and event.session == self._silent.session:
                 self._silent = None
             if event.op != "delete":
                 yield from self._step(event)
         elif event.path == Controller.path() and event.op != "set":
             yield from self._judge_silence(event)
-            self._silent = event if event.op == "create" and not event.seed else None
+            raised = self._raised == (event.zxid, event.session)  # before it, in the same transaction
+            self._silent = event if event.op == "create" and not event.seed and not raised else None
 
     def end(self) -> Iterator[Finding]:
         yield from self._judge_silence(None)

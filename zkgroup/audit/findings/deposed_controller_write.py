@@ -19,7 +19,7 @@ from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.audit.ruling import controller_name, epoch_at, life_at
 from zkgroup.audit.words import who
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import ControllerEpoch
+from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.places import Place, place_of
 
 
@@ -67,7 +67,7 @@ class _Fold:
                 f"leader {before.leader} -> {after.leader},"
                 f" leader epoch {before.leader_epoch} -> {after.leader_epoch}"
             )
-        epoch = epoch_at(self._facts, event.zxid)
+        epoch = self._epoch_in_force(event.zxid)
         stale = epoch is not None and after.controller_epoch < epoch
         why = self._stranger(event)
         if why is None and stale:
@@ -122,6 +122,14 @@ class _Fold:
             began = self._facts.controllers and self._facts.controllers[0].from_zxid <= event.zxid
             return "nobody held /controller" if began or self._facts.is_whole else None
         return None if ruler.session == event.session else f"{controller_name(ruler)} held /controller"
+
+    def _epoch_in_force(self, zxid: int) -> int | None:
+        """A KRaft controller that rules during a migration (from 3.4 on) writes its own into states."""
+        ruler = life_at(self._facts.controllers, zxid)
+        value = None if ruler is None else decoded(Controller.decode, ruler.path, ruler.data)
+        if value is not None and value.kraft_epoch is not None:
+            return value.kraft_epoch
+        return epoch_at(self._facts, zxid)
 
     def _is_brokers(self, session: int) -> bool:
         lives = [*self._facts.controllers, *(life for each in self._facts.brokers.values() for life in each)]

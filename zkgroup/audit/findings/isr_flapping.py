@@ -39,6 +39,7 @@ class _Fold(TopicFold):
     ) -> Iterator[Finding]:
         if before is None or after is None or before.life != after.life:
             return
+        self._forget_removed(partition, after)
         if before.state is None or after.state is None:
             return
         for broker in set(before.state.isr) - set(after.state.isr):
@@ -54,6 +55,12 @@ class _Fold(TopicFold):
     def over(self) -> Iterator[Finding]:
         for key in sorted(self._runs):
             yield from self._close(key)
+
+    def _forget_removed(self, partition: int, view: View) -> None:
+        """Who is taken off the replica list, as a move does, was not too slow."""
+        for left in [key for key in self._left if key[0] == partition]:
+            if view.replicas is not None and left[1] not in view.replicas:
+                del self._left[left]
 
     def _is_flap(self, broker: int, left: Moment, back: Moment) -> bool:
         """Back soon, and not because the broker was started again: that is `broker_flapping`."""
