@@ -80,6 +80,7 @@ def test_a_log_is_read_while_its_server_writes(zookeeper: EmbeddedZooKeeper) -> 
 
 
 def test_the_snapshot_of_a_start_is_whole(zookeeper: EmbeddedZooKeeper) -> None:
+    """Nothing is written while a server starts, so it is exact too."""
     server = zookeeper.server(0)
     files = list_files(server.folder)
     healths = [inspect_snapshot(each.path) for each in files.snapshots]

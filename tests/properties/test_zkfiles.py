@@ -150,6 +150,7 @@ def test_a_snapshot_comes_back(
     pack: Callable[[bytes], bytes],
     chosen: random.Random,
 ) -> None:
+    """With any sessions, ACLs and sections, in any packing."""
     by_path = {each.path: chosen.choice([-1, *table]) for each in znodes}
     known = {-1: writer.OPEN_ACL, **table}
     written = [replace(each, acl=known[by_path[each.path]]) for each in znodes]

@@ -47,6 +47,7 @@ PACKED = {
 @pytest.mark.parametrize("most", [1, 7, 1000, 1 << 20])
 @pytest.mark.parametrize("kind", PACKED)
 def test_every_packing_gives_the_plain_bytes(kind: str, most: int, tmp_path: Path) -> None:
+    """However much is asked for at a time."""
     path = tmp_path / "file"
     plain = PLAIN
     raw = PACKED[kind]
@@ -59,6 +60,7 @@ def test_every_packing_gives_the_plain_bytes(kind: str, most: int, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", [kind for kind in PACKED if kind != "gzip, zeros behind"])
 def test_skipping(kind: str, tmp_path: Path) -> None:
+    """Leaves out as many plain bytes, and stops at the end."""
     path = tmp_path / "file"
     path.write_bytes(PACKED[kind])
     for count in (0, 1, 5000, 80_000, len(PLAIN), len(PLAIN) + 5):
@@ -68,6 +70,7 @@ def test_skipping(kind: str, tmp_path: Path) -> None:
 
 
 def test_what_a_file_is_packed_in_is_told_by_its_front_not_its_name(tmp_path: Path) -> None:
+    """Copies are renamed, and unpacked under their old names."""
     for name, kind in (("a.gz", "plain"), ("b", "gzip"), ("c.gz", "snappy")):
         path = tmp_path / name
         path.write_bytes(PACKED[kind])
@@ -78,6 +81,7 @@ def test_what_a_file_is_packed_in_is_told_by_its_front_not_its_name(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["gzip", "gzip, several members", "snappy", "snappy, small blocks"])
 def test_cut_off_anywhere_is_damage_and_what_is_before_is_right(kind: str, tmp_path: Path) -> None:
+    """The offset of the error is where the plain bytes end."""
     raw = PACKED[kind]
     path = tmp_path / "file"
     cuts = [*range(24, min(len(raw), 200)), *range(200, len(raw), 997)]
@@ -121,6 +125,7 @@ def test_flipped_bits_give_damage_or_other_bytes_and_no_other_error(kind: str, t
 
 
 def test_garbage_behind_a_gzip_member_is_damage(tmp_path: Path) -> None:
+    """As `gzip` itself has it; only zeros may follow."""
     path = tmp_path / "file"
     path.write_bytes(gzip.compress(PLAIN) + b"garbage")
     with pytest.raises(DamagedFileError, match="gzip"):
@@ -128,6 +133,7 @@ def test_garbage_behind_a_gzip_member_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_gzip_bomb_is_inflated_no_further_than_it_is_read(tmp_path: Path) -> None:
+    """Not by reading a little, nor by skipping a lot."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     path = tmp_path / "file"
     path.write_bytes(b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush())
@@ -157,6 +163,7 @@ def test_a_gzip_bomb_is_inflated_no_further_than_it_is_read(tmp_path: Path) -> N
 def test_hostile_snappy_streams(
     blocks: bytes, expected: str, decoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Lengths that are not there are refused before anything is made, by both decoders."""
     if decoder == "own":
         monkeypatch.setattr(compression.snappy, "fastest", lambda: snappy.decompressed)
     path = tmp_path / "file"
@@ -199,6 +206,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_disk_that_fails_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own words, and where that was."""
     path = tmp_path / "file"
     path.write_bytes(PLAIN)
     with FileBytes(path) as file:

@@ -160,6 +160,7 @@ def _is_lossy(transaction: Transaction) -> bool:
 
 @pytest.mark.parametrize("path", LOGS, ids=named)
 def test_the_logs_are_healthy(path: Path) -> None:
+    """Killed servers' logs end with whole records here, and are named by their first one."""
     health = inspect_log(path)
     assert (health.is_healthy, health.is_exact, health.detail) == (True, True, "")
     assert health.good_until_zxid == health.last_zxid
@@ -259,6 +260,7 @@ def test_what_the_jvm_library_packed_is_unpacked(
 
 
 def test_all_kinds_of_a_real_server_are_met() -> None:
+    """But for those that Kafka and kazoo do not make servers write; multis failed in two ways."""
     kinds = {each.type for path in LOGS for each in read_log(path)}
     assert kinds == set(T) - {T.CHECK, T.CREATE2, T.RECONFIG, T.DELETE_CONTAINER}
     multis = [each for path in LOGS for each in read_log(path) if each.type == T.MULTI]

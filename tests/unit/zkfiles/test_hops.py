@@ -38,6 +38,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("every", [1, EVERY, 149, 150, 4096])
 def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
+    """In order, none twice, plain and packed, however many records a part has."""
     if is_packed:
         packed = log.with_name(f"{log.name}.gz")
         packed.write_bytes(gzip.compress(log.read_bytes()))
@@ -58,6 +59,7 @@ def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
 @pytest.mark.parametrize("from_zxid", [0, 1, 2, 3, 14, 15, 16, 17, 299, 300, 301])
 @pytest.mark.parametrize("to_zxid", [None, 1, 2, 16, 17, 250, 400])
 def test_a_range_is_in_few_parts(from_zxid: int, to_zxid: int | None, log: Path) -> None:
+    """All of it, and no more than the rest of two parts beside it."""
     index = index_log(log, every=EVERY)
 
     def wanted(found: Iterator[Transaction]) -> list[int]:
@@ -89,6 +91,7 @@ def test_an_index_is_carried_on(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_being_written_is_not_in_it(tmp_path: Path) -> None:
+    """It is in the next one, once it is whole."""
     path = writer.write_log(tmp_path, transactions(10))
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
@@ -112,6 +115,7 @@ def test_an_index_of_another_file_is_known(tmp_path: Path, log: Path) -> None:
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
+    """It has no hop and no part, and can be carried on when records come."""
     path = tmp_path / "log.1"
     for raw in (b"", writer.log([], padding=100)):
         path.write_bytes(raw)
@@ -124,6 +128,7 @@ def test_an_empty_log(tmp_path: Path) -> None:
 
 
 def test_a_damaged_log_is_not_indexed(log: Path) -> None:
+    """Parts of it would hide where the damage is."""
     raw = bytearray(log.read_bytes())
     raw[2000] ^= 1
     log.write_bytes(raw)
@@ -132,6 +137,7 @@ def test_a_damaged_log_is_not_indexed(log: Path) -> None:
 
 
 def test_it_is_kept_as_json(log: Path) -> None:
+    """What was written is read back."""
     index = index_log(log, every=EVERY)
     assert HopIndex.from_json(json.loads(json.dumps(index.to_json()))) == index
     assert index.splits()[0] == Split(16, index.hops[1].offset)
@@ -141,6 +147,7 @@ def test_it_is_kept_as_json(log: Path) -> None:
     "value", [{}, {"name": "x"}, {"hops": 3}, {"hops": [[1]]}, {"records": "many"}, {"first_zxid": []}]
 )
 def test_anything_else_is_no_index(value: dict[str, object], log: Path) -> None:
+    """A file of another program's is told so, not half believed."""
     whole = index_log(log).to_json() if len(value) == 1 and "name" not in value else {}
     with pytest.raises(ConfigError, match="no hop index"):
         HopIndex.from_json({**whole, **value})

@@ -50,6 +50,7 @@ LAST = len(WHOLE) - SIZE
 
 
 def test_the_records_are_of_one_size() -> None:
+    """The other tests count on it."""
     assert len(WHOLE) == len(writer.LOG_HEADER) + RECORDS * SIZE
 
 
@@ -107,6 +108,7 @@ def test_a_flipped_bit_of_the_last_record_is_told_from_a_write_that_was_cut_off(
 
 
 def test_inspection_names_what_is_good_and_where_it_goes_on(tmp_path: Path) -> None:
+    """The first damage bounds what is good; what is whole behind it is counted."""
     path = tmp_path / "log.1"
     raw = bytearray(WHOLE + bytes(100))
     for number in (2, 3, 5):
@@ -124,6 +126,7 @@ def test_inspection_names_what_is_good_and_where_it_goes_on(tmp_path: Path) -> N
 @pytest.mark.parametrize("length", [-1, -(2**31), 1, 31, 2**31 - 1, MAX_RECORD_BYTES + 1, MAX_RECORD_BYTES])
 @pytest.mark.parametrize("is_last", [False, True])
 def test_hostile_lengths_are_refused_without_the_memory(length: int, is_last: bool, tmp_path: Path) -> None:
+    """Negative, too short, too long, or beyond the end of the file, plain and packed."""
     path = tmp_path / "log.1"
     raw = bytearray(WHOLE + bytes(1000))
     at = LAST if is_last else len(writer.LOG_HEADER) + SIZE
@@ -141,6 +144,7 @@ def test_hostile_lengths_are_refused_without_the_memory(length: int, is_last: bo
 
 
 def test_a_page_of_zeros_in_the_middle_is_no_end(tmp_path: Path) -> None:
+    """Lost pages look like the end until one looks behind them."""
     path = tmp_path / "log.1"
     raw = writer.log(transactions(300))
     at = len(writer.LOG_HEADER) + 10 * SIZE
@@ -178,6 +182,7 @@ def test_a_packed_log_that_was_cut_off_is_good_up_to_there(tmp_path: Path) -> No
 
 
 def test_a_log_with_too_many_damages_is_left_at_one(tmp_path: Path) -> None:
+    """What is noted of a file has a bound too."""
     path = tmp_path / "log.1"
     records = [writer.record(writer.entry(each)) for each in transactions(3000)]
     path.write_bytes(writer.LOG_HEADER + b"".join(record + b"\xff" * 20 for record in records))
@@ -235,6 +240,7 @@ def test_a_file_of_candidates_is_left_in_time(tmp_path: Path) -> None:
 
 
 def test_a_preallocated_log_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 MiB a few pieces are read."""
     path = tmp_path / "log.1"
     path.write_bytes(WHOLE)
     os.truncate(path, 64 << 20)
@@ -254,6 +260,7 @@ def test_a_preallocated_log_is_not_read_whole(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_packed_log_of_zeros_is_not_inflated_whole(tmp_path: Path) -> None:
+    """Of 50 MB behind the records a piece is."""
     path = tmp_path / "log.1.gz"
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = packer.compress(WHOLE) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(50))
@@ -267,6 +274,7 @@ def test_a_packed_log_of_zeros_is_not_inflated_whole(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """One buffer of it is in memory, and a record."""
     path = tmp_path / "log.1"
     path.write_bytes(writer.log(transactions(1500, size=60)))
     assert path.stat().st_size > 6 << 19
@@ -344,6 +352,7 @@ def test_a_log_that_is_cut_back_while_it_is_read(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_locked_or_created(tmp_path: Path) -> None:
+    """Even where that would be impossible, the file is read, and stays as it was."""
     path = tmp_path / "log.1"
     path.write_bytes(WHOLE[:-5])
     path.chmod(0o400)
@@ -362,6 +371,7 @@ def test_nothing_is_written_locked_or_created(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_left_closes_its_file(tmp_path: Path) -> None:
+    """Whoever stops in the middle need not close anything."""
     path = tmp_path / "log.1"
     path.write_bytes(WHOLE)
 
@@ -377,4 +387,5 @@ def test_a_reader_that_is_left_closes_its_file(tmp_path: Path) -> None:
 
 
 def test_the_end_mark_is_the_letter_b() -> None:
+    """FileTxnLog writes `EORString`, 'B'."""
     assert bytes([END_MARK]) == b"B"

@@ -86,6 +86,7 @@ def test_closed_sessions(paths: tuple[str, ...] | None, digest: TreeDigest | Non
 
 
 def test_sessions_open(tmp_path: Path) -> None:
+    """A createSession has the timeout that was granted."""
     written = [
         transaction(T.CREATE_SESSION, timeout_ms=6000),
         transaction(T.CREATE_SESSION, zxid=6, timeout_ms=-1, digest=DIGEST),
@@ -94,6 +95,7 @@ def test_sessions_open(tmp_path: Path) -> None:
 
 
 def test_a_create_from_before_3_4_has_no_version_of_its_parent(tmp_path: Path) -> None:
+    """CreateTxnV0 ends behind `ephemeral`; its number is None then, not 0."""
     written = transaction(T.CREATE, Operation(T.CREATE, "/old", b"1", OPEN, is_ephemeral=True))
     assert read(writer.write_log(tmp_path, [written])) == [written]
 
@@ -102,6 +104,7 @@ def test_a_create_from_before_3_4_has_no_version_of_its_parent(tmp_path: Path) -
 def test_a_type_that_no_server_writes_yet_is_kept_by_its_number(
     operations: tuple[Operation, ...], tmp_path: Path
 ) -> None:
+    """A later release's records do not stop the reading of the others."""
     kind = T.MULTI if operations else 99
     path = writer.write_log(tmp_path, [transaction(kind, *operations), transaction(*KINDS["delete"], zxid=6)])
     first, second = read(path)
@@ -109,6 +112,7 @@ def test_a_type_that_no_server_writes_yet_is_kept_by_its_number(
 
 
 def test_a_multi_inside_a_multi_is_not_opened(tmp_path: Path) -> None:
+    """No server writes one, and nobody can have the reader call itself without end."""
     path = writer.write_log(tmp_path, [transaction(T.MULTI, Operation(T.MULTI))])
     (found,) = read(path)
     assert found.operations == (Operation(T.MULTI),)
@@ -127,6 +131,7 @@ def test_characters_beyond_16_bits_are_put_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("padding", [0, 1, 11, 12, 13, 4096, 70_000, 600_000])
 def test_zeros_behind_the_records_are_the_end(padding: int, tmp_path: Path) -> None:
+    """However many there are, none at all included, and wherever a piece of the file ends."""
     written = [transaction(T.DELETE, Operation(T.DELETE, "/a"), zxid=zxid) for zxid in range(1, 4)]
     path = writer.write_log(tmp_path, written, padding)
     reader = LogReader(path)
@@ -139,6 +144,7 @@ def test_zeros_behind_the_records_are_the_end(padding: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("front", [b"", b"Z", b"ZKLG", writer.LOG_HEADER[:15], bytes(5), bytes(4096)])
 def test_a_log_whose_server_was_stopped_before_the_first_record(front: bytes, tmp_path: Path) -> None:
+    """No bytes, zeros, or a part of the header: no records, and no error."""
     path = tmp_path / "log.1"
     path.write_bytes(front)
     assert read(path) == []
@@ -148,6 +154,7 @@ def test_a_log_whose_server_was_stopped_before_the_first_record(front: bytes, tm
 
 
 def test_a_log_with_a_header_alone(tmp_path: Path) -> None:
+    """It is healthy, and said to have no record."""
     path = tmp_path / "log.1"
     path.write_bytes(writer.log([], padding=64))
     assert inspect_log(path).detail == "no record"
@@ -177,6 +184,7 @@ def test_other_files_are_refused(raw: bytes, expected: str, tmp_path: Path) -> N
 
 
 def test_archived_logs_are_gzipped(tmp_path: Path) -> None:
+    """With their zeros, as somebody's archive job leaves them."""
     written = [transaction(T.DELETE, Operation(T.DELETE, f"/{zxid}"), zxid=zxid) for zxid in range(1, 9)]
     path = tmp_path / "log.1.gz"
     path.write_bytes(gzip.compress(writer.log(written, padding=1 << 20)))
@@ -199,6 +207,7 @@ def test_reading_a_part(tmp_path: Path) -> None:
 
 
 def test_records_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
+    """They are put together from as many pieces as it takes."""
     sizes = (1, 300_000, 5, 1_500_000, 262_144, 7)
     written = [
         transaction(T.SET_DATA, Operation(T.SET_DATA, "/a", bytes([zxid]) * size, version=1), zxid=zxid)
@@ -241,6 +250,7 @@ def test_a_body_that_no_server_writes_is_damage_though_its_checksum_holds(
 
 @pytest.mark.parametrize("count", [-2, 2**31 - 1, 1000])
 def test_vectors_longer_than_the_record_are_refused_before_they_are_made(count: int, tmp_path: Path) -> None:
+    """Their count is compared with the bytes that are left."""
     for kind, front in ((T.MULTI, b""), (T.SET_ACL, writer.text("/a")), (T.CLOSE_SESSION, b"")):
         raw = struct.pack(">qiqqi", 1, 1, 2, 1, kind) + front + struct.pack(">i", count) + bytes(20)
         path = tmp_path / "log.2"
@@ -250,6 +260,7 @@ def test_vectors_longer_than_the_record_are_refused_before_they_are_made(count: 
 
 
 def test_a_name_or_an_order_that_is_not_the_records_is_told(tmp_path: Path) -> None:
+    """Neither is damage, for the records are whole, but somebody should know."""
     written = [transaction(T.DELETE, Operation(T.DELETE, "/a"), zxid=zxid) for zxid in (5, 7, 6)]
     path = writer.write_log(tmp_path, written).rename(tmp_path / "log.4")
     health = inspect_log(path)

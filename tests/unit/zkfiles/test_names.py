@@ -32,6 +32,7 @@ from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
     ],
 )
 def test_names(name: str, expected: tuple[str, int, str | None] | None) -> None:
+    """What Util.getZxidFromName takes, with the suffixes of SnapStream, and archived logs; nothing else."""
     found = ServerFile.of(Path("/x") / name)
     assert (found and (found.kind, found.zxid, found.compression)) == expected
 
@@ -43,6 +44,7 @@ def folder_of(folder: Path, *names: str) -> Path:
 
 
 def test_files_are_sorted_by_number(tmp_path: Path) -> None:
+    """By text 10 would come before 9."""
     files = list_files(folder_of(tmp_path, "log.9", "log.10", "log.a", "snapshot.ff", "snapshot.8", "myid"))
     assert [each.zxid for each in files.logs] == [9, 10, 16]
     assert [each.path.name for each in files.snapshots] == ["snapshot.8", "snapshot.ff"]
@@ -50,6 +52,7 @@ def test_files_are_sorted_by_number(tmp_path: Path) -> None:
 
 
 def test_a_data_folder_stands_for_the_one_below(tmp_path: Path) -> None:
+    """People name what stands in their zoo.cfg."""
     below = tmp_path / "version-2"
     below.mkdir()
     folder_of(below, "log.1")
@@ -72,11 +75,13 @@ def test_a_link_to_one_below_does_not(tmp_path: Path) -> None:
 
 
 def test_a_file_packed_and_plain_counts_once(tmp_path: Path) -> None:
+    """An archive job was interrupted: the plain one is whole."""
     files = list_files(folder_of(tmp_path, "log.1", "log.1.gz", "log.2.gz", "snapshot.1.snappy"))
     assert [each.path.name for each in files.logs] == ["log.1", "log.2.gz"]
 
 
 def test_links_folders_and_pipes_are_not_followed(tmp_path: Path) -> None:
+    """They are named, so that nobody misses them without a word."""
     outside = tmp_path / "outside"
     outside.write_bytes(b"secret")
     folder = tmp_path / "version-2"
@@ -92,6 +97,7 @@ def test_links_folders_and_pipes_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_any_or_none_at_all(tmp_path: Path) -> None:
+    """The message says what was looked for and what is there."""
     with pytest.raises(NotZooKeeperFileError, match="found none"):
         list_files(tmp_path)
     with pytest.raises(NotZooKeeperFileError, match="No such file"):
@@ -106,6 +112,7 @@ def test_a_folder_without_any_or_none_at_all(tmp_path: Path) -> None:
 
 
 def test_ranges_prune_by_name(tmp_path: Path) -> None:
+    """A log reaches up to the name of the next one."""
     files = list_files(folder_of(tmp_path, "log.1", "log.10", "log.20", "snapshot.0", "snapshot.1f"))
 
     def logs(from_zxid: int, to_zxid: int | None = None) -> list[int]:

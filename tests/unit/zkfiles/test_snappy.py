@@ -64,6 +64,7 @@ def test_elements_by_hand(block: bytes, plain: bytes) -> None:
     ],
 )
 def test_what_is_no_block(block: bytes) -> None:
+    """Cut off, too long, copied from before the start: both decoders refuse it."""
     for decoder in (decompressed, fastest()):
         with pytest.raises(SnappyError):
             decoder(block)
@@ -71,6 +72,7 @@ def test_what_is_no_block(block: bytes) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_the_real_library_packs_is_unpacked(name: str) -> None:
+    """Google's, by way of pyarrow."""
     pyarrow = pytest.importorskip("pyarrow")
     plain = SAMPLES[name]
     block: bytes = pyarrow.Codec("snappy").compress(plain, asbytes=True)
@@ -98,6 +100,7 @@ def _outcome(decoder: Callable[[bytes], bytes], block: bytes) -> bytes | None:
 
 
 def test_without_pyarrow_our_own_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core install reads every snapshot."""
     real = builtins.__import__
 
     def missing(name: str, *args: Any, **kwargs: Any) -> ModuleType:

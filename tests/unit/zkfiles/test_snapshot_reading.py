@@ -62,6 +62,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("suffix", PACKED)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_plain_and_packed(dialect: str, suffix: str, tmp_path: Path) -> None:
+    """Sessions, ACLs, znodes and the sections behind them; as often as one likes, in any order."""
     raw, end = DIALECTS[dialect]
     path = tmp_path / f"snapshot.10{suffix}"
     path.write_bytes(PACKED[suffix](raw))
@@ -80,6 +81,7 @@ def test_every_dialect_plain_and_packed(dialect: str, suffix: str, tmp_path: Pat
 
 
 def test_exact_is_a_snapshot_during_which_nothing_was_written(tmp_path: Path) -> None:
+    """It ends where it began; of one that does not say, nobody knows."""
     path = tmp_path / "snapshot.10"
     for raw, is_exact, words in (
         (snapshot(digest=(16, DIGEST)), True, ""),
@@ -103,6 +105,7 @@ def test_an_acl_that_the_table_lacks_is_told_and_read_on(tmp_path: Path) -> None
 
 
 def test_no_sessions_no_acls_and_the_root_alone(tmp_path: Path) -> None:
+    """A server's very first snapshot."""
     path = tmp_path / "snapshot.0"
     path.write_bytes(writer.snapshot(ZNODES[:1]))
     reader = open_snapshot(path)
@@ -110,6 +113,7 @@ def test_no_sessions_no_acls_and_the_root_alone(tmp_path: Path) -> None:
 
 
 def test_znodes_and_lists_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
+    """They are put together from as many pieces as it takes."""
     acls = {1: tuple(AclEntry(1, "ip", f"10.0.0.{number}") for number in range(30_000))}
     znodes = [
         StoredZnode(f"/{size}", bytes([size % 251]) * size, acls[1], STAT)
@@ -157,6 +161,7 @@ def test_every_flipped_bit_is_damage(dialect: str, tmp_path: Path) -> None:
 
 
 def test_more_behind_the_end_is_damage(tmp_path: Path) -> None:
+    """Whatever it is: no section is that long."""
     path = tmp_path / "snapshot.10"
     for raw, _ in DIALECTS.values():
         for more in (b"\0", bytes(13), bytes(5000)):
@@ -198,6 +203,7 @@ def test_hostile_lengths(front: bytes, number: int, suffix: str, tmp_path: Path)
 
 @pytest.mark.parametrize("path", [b"a", b"\xff", b"\0"])
 def test_paths_that_no_znode_has(path: bytes, tmp_path: Path) -> None:
+    """A path is empty, for the root, or absolute."""
     raw = FRONT + struct.pack(">ii", 0, 0) + writer.buffer(path) + writer.buffer(b"") + bytes(68)
     file = tmp_path / "snapshot.10"
     file.write_bytes(writer.sealed(raw + writer.text("/")))
@@ -206,6 +212,7 @@ def test_paths_that_no_znode_has(path: bytes, tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_text(tmp_path: Path) -> None:
+    """It is told where it stands."""
     raw = FRONT + struct.pack(">ii", 0, 0) + writer.buffer(b"/\xff") + writer.buffer(b"") + bytes(68)
     file = tmp_path / "snapshot.10"
     file.write_bytes(writer.sealed(raw + writer.text("/")))
@@ -215,6 +222,7 @@ def test_a_path_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_znodes(tmp_path: Path) -> None:
+    """One buffer of the file is in memory, and a znode."""
     znodes = [StoredZnode(f"/{number}", b"x" * 1000, writer.OPEN_ACL, STAT) for number in range(4000)]
     path = tmp_path / "snapshot.10.gz"
     path.write_bytes(gzip.compress(writer.snapshot(znodes)))
@@ -228,6 +236,7 @@ def test_memory_does_not_grow_with_the_znodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"ZK", writer.SNAPSHOT_HEADER[:10]])
 def test_one_that_has_just_begun_is_not_whole(raw: bytes, tmp_path: Path) -> None:
+    """Its name says nothing: a server writes it in place."""
     path = tmp_path / "snapshot.10"
     path.write_bytes(raw)
     with pytest.raises(DamagedFileError, match="being written, or was cut off"):
@@ -235,6 +244,7 @@ def test_one_that_has_just_begun_is_not_whole(raw: bytes, tmp_path: Path) -> Non
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
+    """By reading with an error; by inspection as damage where the name is a snapshot's."""
     path = tmp_path / "snapshot.10"
     path.write_bytes(writer.log([]))
     with pytest.raises(NotZooKeeperFileError, match="starts with"):
