@@ -127,9 +127,8 @@ class TopicFold:
     def _take(self, event: Event) -> None:
         gone = event.op == "delete"
         if event.path == self._path:
-            self._value = None if gone else topic_of(event.path, event.data)
-            numbers = set() if self._value is None else set(self._value.partitions)
-            self._touch(event, {*numbers, *self.views, *self._states})
+            before, self._value = self._value, None if gone else topic_of(event.path, event.data)
+            self._touch(event, self._listed_otherwise(before, self._value))
         elif event.path == self._deletion:
             self._is_deleting = not gone
             self._touch(event, {*self.views, *self._states, *self._touched})
@@ -138,6 +137,14 @@ class TopicFold:
             if place.kind == "partition_state":
                 self._take_state(event, place.partition)
                 self._touch(event, {place.partition})
+
+    def _listed_otherwise(self, before: Topic | None, after: Topic | None) -> set[int]:
+        """The partitions that a write of the topic says something else of."""
+        if before is None or after is None:
+            return {*(after or before or Topic({})).partitions, *self.views, *self._states}
+        old, new = before.partitions, after.partitions
+        changed = {number for number in {*old, *new} if old.get(number) != new.get(number)}
+        return changed | set(before.moving) ^ set(after.moving)
 
     def _take_state(self, event: Event, partition: int) -> None:
         if event.op == "delete":

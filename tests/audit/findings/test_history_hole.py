@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.audit.whole import calm, look, places
 from zkgroup.audit.findings.history_hole import RULE
+from zkgroup.audit.findings.split_history import RULE as SPLIT
 
 EPOCH = 1 << 32
 
@@ -45,6 +46,33 @@ def test_the_beginning_of_an_epoch_can_be_missing(tmp_path: Path) -> None:
 
     assert places(found) == [("error", 2 * EPOCH | 1, 2 * EPOCH | 1)]
     assert found[0].detail == "1 zxid is in no file, between two records"
+
+
+def test_a_record_that_is_damaged_is_missing(tmp_path: Path) -> None:
+    world = calm()
+    path = world.log(tmp_path)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"/a", raw.index(b"/a") + 2)] ^= 1
+    path.write_bytes(raw)
+
+    assert places(look(RULE, tmp_path)) == [("error", 3, 3)]
+
+
+def test_what_a_deposed_leader_wrote_alone_is_none(tmp_path: Path) -> None:
+    """The others went on in the next epoch."""
+    world = calm(EPOCH | 1)
+    world.log(tmp_path / "deposed")
+    ahead = calm(EPOCH | 1)
+    ahead.create("/only-here")
+    ahead.log(tmp_path / "deposed")
+    world.new_epoch()
+    world.create("/c")
+    for name in ("one", "two"):
+        world.log(tmp_path / name)
+    folders = [tmp_path / name for name in ("deposed", "one", "two")]
+
+    assert look(RULE, *folders) == []
+    assert look(SPLIT, *folders) == []
 
 
 def test_a_new_epoch_and_refused_requests_are_none(tmp_path: Path) -> None:
