@@ -160,7 +160,7 @@ def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | N
 def _deletion(pending: PendingDeletion | None) -> Json | None:
     if pending is None:
         return None
-    return {"asked_at": iso_time(pending.asked_ms), "waits_for": pending.waits_for}
+    return {"asked_at": iso_time(pending.asked_ms), "detail": pending.detail}
 
 
 def topic_creation(as_of: AsOf, topic: TopicDescription, *, created: bool) -> Json:

@@ -123,7 +123,7 @@ def _topics(**more: Schema) -> Schema:
         removing=BROKERS,
         **more,
     )
-    deletion = object_of(asked_at=TIME, waits_for=nullable(STRING))
+    deletion = object_of(asked_at=TIME, detail=nullable(STRING))
     return list_of(
         object_of(
             topic=STRING,

@@ -79,7 +79,7 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
 
 def _deletion(pending: PendingDeletion) -> str:
     told = f"being deleted, asked at {iso_time(pending.asked_ms)}"
-    return told if pending.waits_for is None else f"{told}; waits for {pending.waits_for}"
+    return told if pending.detail is None else f"{told}; {pending.detail}"
 
 
 def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:

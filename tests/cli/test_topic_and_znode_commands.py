@@ -159,7 +159,7 @@ def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: Group
     read = shell.run("topic", "describe", "orders").lines[1]
 
     assert clicks["deletion"] is None
-    assert orders["deletion"]["waits_for"] == "broker 8 to be back"
+    assert orders["deletion"]["detail"] == "waits for broker 8 to be back"
     asked_at = orders["deletion"]["asked_at"]
     assert read == f"being deleted, asked at {asked_at}; waits for broker 8 to be back"
 

@@ -20,8 +20,9 @@ class PendingDeletion:
 
     asked_ms: int
     """Epoch milliseconds of the request, by the servers' clock."""
-    waits_for: str | None
-    """As a controller of ours says, else as far as the znodes show; None where nothing is in its way."""
+    detail: str | None
+    """What it waits for, as a controller of ours says, else as far as the znodes show; None where nothing is
+    known to be in its way."""
 
 
 def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[str, PendingDeletion]:
@@ -38,14 +39,12 @@ def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> d
     moving = {each.topic for each in asked.targets} if asked else set()
     pending = {}
     for name, marker in markers.items():
-        waits_for = ruling.waiting.get(f"deletion of {name}")
-        if waits_for is not None:
-            waits_for = waits_for.removeprefix("waits for ")
-        elif ruling.kind is None:
-            waits_for = "a controller: none lives"
+        detail = ruling.waiting.get(f"deletion of {name}")
+        if ruling.kind is None:
+            detail = "waits for a controller: none lives"
         elif ruling.kind == "kafka":
-            waits_for = "; ".join(_in_the_way(topics[name], live, is_asked=name in moving)) or None
-        pending[name] = PendingDeletion(marker.stat.ctime, waits_for)
+            detail = "; ".join(_in_the_way(topics[name], live, is_asked=name in moving)) or None
+        pending[name] = PendingDeletion(marker.stat.ctime, detail)
     return pending
 
 
@@ -54,6 +53,6 @@ def _in_the_way(topic: Topic, live: Collection[int], *, is_asked: bool) -> Itera
     replicas = {broker for brokers in topic.partitions.values() for broker in brokers}
     if dead := sorted(replicas - set(live)):
         named = ", ".join(map(str, dead))
-        yield f"{'broker' if len(dead) == 1 else 'brokers'} {named} to be back"
+        yield f"waits for {'broker' if len(dead) == 1 else 'brokers'} {named} to be back"
     if is_asked or topic.moving:
-        yield "the reassignment of its partitions"
+        yield "waits for the reassignment of its partitions"

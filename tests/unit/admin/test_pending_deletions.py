@@ -41,7 +41,7 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
     marker = world.server.find(TopicDeletion.path("orders"))
     assert marker is not None
     assert unsaid == PendingDeletion(marker.stat.ctime, None)
-    assert _told(world) == PendingDeletion(marker.stat.ctime, "broker 4 to be back")
+    assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
 
 
 def test_what_a_real_controller_waits_for_follows_from_the_znodes(
@@ -55,7 +55,7 @@ def test_what_a_real_controller_waits_for_follows_from_the_znodes(
     moved = _told(world)
     cluster.no_controller()
 
-    assert gone.waits_for == "broker 4 to be back"
-    assert free.waits_for is None
-    assert moved.waits_for == "the reassignment of its partitions"
-    assert _told(world).waits_for == "a controller: none lives"
+    assert gone.detail == "waits for broker 4 to be back"
+    assert free.detail is None
+    assert moved.detail == "waits for the reassignment of its partitions"
+    assert _told(world).detail == "waits for a controller: none lives"

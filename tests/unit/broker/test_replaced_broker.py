@@ -52,11 +52,11 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
         lost.close()
         delete_topic(operator, plan_topic_deletion(operator, "t"))
 
-        def waits_for() -> str | None:
+        def told() -> str | None:
             pending = describe_topics(operator, ["t"])[1][0].deletion
-            return pending.waits_for if pending else None
+            return pending.detail if pending else None
 
-        wait_until(lambda: waits_for() == "broker 2 to be back", WAIT_S, lambda: str(waits_for()))
+        wait_until(lambda: told() == "waits for broker 2 to be back", WAIT_S, lambda: str(told()))
         broker(2, "new")
         wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
 
