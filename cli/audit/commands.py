@@ -18,8 +18,8 @@ audit = make_group(
     },
     help="""Ask ZooKeeper's own files what happened. Nothing here writes to an ensemble or to its files.
 
-    --input names a server's version-2 folder (a copy is best), the folder above it, or a file that
-    `audit export` wrote; repeat it for the servers of one ensemble. Without it the living ensemble is read.
+    --input names a server's version-2 folder (a copy is best) or the folder above it, several for the
+    servers of one ensemble; or a file that `audit export` wrote. Without it the living ensemble is read.
 
     A moment is a zxid, decimal or 0x hex, or a time such as 2026-01-31T14:03:00Z.""",
 )

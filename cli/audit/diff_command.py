@@ -13,11 +13,11 @@ from zkgroup.zkfiles.diffs import ZnodeChange
 
 from .. import documents
 from ..documents import Json
-from ..frame import command, output
+from ..frame import output
 from ..output import Output, say
 from ..tables import Cell, Column
 from .common import EXIT_CHECK_FAILED, document, hex_zxid
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 from .moments import MOMENT
 from .tree_command import inside, outside
 

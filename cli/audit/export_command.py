@@ -14,11 +14,11 @@ from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, Written, export
 from zkgroup.zookeeper.address import Address
 
 from ..connection import connected, target
-from ..frame import command, output, shared
+from ..frame import output, shared
 from ..output import say
 from ..units import counted, size
 from .common import EXIT_CHECK_FAILED, document, hex_zxid
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 from .moments import MOMENT
 from .progress import Progress, progress
 from .tree_command import inside, outside

@@ -14,14 +14,14 @@ from zkgroup.audit.run import Found, audit
 from zkgroup.audit.sources import Moment
 
 from ..documents import Json
-from ..frame import command, nearest, output
+from ..frame import nearest, output
 from ..output import Output, say
 from ..parameters import Assignment
 from ..tables import Cell, Column
 from ..units import counted, iso_time
 from .common import EXIT_CHECK_FAILED, document, hex_zxid, session_text, span
 from .history_options import between_options
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 
 _KEYS = (
     *("finding", "severity", "group", "topic", "partition", "session", "from_zxid", "to_zxid", "from", "to"),

@@ -12,9 +12,12 @@ import click
 
 from zkgroup.audit.live import walk
 from zkgroup.audit.sources import OneTree, Source, open_source, told_of
+from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.zkfiles.exports import is_export
+from zkgroup.zkfiles.names import list_files
 
 from ..connection import connected
-from ..frame import shared
+from ..frame import Command, shared
 from ..output import say
 from .progress import Progress, progress
 
@@ -36,10 +39,48 @@ class Inputs:
             )
 
 
+class InputCommand(Command):
+    """A command whose `--input` takes several folders at once: `--input ONE TWO THREE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, inputs_apart(args))
+
+
+def command() -> Callable[[Callable[..., Any]], InputCommand]:
+    """Decorator: a command that takes `input_options`."""
+    return click.command(cls=InputCommand)
+
+
+def inputs_apart(args: Sequence[str]) -> list[str]:
+    """Each input with an `--input` of its own, as click wants them.
+
+    What follows the first one is another input where it is one: a folder of a server, or an export.
+    """
+    found: list[str] = []
+    is_next = is_value = False
+    for number, word in enumerate(args):
+        if word == "--":
+            return [*found, *args[number:]]
+        if is_next and not word.startswith("-") and _is_input(Path(word)):
+            found += ["--input", word]
+            continue
+        found.append(word)
+        is_next = is_value or word.startswith("--input=")
+        is_value = word == "--input" and not is_value
+    return found
+
+
+def _is_input(path: Path) -> bool:
+    try:
+        return is_export(path) or bool(list_files(path))
+    except NotZooKeeperFileError:
+        return False
+
+
 def input_options(*, more: bool) -> Decorator:
     """`--input DIR...` and `--chroot`, as one argument `inputs`.
 
-    `more`: words behind it are further inputs, for commands without arguments of their own.
+    `more`: arguments are inputs too, for commands that have none of their own.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,8 +103,8 @@ def input_options(*, more: bool) -> Decorator:
             multiple=True,
             type=click.Path(path_type=Path),
             metavar="DIR...",
-            help="A server's version-2 folder, the folder above it, or an export; repeat it for the servers "
-            "of one ensemble. Without it the living ensemble is read.",
+            help="Folders of the servers of one ensemble, each a version-2 or the one above it; or one "
+            "export. Without it the living ensemble is read.",
         )(decorated)
         if more:
             further = click.argument("further", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))

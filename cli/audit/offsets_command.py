@@ -10,13 +10,13 @@ from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.model import TopicPartition
 
 from ..documents import Json
-from ..frame import command, output
+from ..frame import output
 from ..output import Output, say
 from ..tables import Cell, Column
 from ..units import counted, iso_time
 from .common import EXIT_CHECK_FAILED, document, hex_zxid, session_text
 from .history_options import OnePartition, between_options, read_facts
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 
 _KEYS = (
     *("topic", "partition", "zxid", "time", "session", "members", "kind", "offset", "previous", "owned"),

@@ -10,13 +10,13 @@ from zkgroup.audit.views.owners import OwnerLife, owners_of
 from zkgroup.model import TopicPartition
 
 from ..documents import Json
-from ..frame import command, output
+from ..frame import output
 from ..output import Output, say
 from ..tables import Cell, Column
 from ..units import iso_time
 from .common import EXIT_CHECK_FAILED, document, hex_zxid, session_text, span
 from .history_options import OnePartition, read_facts
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 from .moments import MOMENT
 
 _KEYS = ("owner", "session", "from_zxid", "to_zxid", "from", "to", "ended_by")

@@ -8,13 +8,13 @@ from zkgroup.audit.sources import Moment
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 
 from ..documents import Json
-from ..frame import command, output
+from ..frame import output
 from ..output import Output, say
 from ..tables import Cell, Column
 from ..units import counted, iso_time
 from .common import EXIT_CHECK_FAILED, document, session_text, span
 from .history_options import between_options, read_facts
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 
 _KEYS = (
     *("session", "server", "timeout_ms", "from_zxid", "to_zxid", "from", "to", "ended", "writes"),

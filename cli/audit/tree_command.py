@@ -11,11 +11,11 @@ from zkgroup.model import Znode
 from zkgroup.zkfiles.tree import Tree
 
 from .. import documents
-from ..frame import command, output
+from ..frame import output
 from ..output import say
 from ..znode_commands import draw
 from .common import EXIT_CHECK_FAILED, document, hex_zxid
-from .inputs import Inputs, input_options, opened
+from .inputs import Inputs, command, input_options, opened
 from .moments import MOMENT
 
 _KEYS = ("path", "data", "data_base64", "stat")

@@ -181,13 +181,31 @@ def test_what_one_server_lacks_another_has(lone_shell: Shell, tmp_path: Path) ->
 
     both = lone_shell.json("audit", "tree", "--input", one, "--input", two)
     alone = lone_shell.run("audit", "tree", "--input", one, "--format", "json")
-    events = lone_shell.json("audit", "sessions", "--input", one, two)
+    events = lone_shell.json("audit", "sessions", one, two)
 
     whole = lone_shell.json("audit", "tree", "--input", str(V394))
     assert (both["znodes"], both["exact"]) == (whole["znodes"], True)
     assert (alone.code, alone.document["exact"]) == (3, False)
     assert "0x68 to 0x115 are missing" in alone.err
     assert events == lone_shell.json("audit", "sessions", str(V394))
+
+
+def test_several_folders_may_follow_one_option(lone_shell: Shell, tmp_path: Path) -> None:
+    """A path of a znode behind them is none of them, even where there is such a folder."""
+    shutil.copytree(V394, tmp_path / "again")
+    given = ("--input", str(V394), str(tmp_path / "again"))
+
+    for words in (
+        ["tree", *given, "/brokers/ids"],
+        ["tree", *given, "--at", "0x163", "/brokers/ids"],
+        ["tree", "/brokers/ids", *given],
+        ["tree", f"--input={V394}", str(tmp_path / "again"), "/brokers/ids"],
+    ):
+        assert len(lone_shell.json("audit", *words)["znodes"]) == 3, words
+    assert lone_shell.json("audit", "tree", *given, "/")["path"] == "/"
+    assert lone_shell.run("audit", "tree", *given[:2], "--", given[2]).code == 5
+    assert lone_shell.json("audit", "diff", *given, "0x90", "0x91", "/tmp")["changes"] == []
+    assert lone_shell.json("audit", "sessions", *given) == lone_shell.json("audit", "sessions", str(V394))
 
 
 @pytest.mark.parametrize("command", [["tree"], ["inspect"], ["findings"]])
