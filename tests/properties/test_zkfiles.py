@@ -133,7 +133,11 @@ def test_a_log_comes_back(
 
 
 @given(
-    st.lists(st.builds(StoredZnode, paths, datas, st.just(None), stats), max_size=8),
+    st.lists(
+        st.builds(StoredZnode, paths, datas, st.just(None), stats),
+        max_size=8,
+        unique_by=lambda znode: znode.path,
+    ),
     st.dictionaries(longs, ints, max_size=5),
     st.dictionaries(st.integers(0, 2**63 - 1), acls.filter(lambda acl: acl is not None), max_size=4),
     st.none() | st.tuples(longs, digests.filter(lambda digest: digest is not None)),

@@ -297,6 +297,7 @@ def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
     """Up to the terminator, which is passed."""
     int_of, stat_of = INT.unpack_from, _STAT.unpack_from
     number, behind = INT.size, INT.size + _STAT.size
+    root_at = None
     while True:
         if len(window.data) - window.at < number:
             window.require(number, "a znode")
@@ -313,6 +314,10 @@ def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
         if size and path[0] != _TERMINATOR[0]:
             raise window.damage("a path that starts with /", repr(path[:40]), window.offset + number)
         offset = window.base + start
+        if not size:
+            if root_at is not None:  # as pages of zeros look
+                raise window.damage("a path", f"the root again, which is at byte {root_at}")
+            root_at = offset
         window.at = start + size
         if len(window.data) - window.at < number:
             window.require(number, "a znode's data")

@@ -211,6 +211,17 @@ def test_paths_that_no_znode_has(path: bytes, tmp_path: Path) -> None:
         list(open_snapshot(file).znodes())
 
 
+@pytest.mark.parametrize("suffix", PACKED)
+def test_zeros_are_no_znodes(suffix: str, tmp_path: Path) -> None:
+    """A lost page, or a sparse file of any size, would be the root over and over."""
+    raw = FRONT + struct.pack(">ii", 0, 0) + bytes(400_000)
+    file = tmp_path / f"snapshot.10{suffix}"
+    file.write_bytes(PACKED[suffix](raw))
+    with pytest.raises(DamagedFileError, match="the root again") as caught:
+        list(open_snapshot(file).znodes())
+    assert caught.value.offset == len(FRONT) + 8 + 4 + 4 + 68
+
+
 def test_a_path_that_is_no_text(tmp_path: Path) -> None:
     """It is told where it stands."""
     raw = FRONT + struct.pack(">ii", 0, 0) + writer.buffer(b"/\xff") + writer.buffer(b"") + bytes(68)
