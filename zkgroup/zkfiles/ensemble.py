@@ -18,7 +18,8 @@ from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFil
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, list_files
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.operations import OVERWRITTEN
+from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 _NOTED: Final = 1000
 """So many notes of a kind are kept."""
@@ -260,7 +261,8 @@ class Ensemble:
         if self._is_rolled_back(zxid, [each for each, _ in holders]):
             self._note(self.rolled_back, zxid, self._folders(holders))
             return None
-        return groups[0][0][1]
+        # Of a refused multi a leader's log can lack operations that the others have.
+        return min((record for _, record in groups[0]), key=_count_of_errors)
 
     def _is_rolled_back(self, zxid: int, holders: Sequence[int]) -> bool:
         """Whether later ones are certain and this one is not."""
@@ -295,11 +297,27 @@ def same_record(one: Transaction, other: Transaction) -> bool:
         and one.cxid == other.cxid
         and one.time_ms == other.time_ms
         and one.type == other.type
-        and one.operations == other.operations
+        and _are_same(one.operations, other.operations)
         and one.timeout_ms == other.timeout_ms
         and (one.digest == other.digest or None in (one.digest, other.digest))
         and (one.closed_paths == other.closed_paths or None in (one.closed_paths, other.closed_paths))
     )
+
+
+def _are_same(one: Sequence[Operation], other: Sequence[Operation]) -> bool:
+    """Whether the operations are the same, as far as both servers have them."""
+    return one == other or (
+        len(one) == len(other)
+        and all(
+            mine == its
+            or any(each.type == TransactionType.ERROR and each.error == OVERWRITTEN for each in (mine, its))
+            for mine, its in zip(one, other, strict=True)
+        )
+    )
+
+
+def _count_of_errors(record: Transaction) -> int:
+    return sum(each.type == TransactionType.ERROR for each in record.operations)
 
 
 def _joined(streams: Sequence[Iterator[Transaction]]) -> Iterator[Sequence[tuple[int, Transaction]]]:

@@ -19,6 +19,8 @@ HEADER: Final = struct.Struct(">qiqqi")
 DIGEST: Final = struct.Struct(">iQ")
 """TxnDigest: version, value."""
 _DIGEST_VERSION: Final = 2
+OVERWRITTEN: Final = 0
+"""The error of an operation that was right, in a multi of which another one failed (KeeperException's Ok)."""
 _SMALLEST_TXN: Final = 8
 
 Body = Callable[[int, Jute], Operation]
@@ -84,7 +86,11 @@ def _multi(jute: Jute) -> tuple[Operation, ...]:
             operations.append(Operation(kind))
             continue
         operations.append(_BODIES[kind](kind, inner))
-        if inner.left:
+        if inner.left and kind == TransactionType.ERROR:
+            # A leader that applies a refused multi before its own log has it names the operations before the
+            # one that failed errors, and leaves their bodies (DataTree.processTxn, Txn.setType).
+            operations[-1] = Operation(kind, error=OVERWRITTEN)
+        elif inner.left:
             raise JuteError(inner.at, "the end of the operation", f"{inner.left} bytes more")
     return tuple(operations)
 

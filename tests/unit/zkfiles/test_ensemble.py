@@ -12,6 +12,7 @@ from tests.zkfiles_world import World
 from zkgroup.errors import MixedEnsembleError
 from zkgroup.zkfiles.ensemble import Hole, follows, hole_between
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.records import Operation, TransactionType
 
 EPOCH = 1 << 32
 
@@ -149,6 +150,22 @@ def test_a_server_that_writes_no_digests_agrees(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     writer.write_log(tmp_path / "b", [replace(each, digest=None) for each in world.transactions])
     assert History(tmp_path / "a", tmp_path / "b").verify().splits == {}
+
+
+def test_operations_that_a_leader_overwrote_are_taken_from_another_server(tmp_path: Path) -> None:
+    """In a refused multi a leader's own log can have errors where the others have what was asked for."""
+    world = ensemble_world()
+    failed, right = (Operation(TransactionType.ERROR, error=each) for each in (-110, 0))
+    world.multi(world.change("/n", b"never"), failed)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        records = list(world.transactions)
+        if name == "a":
+            records[-1] = replace(records[-1], operations=(right, failed))
+        writer.write_log(tmp_path / name, records)
+    history = History(*(tmp_path / name for name in "abc"))
+    assert list(history.transactions())[-1].operations[0].data == b"never"
+    assert history.verify().is_right
 
 
 def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:

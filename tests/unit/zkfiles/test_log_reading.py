@@ -11,6 +11,7 @@ import pytest
 
 from tests import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import LogEnd
 from zkgroup.zkfiles.logs import LogReader, inspect_log, read_log
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType, TreeDigest
@@ -75,6 +76,25 @@ def test_multis(operations: tuple[Operation, ...], digest: TreeDigest | None, tm
     (found,) = read(writer.write_log(tmp_path, [written]))
     assert found == written
     assert found.is_applied == all(each.type != T.ERROR for each in operations)
+
+
+def test_a_leaders_refused_multi_whose_first_operations_were_overwritten(tmp_path: Path) -> None:
+    """So a real leader of 3.9.4 wrote it: it applied the multi, which names them errors, then logged it."""
+    change = Operation(T.SET_DATA, "/held", b"multi", version=1)
+    written = transaction(T.MULTI, change, Operation(T.ERROR, error=-110), digest=DIGEST)
+    raw = writer.entry(written)
+    kind = T.SET_DATA.to_bytes(4, "big")
+    assert raw.count(kind + len(writer.body(change)).to_bytes(4, "big")) == 1
+    relabelled = raw.replace(
+        kind + len(writer.body(change)).to_bytes(4, "big"),
+        (-1).to_bytes(4, "big", signed=True) + len(writer.body(change)).to_bytes(4, "big"),
+    )
+    path = tmp_path / "log.5"
+    path.write_bytes(writer.LOG_HEADER + writer.record(relabelled))
+    (found,) = read(path)
+    errors = (Operation(T.ERROR, error=0), Operation(T.ERROR, error=-110))
+    assert (found.operations, found.digest, found.is_applied) == (errors, DIGEST, False)
+    assert [list(batch["error"]) for batch in log_columns(path)] == [[0, -110]]
 
 
 @pytest.mark.parametrize("digest", [None, DIGEST], ids=["no digest", "digest"])
