@@ -48,15 +48,20 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
         if not isinstance(source, Folders):
             raise click.UsageError("an export is one tree only: name the folders of servers with --input")
         tell("replaying")
-        start, end = source.zxid_of(before), source.zxid_of(after)
+        found = source.diff(before, after, outside(source.chroot, below))
         last = source.history.last_zxid
-        changes = [
-            change._replace(path=inside(source.chroot, change.path))
-            for change in source.history.diff(start, end, outside(source.chroot, below))
-        ]
+    start, end = found.from_zxid, found.to_zxid
+    changes = [change._replace(path=inside(source.chroot, change.path)) for change in found.changes]
     rows = [_fields(change, source.chroot) for change in changes]
     fields = document(
-        "audit_diff", min(end, last), None, path=below, from_zxid=start, to_zxid=end, changes=rows
+        "audit_diff",
+        min(max(start, end), last),
+        found.time_ms,
+        path=below,
+        from_zxid=start,
+        to_zxid=end,
+        exact=found.is_exact,
+        changes=rows,
     )
     if not out.document(fields, "changes", _KEYS):
         _show(out, changes)

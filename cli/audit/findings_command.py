@@ -163,5 +163,5 @@ def _summary(found: Found) -> None:
     say(", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items()))
     if found.skipped:
         reasons = Counter(one.reason for one in found.skipped)
-        told = ", ".join(f"{counted(count, 'finding')} {reason}" for reason, count in reasons.items())
+        told = ", ".join(f"{counted(count, 'finding')} ({reason})" for reason, count in reasons.items())
         say(f"not looked for: {told}")

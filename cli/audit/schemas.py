@@ -57,6 +57,7 @@ AUDIT_SCHEMAS: Mapping[str, Schema] = {
         path=STRING,
         from_zxid=COUNT,
         to_zxid=COUNT,
+        exact=BOOLEAN,
         changes=list_of(
             object_of(
                 path=STRING,

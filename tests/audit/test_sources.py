@@ -12,6 +12,7 @@ import pytest
 from tests.golden_data import FOLDER
 from zkgroup.audit.sources import Folders, Moment, OneTree, open_source
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.history import History
 
@@ -107,6 +108,50 @@ def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
     assert min(event.zxid for event in rows.events() if not event.seed) == 0x68
     with pytest.raises(NotFoundError, match="begin later"):
         source.tree(Moment(zxid=5))
+
+
+def _without(tmp_path: Path, *names: str) -> Folders:
+    """A folder that lacks some files."""
+    folder = Path(shutil.copytree(V394 / "version-2", tmp_path / "version-2"))
+    for name in names:
+        (folder / name).unlink()
+    return Folders(History(tmp_path))
+
+
+def test_what_is_missing_on_the_way_is_told(tmp_path: Path) -> None:
+    """Rows and differences go on behind it, and are not said to be exact."""
+    source = _without(tmp_path, "log.68.gz", "snapshot.114.gz")
+    assert source.damages() == []
+
+    zxids = [event.zxid for event in source.rows().events() if not event.seed]
+    found = source.diff(Moment(zxid=0x60), Moment(zxid=0x120))
+
+    assert {0x67, 0x116} <= set(zxids)
+    assert source.damages() == ["zxids 0x68 to 0x115 are missing"]
+    assert not found.is_exact
+
+
+def test_a_log_without_what_stood_before_is_told(tmp_path: Path) -> None:
+    """Its rows are there, without seeds."""
+    source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz", "snapshot.114.gz")
+
+    events = list(source.rows().events())
+
+    assert (events[0].zxid, events[0].seed) == (0x116, False)
+    assert source.damages() == []
+    assert ["what stood before" in note for note in source.notes()] == [True]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0x90, 0x110), (0x110, 0x90), (0, 0x163), (0x100, 0x100)])
+def test_a_difference_is_that_of_the_two_trees(start: int, end: int) -> None:
+    """By zxid, in either order; each digest on the way agrees."""
+    source = Folders(History(V394))
+    trees = [source.tree(Moment(zxid=zxid)).tree for zxid in (start, end)]
+
+    found = source.diff(Moment(zxid=start), Moment(zxid=end))
+
+    assert list(found.changes) == list(diff_trees(*trees))
+    assert (found.from_zxid, found.to_zxid, found.is_exact) == (start, end, True)
 
 
 def test_one_tree_has_no_history(tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ Both give trees and rows; a single tree has seeds only, so what needs the log fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.diffs import Journal, ZnodeChange
+from zkgroup.zkfiles.ensemble import Hole, hole_between
 from zkgroup.zkfiles.exports import ExportReader, is_export
 from zkgroup.zkfiles.history import History, PastTree
 from zkgroup.zkfiles.records import StoredZnode, Transaction
@@ -45,6 +47,18 @@ class SeenTree(NamedTuple):
     """Whether something is missing or wrong, and not only unproved."""
     detail: str
     """What keeps it from being exact; empty where nothing does."""
+
+
+class Difference(NamedTuple):
+    """What differs between two moments."""
+
+    changes: Sequence[ZnodeChange]
+    from_zxid: int
+    to_zxid: int
+    time_ms: int | None
+    """Of the last transaction that was replayed."""
+    is_exact: bool
+    """Whether both trees are proved to be those that servers had."""
 
 
 class Rows(NamedTuple):
@@ -95,6 +109,8 @@ class Folders:
     history: History
     chroot: str = ""
     progress: Progress = lambda what, count: None
+    _holes: dict[Hole, None] = field(default_factory=dict)
+    _details: dict[str, None] = field(default_factory=dict)
 
     def tree(self, at: Moment | None = None) -> SeenTree:
         at = at or Moment()
@@ -113,14 +129,38 @@ class Folders:
             if not self._has_logs or from_zxid > 1:
                 raise
             return self._log_alone(to_zxid, str(error))
-        seeds = past.tree
+        seeds, seen = past.tree, _seen(past)
+        self._note(seen)
 
         def events() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
-            transactions = self._counted(self.history.transactions(past.account.zxid + 1, to_zxid))
+            transactions = self._counted(past.account.zxid, to_zxid)
             return events_of(transactions, stored, self.chroot, seeds.sessions)
 
-        return Rows(events, _seen(past), to_zxid)
+        return Rows(events, seen, to_zxid)
+
+    def diff(self, start: Moment, end: Moment, below: str = "/") -> Difference:
+        """What differs at and below a path (of the servers) between two moments, in either order.
+
+        The stretch is replayed once, in one tree. Raises NotFoundError where the files begin later.
+        """
+        zxids = self.zxid_of(start), self.zxid_of(end)
+        past = self.history.tree_at(zxid=min(zxids))
+        tree, is_agreed = past.tree, True
+        journal = Journal(tree, below)
+        for transaction in self._counted(past.account.zxid, max(zxids)):
+            journal.note(transaction)
+            tree.apply(transaction)
+            if past.account.is_whole and tree.agrees(transaction) is False:
+                is_agreed = False
+        self._note(_seen(past))
+        if not is_agreed:
+            self._details["the tree's digest is another than the servers' on the way"] = None
+        changes = list(journal.changes())
+        if zxids[0] > zxids[1]:
+            changes = [change.reversed() for change in changes]
+        is_exact = past.account.is_exact and is_agreed and not self._holes
+        return Difference(changes, *zxids, tree.time_ms, is_exact)
 
     def zxid_of(self, moment: Moment) -> int:
         """The last transaction at or before it. Raises NotFoundError where the files begin later."""
@@ -134,7 +174,7 @@ class Folders:
             f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
             for server in self.history.ensemble.servers
             for damage in server.damages.values()
-        ]
+        ] + [f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing" for hole in self._holes]
 
     def notes(self) -> list[str]:
         ensemble = self.history.ensemble
@@ -149,7 +189,12 @@ class Folders:
             )
         if ensemble.rolled_back:
             found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
-        return found
+        return [*found, *self._details]
+
+    def _note(self, seen: SeenTree) -> None:
+        """What is told of the tree that other answers stand on."""
+        if not seen.is_exact:
+            self._details[f"the tree at {seen.zxid:#x}, on which this stands: {seen.detail}"] = None
 
     def _first_of(self, start: Moment) -> int:
         if start.zxid is not None:
@@ -164,12 +209,14 @@ class Folders:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
 
         def events() -> Iterator[Event]:
-            return events_of(self._counted(self.history.transactions(0, to_zxid)), (), self.chroot)
+            return events_of(self._counted(before, to_zxid), (), self.chroot)
 
         firsts = [server.first_logged for server in self.history.ensemble.servers]
         before = min(zxid for zxid in firsts if zxid is not None) - 1
         detail = f"what stood before the first record is not known: {why}"
-        return Rows(events, SeenTree(Tree(digests=False), before, None, False, False, detail), to_zxid)
+        seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
+        self._note(seen)
+        return Rows(events, seen, to_zxid)
 
     @property
     def _has_logs(self) -> bool:
@@ -191,10 +238,16 @@ class Folders:
                 return past
         return self.history.beginning()
 
-    def _counted(self, transactions: Iterable[Transaction]) -> Iterator[Transaction]:
-        for count, transaction in enumerate(transactions):
+    def _counted(self, before: int, to_zxid: int | None) -> Iterator[Transaction]:
+        """What comes after a zxid, up to another; what is missing is noted."""
+        last = before
+        for count, transaction in enumerate(self.history.transactions(before + 1, to_zxid)):
             if count % _EVERY == 0:
                 self.progress("reading transactions", count)
+            hole = hole_between(last, transaction.zxid)
+            if hole is not None:
+                self._holes[hole] = None
+            last = transaction.zxid
             yield transaction
 
 

@@ -261,12 +261,25 @@ def test_a_diff_is_what_the_two_trees_differ_in(lone_shell: Shell) -> None:
         assert (change["before"], change["after"]) == tuple(tree.get(change["path"]) for tree in trees)
         kinds = {(False, True): "added", (True, False): "removed", (True, True): "changed"}
         assert change["change"] == kinds[change["before"] is not None, change["after"] is not None]
-    assert (document["from_zxid"], document["to_zxid"]) == (0x90, 0x110)
+    assert (document["from_zxid"], document["to_zxid"], document["exact"]) == (0x90, 0x110, True)
+    assert document["as_of"]["zxid"] == back["as_of"]["zxid"] == 0x110
     assert [(c["path"], c["before"], c["after"]) for c in back["changes"]] == [
         (c["path"], c["after"], c["before"]) for c in document["changes"]
     ]
     names = {name for change in document["changes"] for name in change["fields"]}
     assert {"numChildren", "pzxid", "data"} <= names
+
+
+def test_a_diff_over_what_is_missing_is_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
+    """It says what it is, and that it is not all."""
+    folder = copy(V394, tmp_path)
+    for name in ("log.68.gz", "snapshot.114.gz"):
+        (folder / name).unlink()
+
+    ran = lone_shell.run("audit", "diff", "--input", str(tmp_path), "0x60", "0x120", "--format", "json")
+
+    assert (ran.code, ran.document["exact"]) == (3, False)
+    assert "damaged: zxids 0x68 to 0x115 are missing" in ran.err
 
 
 def test_a_diff_for_people_and_tables(lone_shell: Shell) -> None:
