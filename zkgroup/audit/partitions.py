@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -18,6 +18,7 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.places import place_of
 from zkgroup.znodes.topics import TopicDeletion
 
+_CHANGES: Final = frozenset(("create", "set", "delete"))
 _Value = TypeVar("_Value")
 
 
@@ -59,7 +60,7 @@ def topic_of(path: str, data: bytes | None) -> Topic | None:
     return decoded(Topic.decode, path, data)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def state_of(path: str, data: bytes | None) -> PartitionState | None:
     """The same of a partition's state."""
     return decoded(PartitionState.decode, path, data)
@@ -76,6 +77,10 @@ class TopicFold:
         self.topic = key[0]
         self.facts = facts
         self.bounds = bounds
+        self.last = Moment(facts.end_zxid, facts.end_ms)
+        """The end of the history."""
+        self.first = Moment(facts.start_zxid, facts.start_ms) if facts.has_log else self.last
+        """Where the log begins; the end, where there is none: then all that is known is of that moment."""
         self._path = Topic.path(self.topic)
         self._deletion = TopicDeletion.path(self.topic)
         self._value: Topic | None = None
@@ -97,46 +102,32 @@ class TopicFold:
         """The history ends, with everything in it told."""
         return ()
 
-    def see(self, event: Event) -> Iterator[Finding]:
-        if event.op not in ("create", "set", "delete"):
-            return
-        moment = self._moment_of(event)
-        if self._moment is not None and self._moment != moment:
-            yield from self._tell()
+    def see(self, event: Event) -> Iterable[Finding]:
+        if event.op not in _CHANGES:
+            return ()
+        moment = self.first if event.seed else Moment(event.zxid, event.time_ms, event.session)
+        found = self._tell() if self._touched and moment != self._moment else ()
         self._moment = moment
-        self._take(event)
+        self._take(event, moment)
+        return found
 
     def end(self) -> Iterator[Finding]:
         yield from self._tell()
         yield from self.over()
 
-    @property
-    def last(self) -> Moment:
-        """The end of the history."""
-        return Moment(self.facts.end_zxid, self.facts.end_ms)
-
-    @property
-    def first(self) -> Moment:
-        """Where the log begins; the end, where there is none: then all that is known is of that moment."""
-        facts = self.facts
-        return Moment(facts.start_zxid, facts.start_ms) if facts.has_log else self.last
-
-    def _moment_of(self, event: Event) -> Moment:
-        return self.first if event.seed else Moment(event.zxid, event.time_ms, event.session)
-
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, moment: Moment) -> None:
         gone = event.op == "delete"
         if event.path == self._path:
             before, self._value = self._value, None if gone else topic_of(event.path, event.data)
-            self._touch(event, self._listed_otherwise(before, self._value))
+            self._touch(event, moment, self._listed_otherwise(before, self._value))
         elif event.path == self._deletion:
             self._is_deleting = not gone
-            self._touch(event, {*self.views, *self._states, *self._touched})
+            self._touch(event, moment, (*self.views, *self._states, *self._touched))
         else:
             place = place_of(event.path)
             if place.kind == "partition_state":
                 self._take_state(event, place.partition)
-                self._touch(event, {place.partition})
+                self._touch(event, moment, (place.partition,))
 
     def _listed_otherwise(self, before: Topic | None, after: Topic | None) -> set[int]:
         """The partitions that a write of the topic says something else of."""
@@ -154,9 +145,8 @@ class TopicFold:
         life = event.zxid if event.op == "create" or known is None else known[0]
         self._states[partition] = life, state_of(event.path, event.data)
 
-    def _touch(self, event: Event, partitions: set[int]) -> None:
+    def _touch(self, event: Event, moment: Moment, partitions: Iterable[int]) -> None:
         """Of a seed only the time of its last write is known: what it says has been so since then."""
-        moment = self._moment_of(event)
         for partition in partitions:
             if event.seed:
                 known = self._touched.get(partition)
@@ -165,7 +155,8 @@ class TopicFold:
             else:
                 self._touched[partition] = moment
 
-    def _tell(self) -> Iterator[Finding]:
+    def _tell(self) -> list[Finding]:
+        found: list[Finding] = []
         touched, self._touched = self._touched, {}
         for partition, at in sorted(touched.items()):
             before, after = self.views.get(partition), self._view(partition)
@@ -174,14 +165,16 @@ class TopicFold:
             else:
                 self.views[partition] = after
             if before != after:
-                yield from self.changed(partition, before, after, at)
+                found += self.changed(partition, before, after, at)
+        return found
 
     def _view(self, partition: int) -> View | None:
         replicas = None if self._value is None else self._value.partitions.get(partition)
         if replicas is None and partition not in self._states:
             return None
         life, state = self._states.get(partition, (0, None))
-        moving = self._value is not None and partition in self._value.moving
+        topic = self._value
+        moving = topic is not None and (partition in topic.adding or partition in topic.removing)
         return View(replicas, state, life, moving, self._is_deleting)
 
 
