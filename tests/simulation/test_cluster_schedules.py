@@ -31,6 +31,7 @@ LEAST = {
     "requests strays": 1,
     "requests cut unanswered": 1,
     "note takeover.grace": 40,
+    "note first_terms.told": 2,
     "shutdowns granted": 5,
 }
 """In a hundred schedules."""
