@@ -21,14 +21,14 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.model.stat import Znode
 from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
+from zkgroup.zkfiles.nodes import Node, are_equal, seen
 from zkgroup.zkfiles.records import (
     Acl,
     AclEntry,
     Operation,
-    StoredStat,
     StoredZnode,
     Transaction,
     TransactionType,
@@ -47,53 +47,6 @@ _CREATE_SESSION: Final = int(TransactionType.CREATE_SESSION)
 _MULTI: Final = int(TransactionType.MULTI)
 
 
-class _Node:
-    """One znode. `base` is the CRC of path and data, None where digests are not kept; `crc` its digest."""
-
-    __slots__ = (
-        "acl",
-        "aversion",
-        "base",
-        "children",
-        "crc",
-        "ctime",
-        "cversion",
-        "czxid",
-        "data",
-        "mtime",
-        "mzxid",
-        "owner",
-        "pzxid",
-        "version",
-    )
-
-    def __init__(
-        self, data: bytes | None, acl: Acl | None, owner: int = 0, zxid: int = 0, time_ms: int = 0
-    ) -> None:
-        self.data = data
-        self.acl = acl
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = time_ms
-        self.version = self.cversion = self.aversion = 0
-        self.owner = owner
-        self.children = 0
-        self.base: int | None = None
-        self.crc = 0
-
-    def stored(self) -> StoredStat:
-        return StoredStat(
-            self.czxid,
-            self.mzxid,
-            self.ctime,
-            self.mtime,
-            self.version,
-            self.cversion,
-            self.aversion,
-            self.owner,
-            self.pzxid,
-        )
-
-
 class Tree:
     """All znodes and sessions after some transaction. `apply` takes the next one.
 
@@ -110,15 +63,15 @@ class Tree:
         """Timeout in ms by session."""
         self._digests = digests
         self._sum = 0
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, Node] = {}
         self._ephemerals: dict[int, set[str]] = {}
         self._acls: dict[Acl, Acl] = {}
         self._orphans: dict[str, int] = {}
         """Children of paths that were deleted: of a later life, which the snapshot has already."""
         for path in ("", "/zookeeper", "/zookeeper/quota"):
-            self._add(path, _Node(b"", OPEN_ACL))
+            self._add(path, Node(b"", OPEN_ACL))
         if has_config:
-            node = _Node(b"", _READ_ACL)
+            node = Node(b"", _READ_ACL)
             node.aversion = -1
             self._add("/zookeeper/config", node)
         self._nodes[""].children = 1
@@ -169,7 +122,7 @@ class Tree:
     def znode(self, path: str) -> Znode | None:
         """The znode as a client sees it; None where there is none."""
         node = self._nodes.get(_key(path))
-        return None if node is None else _seen(path, node)
+        return None if node is None else seen(path, node)
 
     def stored(self, path: str) -> StoredZnode | None:
         """The znode as a snapshot has it, with its ACL; None where there is none."""
@@ -188,7 +141,7 @@ class Tree:
         """The znodes of `paths`, as clients see them. The tree must not be changed meanwhile."""
         nodes = self._nodes
         for path in self.paths(below):
-            yield _seen(path, nodes[_key(path)])
+            yield seen(path, nodes[_key(path)])
 
     def children(self, path: str) -> list[str]:
         """The names of its children, sorted. Looks at every path of the tree."""
@@ -212,7 +165,11 @@ class Tree:
             path
             for path in mine.keys() | its.keys()
             if not path.startswith(except_below)
-            and (path not in mine or path not in its or not _are_equal(mine[path], its[path], with_pzxid))
+            and (
+                path not in mine
+                or path not in its
+                or not are_equal(mine[path], its[path], with_pzxid=with_pzxid)
+            )
         ]
         return min((path or "/" for path in different), default=None)
 
@@ -273,7 +230,7 @@ class Tree:
             return
         parent.children += 1
         owner = owner_of(operation, transaction.session)
-        node = _Node(operation.data, acl, owner, zxid, transaction.time_ms)
+        node = Node(operation.data, acl, owner, zxid, transaction.time_ms)
         if self._orphans:
             node.children = self._orphans.pop(path, 0)
         self._add(path, node)
@@ -308,11 +265,9 @@ class Tree:
         """The listed paths go, then what the tree still has of the session, as in 3.6."""
         session, zxid = transaction.session, transaction.zxid
         self.sessions.pop(session, None)
-        mine = self._ephemerals.pop(session, set())
-        listed = transaction.closed_paths or ()
-        for path in listed:
+        for path in transaction.closed_paths or ():
             self._remove(path, zxid)
-        for path in sorted(mine.difference(listed)):
+        for path in sorted(self._ephemerals.get(session, ())):
             self._remove(path, zxid)
 
     def _remove(self, path: str, zxid: int) -> None:
@@ -337,7 +292,7 @@ class Tree:
 
     # --- keeping the books ------------------------------------------------------------------------
 
-    def _add(self, path: str, node: _Node) -> None:
+    def _add(self, path: str, node: Node) -> None:
         self._nodes[path] = node
         owner = node.owner
         if owner and lifetime_of(owner) == "session":
@@ -349,7 +304,7 @@ class Tree:
     def _load(self, znode: StoredZnode) -> None:
         path = _key(znode.path)
         stat = znode.stat
-        node = _Node(znode.data, self._same_acl(znode.acl), stat.ephemeral_owner, stat.czxid, stat.ctime)
+        node = Node(znode.data, self._same_acl(znode.acl), stat.ephemeral_owner, stat.czxid, stat.ctime)
         # Most numbers of a znode that was never changed are one: kept once, they take a third of the room.
         if stat.mzxid != stat.czxid:
             node.mzxid = stat.mzxid
@@ -367,7 +322,7 @@ class Tree:
     def _same_acl(self, acl: Acl | None) -> Acl | None:
         return acl if acl is None else self._acls.setdefault(acl, acl)
 
-    def _count(self, node: _Node) -> None:
+    def _count(self, node: Node) -> None:
         """Brings the digest up to a change of this node; fewer than 2**32 CRCs need no modulus."""
         base = node.base
         if base is None:
@@ -412,30 +367,3 @@ def next_version(version: int) -> int:
 def _key(path: str) -> str:
     """The root is kept as the empty string, as the server does."""
     return "" if path == "/" else path
-
-
-def _are_equal(one: _Node, other: _Node, with_pzxid: bool) -> bool:
-    return (
-        one.data == other.data
-        and one.stored()[:-1] == other.stored()[:-1]
-        and (one.pzxid == other.pzxid or not with_pzxid)
-        and (one.acl == other.acl or None in (one.acl, other.acl))
-    )
-
-
-def _seen(path: str, node: _Node) -> Znode:
-    """A client is shown the sessions of ephemerals only, and counts changes of children, not creates."""
-    stat = ZnodeStat(
-        node.czxid,
-        node.mzxid,
-        node.ctime,
-        node.mtime,
-        node.version,
-        2 * node.cversion - node.children,
-        node.aversion,
-        node.owner if lifetime_of(node.owner) == "session" else 0,
-        len(node.data or b""),
-        node.children,
-        node.pzxid,
-    )
-    return Znode(path or "/", node.data, stat)
