@@ -5,8 +5,8 @@
     python -m tests.benchmarks --json results.json    the same figures for a program
 
 Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start; failover
-failover-loss controller-memory describe move-plan. Real Kafka needs Maven and a JDK; without them its lines
-are missing. Exit code 3 when a goal was not reached.
+failover-loss controller-memory describe move-plan; files. Real Kafka needs Maven and a JDK; without them its
+lines are missing. Exit code 3 when a goal was not reached.
 """
 
 from __future__ import annotations

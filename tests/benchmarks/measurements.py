@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.benchmarks import cluster_measurements, commits, embedded, reads
+from tests.benchmarks import cluster_measurements, commits, embedded, file_measurements, reads
 from tests.benchmarks.pauses import PauseBench
 from tests.benchmarks.plan import Plan, cost_line, ratio
 from tests.benchmarks.report import Line, Report, median, spread
@@ -279,4 +279,5 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "controller-memory": cluster_measurements.controller_memory,
     "describe": cluster_measurements.describe,
     "move-plan": cluster_measurements.move_plan,
+    "files": file_measurements.files,
 }

@@ -11,6 +11,7 @@ that is measured here replays. Equal arguments give equal bytes.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections.abc import Iterator
@@ -109,16 +110,8 @@ def write_log(path: Path, records: int, *, multi_of: int = 0, seed: int = 1) -> 
 
 def _znodes(count: int) -> Iterator[tuple[str, bytes]]:
     """A tree of groups with owners and offsets, parents first."""
-    yield "", b""
-    yield "/consumers", b""
-    made, group = 2, 0
-    while True:
-        for path, data in _group(group):
-            if made == count:
-                return
-            yield path, data
-            made += 1
-        group += 1
+    groups = itertools.chain.from_iterable(_group(number) for number in itertools.count())
+    return itertools.islice(itertools.chain([("", b""), ("/consumers", b"")], groups), count)
 
 
 def _group(number: int) -> Iterator[tuple[str, bytes]]:

@@ -51,7 +51,9 @@ class Batch(Mapping[str, Sequence[Any]]):
     null is None.
     """
 
-    def __init__(self, columns: tuple[Column, ...], rows: int, lists: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(
+        self, columns: tuple[Column, ...], rows: int, lists: Mapping[str, Sequence[Any] | Same]
+    ) -> None:
         self.columns = columns
         self.rows = rows
         self._lists = dict(lists)
@@ -63,12 +65,13 @@ class Batch(Mapping[str, Sequence[Any]]):
         return len(self.columns)
 
     def __getitem__(self, name: str) -> Sequence[Any]:
-        return self._lists[name]
+        values = self._lists[name]
+        return [values.value] * self.rows if isinstance(values, Same) else values
 
     def packed(self, name: str) -> Packed | None:
         """The column as it lies packed; None where it is a list."""
-        del name
-        return None
+        values = self._lists[name]
+        return values if isinstance(values, Same) else None
 
 
 class PackedBatch(Batch):

@@ -9,12 +9,12 @@ all. At the end of the records, and at damage, the reading stops: `logs` tells o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress, islice, repeat
+from itertools import compress, islice
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
-from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.batches import Batch, Same
 from zkgroup.zkfiles.frames import FRAME, LogChunk
 from zkgroup.zkfiles.jute import OPEN_ACL, JuteError
 from zkgroup.zkfiles.log_parts import OddError, parts_of_close, parts_of_multi
@@ -187,7 +187,7 @@ def _batch(heads: list[Head], bodies: list[Body], wanted: Wanted) -> Batch | Non
     return Batch(wanted.columns, len(heads), lists)
 
 
-def _list(name: str, raw: dict[str, Sequence[Any]], file: str) -> list[Any]:
+def _list(name: str, raw: dict[str, Sequence[Any]], file: str) -> list[Any] | Same:
     if name == "epoch":
         return [zxid >> 32 for zxid in raw["zxid"]]
     if name == "op":
@@ -198,7 +198,7 @@ def _list(name: str, raw: dict[str, Sequence[Any]], file: str) -> list[Any]:
     if name == "parent":
         return [parent_of(path) for path in raw["path"]]
     if name == "file":
-        return list(repeat(file, len(raw["zxid"])))
+        return Same(file)
     return list(raw[name])
 
 

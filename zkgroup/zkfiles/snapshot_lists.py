@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.batches import Batch, Same
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.jute import JuteError, text_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
@@ -42,7 +42,7 @@ def batches(
         for znodes in groups:
             of_file = {"snap_zxid": reader.zxid, "end_zxid": end_zxid, "file": str(reader.path)}
             lists = _lists(reader, znodes, names)
-            lists |= {name: [value] * len(znodes) for name, value in of_file.items() if name in names}
+            lists |= {name: Same(value) for name, value in of_file.items() if name in names}
             yield Batch(columns, len(znodes), lists)
     if end_zxid is not None and end_zxid != reader.end.end_zxid:
         raise DamagedFileError(
@@ -76,7 +76,9 @@ def _groups(reader: SnapshotReader, rows: int, prefix: bytes) -> Generator[list[
         yield group
 
 
-def _lists(reader: SnapshotReader, znodes: list[RawZnode], names: set[str]) -> dict[str, Sequence[Any]]:
+def _lists(
+    reader: SnapshotReader, znodes: list[RawZnode], names: set[str]
+) -> dict[str, Sequence[Any] | Same]:
     raw_paths, data, stats, offsets = zip(*znodes, strict=True)
     lists: dict[str, Sequence[Any]] = dict(zip(_STAT, map(list, zip(*stats, strict=True)), strict=True))
     lists["acl"] = [reader.acls.get(number) for number in lists["acl"]]
@@ -93,7 +95,7 @@ def _lists(reader: SnapshotReader, znodes: list[RawZnode], names: set[str]) -> d
         lists["kind"] = [kinds[owner] for owner in lists["owner"]]
     if "data_length" in names:
         lists["data_length"] = [len(value) if value else 0 for value in data]
-    return {name: values for name, values in lists.items() if name in names}
+    return {name: lists[name] for name in lists if name in names}
 
 
 def _texts(reader: SnapshotReader, raw_paths: Sequence[bytes], offsets: Sequence[int]) -> list[str]:
