@@ -40,6 +40,8 @@ DIGEST_VERSION: Final = 2
 _READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
 _COUNTED: Final = Struct(">qqqqqiiiq")
 """What of a znode's history goes into its digest, behind path and data: pzxid third, unlike in a snapshot."""
+_CHARSETS: Final = ("utf-8", "ascii", "latin-1")
+"""What a JVM's default can be, with which a server encodes paths for digests; before Java 18 the locale's."""
 _NOT_COUNTED_BELOW: Final = "/zookeeper/"
 _LARGEST_VERSION: Final = 2**31 - 1
 _CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
@@ -63,6 +65,8 @@ class Tree:
         """Timeout in ms by session."""
         self._digests = digests
         self._sum = 0
+        self._charset = _CHARSETS[0]
+        self._tried_charsets = False
         self._nodes: dict[str, Node] = {}
         self._ephemerals: dict[int, set[str]] = {}
         self._acls: dict[Acl, Acl] = {}
@@ -111,7 +115,7 @@ class Tree:
         digest = transaction.digest
         if digest is None or digest.version != DIGEST_VERSION or not self._digests:
             return None
-        return digest.value == self._sum
+        return digest.value == self._sum or self._agrees_in_another_charset(digest.value)
 
     def __contains__(self, path: str) -> bool:
         return _key(path) in self._nodes
@@ -251,7 +255,7 @@ class Tree:
         node.mzxid = transaction.zxid
         node.version = operation.version or 0
         if node.base is not None:
-            node.base = crc32(data or b"", crc32(path.encode(errors="replace")))
+            node.base = crc32(data or b"", crc32(path.encode(self._charset, "replace")))
             self._count(node)
 
     def _set_acl(self, operation: Operation, transaction: Transaction) -> None:
@@ -290,6 +294,23 @@ class Tree:
             parent.pzxid = zxid
             self._count(parent)
 
+    def _agrees_in_another_charset(self, digest: int) -> bool:
+        """Whether the server's default charset is the reason; tried at the first difference, and kept if so."""
+        if self._tried_charsets:
+            return False
+        self._tried_charsets = True
+        if all(path.isascii() for path in self._nodes):
+            return False
+        for charset in (*_CHARSETS[1:], _CHARSETS[0]):
+            self._charset = charset
+            for path, node in self._nodes.items():
+                if node.base is not None and not path.isascii():
+                    node.base = crc32(node.data or b"", crc32(path.encode(charset, "replace")))
+                    self._count(node)
+            if self._sum == digest:
+                return True
+        return False
+
     # --- keeping the books ------------------------------------------------------------------------
 
     def _add(self, path: str, node: Node) -> None:
@@ -298,7 +319,7 @@ class Tree:
         if owner and lifetime_of(owner) == "session":
             self._ephemerals.setdefault(owner, set()).add(path)
         if self._digests and not path.startswith(_NOT_COUNTED_BELOW):
-            node.base = crc32(node.data or b"", crc32(path.encode(errors="replace")))
+            node.base = crc32(node.data or b"", crc32(path.encode(self._charset, "replace")))
             self._count(node)
 
     def _load(self, znode: StoredZnode) -> None:

@@ -9,28 +9,40 @@ import pytest
 
 from tests.zkfiles_world import OPEN_ACL, START_MS, STEP_MS, World, znodes_of
 from zkgroup.zkfiles.lifetimes import CONTAINER_OWNER, lifetime_of, owner_of, ttl_ms_of
-from zkgroup.zkfiles.records import AclEntry, Operation, StoredStat, Transaction, TransactionType, TreeDigest
+from zkgroup.zkfiles.records import (
+    AclEntry,
+    Operation,
+    StoredStat,
+    StoredZnode,
+    Transaction,
+    TransactionType,
+    TreeDigest,
+)
 from zkgroup.zkfiles.tree import Tree
 
 READ = (AclEntry(1, "world", "anyone"),)
 
 
 def naive_digest(tree: Tree) -> int:
-    """From DigestCalculator.java, field by field, over the whole tree."""
+    """From DigestCalculator.java, over the whole tree."""
     total = 0
     for znode in znodes_of(tree):
         path = "" if znode.path == "/" else znode.path
-        if path.startswith("/zookeeper/"):
-            continue
-        stat = znode.stat
-        longs = (stat.czxid, stat.mzxid, stat.pzxid, stat.ctime, stat.mtime)
-        raw = b"".join(each.to_bytes(8, "big", signed=True) for each in longs)
-        raw += b"".join(
-            each.to_bytes(4, "big", signed=True) for each in (stat.version, stat.cversion, stat.aversion)
-        )
-        raw += stat.ephemeral_owner.to_bytes(8, "big", signed=True)
-        total += crc32(path.encode() + (znode.data or b"") + raw)
+        if not path.startswith("/zookeeper/"):
+            total += _counted_as(znode, path.encode())
     return total % 2**64
+
+
+def _counted_as(znode: StoredZnode, path: bytes) -> int:
+    """Field by field."""
+    stat = znode.stat
+    longs = (stat.czxid, stat.mzxid, stat.pzxid, stat.ctime, stat.mtime)
+    raw = b"".join(each.to_bytes(8, "big", signed=True) for each in longs)
+    raw += b"".join(
+        each.to_bytes(4, "big", signed=True) for each in (stat.version, stat.cversion, stat.aversion)
+    )
+    raw += stat.ephemeral_owner.to_bytes(8, "big", signed=True)
+    return crc32(path + (znode.data or b"") + raw)
 
 
 def record(zxid: int, *operations: Operation, kind: int | None = None, session: int = 1) -> Transaction:
@@ -309,6 +321,43 @@ def test_a_digest_is_compared_or_is_not() -> None:
     bare = Tree(digests=False)
     bare.apply(right)
     assert bare.agrees(wrong) is None
+
+
+@pytest.mark.parametrize("charset", ["ascii", "latin-1"])
+def test_a_server_with_another_charset_has_other_digests_of_paths(charset: str) -> None:
+    """DigestCalculator takes Java's default, which was the locale's before Java 18: `LANG=C` gives ASCII."""
+    world = World()
+    world.create("/a")
+    world.create("/é€")
+    world.set("/é€", b"1")
+    tree = Tree()
+    for transaction in world.transactions:
+        tree.apply(transaction)
+        shown = tree.stored("/é€")
+        value = tree.digest
+        if shown is not None:
+            value += _counted_as(shown, "/é€".encode(charset, "replace"))
+            value -= _counted_as(shown, "/é€".encode())
+        assert tree.agrees(replace(transaction, digest=TreeDigest(2, value))) is True
+        assert tree.agrees(replace(transaction, digest=TreeDigest(2, value + 1))) is False
+        tree = Tree.from_znodes(znodes_of(tree))
+
+
+def test_a_charset_that_was_found_is_kept() -> None:
+    world = World()
+    world.create("/é")
+    tree = world.tree
+    found = tree.stored("/é")
+    assert found is not None
+    value = tree.digest - _counted_as(found, "/é".encode()) + _counted_as(found, b"/?")
+    assert tree.agrees(replace(world.transactions[0], digest=TreeDigest(2, value))) is True
+    assert tree.digest == value
+    world.delete("/é")
+    assert tree.digest == naive_digest(tree)
+    world.create("/ü")
+    found = tree.stored("/ü")
+    assert found is not None
+    assert tree.digest == naive_digest(tree) - _counted_as(found, "/ü".encode()) + _counted_as(found, b"/?")
 
 
 def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
