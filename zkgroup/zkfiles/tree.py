@@ -295,7 +295,7 @@ class Tree:
             self._count(parent)
 
     def _agrees_in_another_charset(self, digest: int) -> bool:
-        """Whether the server's default charset is the reason; tried at the first difference, and kept if so."""
+        """Whether the server's default charset is why; tried at the first difference, kept if so."""
         if self._tried_charsets:
             return False
         self._tried_charsets = True
