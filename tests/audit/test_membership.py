@@ -126,6 +126,18 @@ def test_the_least_moves_are_those_of_the_evenest_assignment() -> None:
     assert least_moves({"g_x": unknown}, {"t": (0,)}, before) is None
 
 
+def test_the_fewest_moves_of_a_mixed_group_are_searched_for_while_it_is_small() -> None:
+    """A foreign registration may ask for 2,147,483,647 threads; of equals any number is counted at once."""
+    before = {T0: "g_a-0", T1: "g_a-0"}
+    topics = {"t": (0, 1), "u": (0,)}
+    mixed = {"g_a": _wants(), "g_b": _wants(registration({"t": 1, "u": 1}))}
+    huge = {"g_a": _wants(), "g_b": _wants(registration({"t": 2_147_483_647, "u": 1}))}
+
+    assert least_moves(mixed, topics, before) == 0
+    assert least_moves(huge, topics, before) is None
+    assert least_moves({"g_a": _wants(registration({"t": 90_000}))}, topics, before) == 1
+
+
 def test_the_picture_of_a_group_follows_its_rows() -> None:
     log = Log()
     log.topic("t", 1)

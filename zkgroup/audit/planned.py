@@ -17,6 +17,8 @@ DEFAULT_STRATEGY = "range"
 
 Owners = Mapping[TopicPartition, str]
 """Partition to thread id."""
+_SEARCHED_MAX = 50_000
+"""Threads times partitions up to which the fewest moves of a mixed group are searched for: some 0.1 s."""
 Partitions = Mapping[str, Sequence[int]]
 
 
@@ -55,13 +57,23 @@ def least_moves(
 ) -> int | None:
     """How many partitions have to change hands, at the least, for an assignment as even as can be.
 
-    A partition that nobody owned before moves to nobody's cost. None where the plan cannot be known.
+    A partition that nobody owned before moves to nobody's cost. None where the plan cannot be known, or would
+    take long to search for: a registration may ask for any number of threads.
     """
     members = evaluated(registrations, sorted(partitions))
-    if members is None:
+    if members is None or _is_big(members, partitions):
         return None
     after = assign("sticky", members, partitions, before).owners
     return len(moves(before, after).moved)
+
+
+def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
+    """Whether it is a large group whose members want different things; for equals there is a formula."""
+    topics = {topic for member in members for topic in member.threads}
+    if all(member.threads.keys() == topics and len({*member.threads.values()}) == 1 for member in members):
+        return False
+    threads = sum(count for member in members for count in member.threads.values())
+    return threads * sum(len(partitions.get(topic, ())) for topic in topics) > _SEARCHED_MAX
 
 
 def _published(registrations: Mapping[str, Registration]) -> str | None:
