@@ -16,7 +16,7 @@ from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import is_export
 from zkgroup.zkfiles.names import list_files
 
-from ..connection import connected
+from ..connection import connected, target
 from ..frame import Command, shared
 from ..output import say
 from .progress import Progress, progress
@@ -141,6 +141,10 @@ def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
 
 def _living(inputs: Inputs, tell: Progress) -> Source:
     inputs.require_living()
+    try:
+        target(shared())
+    except click.UsageError as error:
+        raise click.UsageError(f"name folders with --input, or a living ensemble: {error.message}") from None
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=tell)
         now_ms = ensemble.clock.wall_ms()

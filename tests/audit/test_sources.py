@@ -131,6 +131,24 @@ def test_what_is_missing_on_the_way_is_told(tmp_path: Path) -> None:
     assert not found.is_exact
 
 
+def test_a_snapshot_that_is_damaged_and_needed_is_told(tmp_path: Path) -> None:
+    """Rows go on without it, trees cannot; where another way leads to an exact tree it does not matter."""
+    source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz")
+    snapshot = tmp_path / "version-2" / "snapshot.114.gz"
+    whole = snapshot.read_bytes()
+    snapshot.write_bytes(whole[:900])
+
+    assert list(source.rows().events())
+    assert [text.count(str(snapshot)) for text in source.damages()] == [1]
+    with pytest.raises(NotFoundError, match=r"snapshot\.114\.gz, byte"):
+        source.tree()
+
+    for name in ("log.1.gz", "log.68.gz", "snapshot.0.gz"):
+        shutil.copy(V394 / "version-2" / name, tmp_path / "version-2")
+    mended = Folders(History(tmp_path))
+    assert (mended.tree().is_exact, mended.notes(), mended.damages()) == (True, [], [])
+
+
 def test_a_log_without_what_stood_before_is_told(tmp_path: Path) -> None:
     """Its rows are there, without seeds."""
     source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz", "snapshot.114.gz")

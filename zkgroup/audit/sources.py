@@ -111,10 +111,11 @@ class Folders:
     progress: Progress = lambda what, count: None
     _holes: dict[Hole, None] = field(default_factory=dict)
     _details: dict[str, None] = field(default_factory=dict)
+    _lost: dict[str, None] = field(default_factory=dict)
 
     def tree(self, at: Moment | None = None) -> SeenTree:
         at = at or Moment()
-        return _seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
+        return self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
 
     def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
         to_zxid = None if end is None else self.zxid_of(end)
@@ -129,7 +130,7 @@ class Folders:
             if not self._has_logs or from_zxid > 1:
                 raise
             return self._log_alone(to_zxid, str(error))
-        seeds, seen = past.tree, _seen(past)
+        seeds, seen = past.tree, self._seen(past)
         self._note(seen)
 
         def events() -> Iterator[Event]:
@@ -153,7 +154,7 @@ class Folders:
             tree.apply(transaction)
             if past.account.is_whole and tree.agrees(transaction) is False:
                 is_agreed = False
-        self._note(_seen(past))
+        self._note(self._seen(past))
         if not is_agreed:
             self._details["the tree's digest is another than the servers' on the way"] = None
         changes = list(journal.changes())
@@ -170,11 +171,15 @@ class Folders:
         return self.history.zxid_at(moment.time_ms)
 
     def damages(self) -> list[str]:
-        return [
+        found = [
             f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
             for server in self.history.ensemble.servers
             for damage in server.damages.values()
-        ] + [f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing" for hole in self._holes]
+        ]
+        found += [
+            f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing" for hole in self._holes
+        ]
+        return [*found, *self._lost]
 
     def notes(self) -> list[str]:
         ensemble = self.history.ensemble
@@ -190,6 +195,13 @@ class Folders:
         if ensemble.rolled_back:
             found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
         return [*found, *self._details]
+
+    def _seen(self, past: PastTree) -> SeenTree:
+        """Of a tree that is not exact it is told which snapshots could not be used, and why."""
+        seen = _seen(past)
+        if not seen.is_exact:
+            self._details |= {f"passed over: {why}": None for why in past.account.skipped}
+        return seen
 
     def _note(self, seen: SeenTree) -> None:
         """What is told of the tree that other answers stand on."""
@@ -216,6 +228,8 @@ class Folders:
         detail = f"what stood before the first record is not known: {why}"
         seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
         self._note(seen)
+        if any(server.files.snapshots for server in self.history.ensemble.servers):
+            self._lost[why] = None
         return Rows(events, seen, to_zxid)
 
     @property

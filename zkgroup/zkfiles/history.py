@@ -228,7 +228,8 @@ class History:
         if begins_with_nothing(self.ensemble):
             return empty_base(digests=digests), skipped
         if second_best is None:
-            raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: the files begin later")
+            why = "; ".join(skipped) or "the files begin later"
+            raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
         return load(second_best[1], digests=digests), skipped
 
 

@@ -126,6 +126,18 @@ def test_what_is_there_is_not_written_over_by_accident(lone_shell: Shell, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["tree.gz"]
 
 
+def test_nothing_is_written_into_what_is_read(lone_shell: Shell, tmp_path: Path) -> None:
+    """Evidence stays as it is."""
+    folder = copy(V394, tmp_path / "copied")
+    before = sorted(path.name for path in folder.iterdir())
+
+    for given in (folder, folder.parent):
+        ran = lone_shell.run("audit", "export", str(folder / "tree.gz"), "--input", str(given))
+        assert (ran.code, ran.out) == (2, "")
+    assert lone_shell.run("audit", "export", str(folder.parent / "tree.gz"), "--input", str(folder)).code == 0
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
 def test_a_tree_that_is_not_proved_stays_so(lone_shell: Shell, tmp_path: Path) -> None:
     """A damaged log on the way is exit 3, and the export says what was missing."""
     folder = copy(V394, tmp_path)

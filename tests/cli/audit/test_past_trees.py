@@ -241,6 +241,15 @@ def test_tables_fit_the_terminal(lone_shell: Shell) -> None:
             assert max(map(len, ran.lines)) <= width, words
 
 
+def test_without_any_input_both_ways_are_named(lone_shell: Shell) -> None:
+    """Folders or an ensemble."""
+    ran = lone_shell.run("audit", "tree")
+
+    assert ran.code == 2
+    assert "--input" in ran.err
+    assert "-z HOST:PORT" in ran.err.replace("\n", " ")
+
+
 def test_a_diff_is_what_the_two_trees_differ_in(lone_shell: Shell) -> None:
     """Both ways, and by time."""
     words = ("audit", "diff", "--input", str(V394))
