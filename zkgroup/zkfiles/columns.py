@@ -100,10 +100,10 @@ def snapshot_columns(
 def _fastest() -> tuple[Find, _Take, int]:
     """How records are found and made columns of here, and how many bytes of them at a time."""
     try:
-        from zkgroup.zkfiles import vectorised
+        from zkgroup.zkfiles import record_arrays, vectorised
     except ImportError:
         return whole_records, log_lists.take, PIECE_BYTES
-    return vectorised.find, vectorised.take, vectorised.PIECE_BYTES
+    return record_arrays.find, vectorised.take, vectorised.PIECE_BYTES
 
 
 def _batches(reader: LogReader, wanted: Wanted, fastest: _Take) -> Iterator[Batch]:

@@ -5,50 +5,44 @@ Sources: FileTxnLog.java, SerializeUtils.java and zookeeper.jute of ZooKeeper 3.
 A number that each record has somewhere is read for all of them by one indexing, of a view that takes the
 bytes for numbers which may start anywhere. Texts and data are not copied but told by their bounds.
 A chunk with anything in it that is not decoded here is left to `log_lists`; so nothing is decided here about
-damage, nor about dialects that hardly occur. The only module that imports numpy.
+damage, nor about dialects that hardly occur. Only this module and `record_arrays` import numpy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from struct import error as StructError  # noqa: N812
-from typing import Any, Final, NamedTuple
-from zlib import adler32
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Packed, PackedBatch, Same, Slices, select
-from zkgroup.zkfiles.frames import END_MARK, FRAME, LogChunk, whole_records
+from zkgroup.zkfiles.frames import FRAME, LogChunk
 from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.log_lists import BEFORE_BODY, OPEN_ACL_BYTES, Taken, Wanted, acl_at
-from zkgroup.zkfiles.log_parts import OddError, parts_of_close, parts_of_multi
-from zkgroup.zkfiles.operations import DIGEST, HEADER
+from zkgroup.zkfiles.log_parts import OddError
+from zkgroup.zkfiles.operations import DIGEST
+from zkgroup.zkfiles.record_arrays import (
+    CLOSE,
+    MULTI,
+    SLASH,
+    Bytes,
+    Flags,
+    Numbers,
+    Records,
+    need,
+    rows_of,
+)
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Acl, TransactionType
 from zkgroup.zkfiles.schemas import OP_NAMES
 
 PIECE_BYTES: Final = 1 << 20
 """What is read at a time: enough for numpy's calls to cost little, and little enough for the caches."""
 
-Numbers = NDArray[Any]
-Flags = NDArray[np.bool_]
-
 _HEADER: Final = np.dtype(
     [("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"), ("time", ">i8"), ("type", ">i4")]
 )
-_WORTH_BYTES: Final = 4096
-"""Of less the plain way finds the records sooner."""
-_SLASH: Final = 0x2F
-_BEFORE_SLASH: Final = 12
-"""In a multi: type and length of an operation, and the length of its path."""
-_CLOSE, _MULTI, _TTL = (
-    int(TransactionType.CLOSE_SESSION),
-    int(TransactionType.MULTI),
-    int(TransactionType.CREATE_TTL),
-)
-_PARTS_WORTH: Final = 20
-"""Slashes looked at for one operation of a multi that may be found, at most."""
+_TTL: Final = int(TransactionType.CREATE_TTL)
 _FIRST_TYPE: Final = int(min(TransactionType))
 
 
@@ -72,105 +66,10 @@ _OP_CODES = np.array(
 _LIFETIMES: Final = (None, "session", "container", "ttl")
 
 
-def _need(condition: Flags) -> None:
-    if not condition.all():
-        raise OddError
-
-
-class _Bytes:
-    """Bytes as numbers that start at any place."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self.bytes = np.frombuffer(raw, np.uint8)
-        self._ints = self.view(">i4")
-        self._longs = self.view(">i8")
-
-    def view(self, type_: str) -> Numbers:
-        """What would be read as this type from each place on."""
-        layout = np.dtype(type_)
-        return np.ndarray((max(len(self.raw) - layout.itemsize + 1, 0),), layout, self.raw, strides=(1,))
-
-    def ints(self, places: Numbers, ends: Numbers) -> Numbers:
-        """The int at each place; it has to end before the end that belongs to it."""
-        _need(places + 4 <= ends)
-        return self._ints[places].astype(np.int64)
-
-    def longs(self, places: Numbers, ends: Numbers) -> Numbers:
-        """The long at each place."""
-        _need(places + 8 <= ends)
-        return self._longs[places].astype(np.int64)
-
-    def ints_within(self, places: Numbers) -> Numbers:
-        """Ints at places that are known to be inside."""
-        return self._ints[places].astype(np.int64)
-
-    @cached_property
-    def slashes(self) -> Numbers:
-        """Where they are."""
-        return np.flatnonzero(self.bytes == _SLASH)
-
-
-def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
-    """Whole records as `frames.whole_records` finds them, all at once.
-
-    A record ends with `B`, and the checksum behind it begins with four zeros. These places are found first,
-    and are records where each one's length leads to the next.
-    """
-    if len(data) - at < _WORTH_BYTES:
-        return whole_records(data, at)
-    stretch = _Bytes(data)
-    marks = np.flatnonzero(stretch.bytes[at : -FRAME.size] == END_MARK) + at
-    starts = np.concatenate(([at], marks[stretch.ints_within(marks + 1) == 0] + 1))
-    following = starts + (FRAME.size + 1) + stretch.ints_within(starts + 8)
-    linked = following[:-1] == starts[1:]
-    if not linked.all():
-        chain = _chain(starts, following, linked)
-        starts, following = starts[chain], following[chain]
-    starts, ends = starts[:-1], following[:-1] - 1  # of the last one nothing is known yet
-    starts, ends = _until(ends - starts < FRAME.size + HEADER.size, starts, ends)
-    places = zip((starts + FRAME.size).tolist(), ends.tolist(), strict=True)
-    sums = np.array([adler32(data[start:end]) for start, end in places], np.int64)
-    starts, ends = _until(sums != stretch.view(">i8")[starts], starts, ends)
-    more_starts, more_ends, needed = whole_records(data, int(ends[-1]) + 1 if len(ends) else at)
-    return _joined(starts, more_starts), _joined(ends, more_ends), needed
-
-
-def _until(stop: Flags, *arrays: Numbers) -> Iterable[Numbers]:
-    count = int(np.argmax(stop)) if stop.any() else len(stop)
-    return (array[:count] for array in arrays)
-
-
-def _joined(places: Numbers, more: list[int]) -> Sequence[int]:
-    """An array on purpose: `take` goes on with it as it is."""
-    joined: Any = np.concatenate((places, np.array(more, np.int64)))
-    return joined  # type: ignore[no-any-return]
-
-
-def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
-    """Which of the places are records, when some only look like one."""
-    breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
-    pieces, first = [], 0
-    while True:
-        last = int(breaks[np.searchsorted(breaks, first)])
-        pieces.append(np.arange(first, last + 1))
-        first = int(np.searchsorted(starts, following[last]))
-        if first <= last or first >= len(starts) or starts[first] != following[last]:
-            return np.concatenate(pieces)
-
-
-class _Records(NamedTuple):
-    """Records of a chunk: where they start, where their entries end, and their headers."""
-
-    starts: Numbers
-    ends: Numbers
-    headers: Numbers
-
-
 def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     """Records of a chunk as `log_lists.take` takes them; None where that has to do it."""
     starts, ends = np.asarray(chunk.starts)[first:], np.asarray(chunk.ends)[first:]
-    stretch = _Bytes(chunk.data)
+    stretch = Bytes(chunk.data)
     headers = stretch.view(f"V{_HEADER.itemsize}")[starts + FRAME.size].view(_HEADER)
     zxids = headers["zxid"].astype(np.int64)
     is_past = False
@@ -179,131 +78,46 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
         if int(zxids.max()) > wanted.to_zxid:
             past = int(np.argmax(zxids > wanted.to_zxid))
             count, is_past = min(count, past), past <= count
-        records = _Records(starts[:count], ends[:count], headers[:count])
+        records = Records(starts[:count], ends[:count], headers[:count])
         if int(zxids.min()) < wanted.from_zxid:
             kept = zxids[:count] >= wanted.from_zxid
-            records = _Records(records.starts[kept], records.ends[kept], records.headers[kept])
+            records = Records(records.starts[kept], records.ends[kept], records.headers[kept])
         batch = _Columns(stretch, records, chunk.base).batch(wanted) if len(records.starts) else None
     except (OddError, StructError, UnicodeDecodeError):
         return None
     return Taken(first + count, batch, is_past)
 
 
-def _count(stretch: _Bytes, starts: Numbers, ends: Numbers, kinds: Numbers, wanted: Wanted) -> int:
+def _count(stretch: Bytes, starts: Numbers, ends: Numbers, kinds: Numbers, wanted: Wanted) -> int:
     """How many records make a batch."""
     rows = np.ones(len(kinds), np.int64)
-    multis = np.flatnonzero(kinds == _MULTI)
+    multis = np.flatnonzero(kinds == MULTI)
     rows[multis] = stretch.ints(starts[multis] + BEFORE_BODY, ends[multis])
-    closes = np.flatnonzero(kinds == _CLOSE)
+    closes = np.flatnonzero(kinds == CLOSE)
     if len(closes):
         # A digest without a list begins with 2, its version: that one is counted for three rows.
         closes = closes[ends[closes] - starts[closes] > BEFORE_BODY]
         rows[closes] += stretch.ints(starts[closes] + BEFORE_BODY, ends[closes])
-    _need(rows >= 0)
+    need(rows >= 0)
     return min(int(np.searchsorted(np.cumsum(rows), wanted.rows)) + 1, len(rows))
-
-
-class _Rows(NamedTuple):
-    """One operation each: type, where its body starts and ends, its record, its place in that."""
-
-    kinds: Numbers
-    starts: Numbers
-    ends: Numbers
-    records: Numbers
-    subs: Numbers
-    is_part: Flags
-    """Of a multi or a close."""
-    part_ends: Numbers
-    """For each record of parts, where they end; for others 0."""
-
-
-def _rows(stretch: _Bytes, records: _Records) -> _Rows:
-    """Multis and closes opened."""
-    kinds = records.headers["type"].astype(np.int64)
-    starts, ends = records.starts + BEFORE_BODY, records.ends
-    numbers = np.arange(len(kinds))
-    part_ends = np.zeros(len(kinds), np.int64)
-    several = (kinds == _MULTI) | (kinds == _CLOSE)
-    if not several.any():
-        return _Rows(kinds, starts, ends, numbers, np.full(len(kinds), -1), several, part_ends)
-    counts = np.ones(len(kinds), np.int64)
-    multis = np.flatnonzero(kinds == _MULTI)
-    counts[multis] = stretch.ints_within(starts[multis])
-    chained = _chained(stretch, multis, counts[multis], starts[multis] + 4, ends[multis])
-    part_ends[chained.records] = chained.ends
-    one_by_one: list[list[int]] = [[], [], []]
-    for number in np.flatnonzero(several & (part_ends == 0)).tolist():
-        opened = parts_of_multi if kinds[number] == _MULTI else parts_of_close
-        parts = opened(stretch.raw, int(starts[number]), int(ends[number]))
-        counts[number] = len(parts.kinds)
-        part_ends[number] = parts.ends[-1] if parts.ends else starts[number] + 4
-        for column, more in zip(one_by_one, parts, strict=True):
-            column += more
-    owners = np.repeat(numbers, counts)
-    subs = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
-    subs[kinds[owners] != _MULTI] -= 1
-    is_chained = np.zeros(len(kinds), np.bool_)
-    is_chained[chained.records] = True
-    rows = np.stack((kinds[owners], starts[owners], ends[owners]))
-    rows[:, is_chained[owners]] = chained.parts
-    rows[:, (several & ~is_chained)[owners]] = one_by_one
-    return _Rows(rows[0], rows[1], rows[2], owners, subs, several[owners], part_ends)
-
-
-class _Chained(NamedTuple):
-    """Multis whose operations were all found at once."""
-
-    records: Numbers
-    ends: Numbers
-    """Where the operations of each end."""
-    parts: Numbers
-    """Of all operations the types, starts and ends."""
-
-
-def _chained(stretch: _Bytes, multis: Numbers, counts: Numbers, starts: Numbers, ends: Numbers) -> _Chained:
-    """The multis in which each operation has a path and its length leads to the next one.
-
-    What stands before a path's first slash tells whether it can be an operation; the lengths prove it.
-    """
-    places = stretch.slashes - _BEFORE_SLASH
-    if counts.sum() * _PARTS_WORTH < len(places):  # few of these slashes are in multis
-        return _Chained(multis[:0], ends[:0], np.zeros((3, 0), np.int64))
-    places = places[places >= 0]
-    high = stretch.bytes[places] | stretch.bytes[places + 4] | stretch.bytes[places + 8]
-    places = places[high == 0]
-    kinds = stretch.ints_within(places)
-    fits = (kinds > 0) & (kinds <= _TTL)
-    places, kinds = places[fits], kinds[fits]
-    following = places + 8 + stretch.ints_within(places + 4)
-    broken = np.concatenate(([0], np.cumsum(following[:-1] != places[1:])))
-    first = np.searchsorted(places, starts)
-    last = first + counts - 1
-    inside = (counts > 0) & (last < len(places))
-    multis, counts, starts, ends = (each[inside] for each in (multis, counts, starts, ends))
-    first, last = first[inside], last[inside]
-    whole = (places[first] == starts) & (broken[first] == broken[last]) & (following[last] <= ends)
-    multis, counts, first, last = (each[whole] for each in (multis, counts, first, last))
-    picked = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
-    parts = np.stack((kinds[picked], places[picked] + 8, following[picked]))
-    return _Chained(multis, following[last], parts)
 
 
 class _Columns:
     """The columns of some records; whatever is odd about them is found when this is made."""
 
-    def __init__(self, stretch: _Bytes, records: _Records, offset: int) -> None:
+    def __init__(self, stretch: Bytes, records: Records, offset: int) -> None:
         self._stretch = stretch
         self._records = records
         self._offset = offset
-        self._rows = rows = _rows(stretch, records)
+        self._rows = rows = rows_of(stretch, records)
         self._has_parts = bool(rows.part_ends.any())
         """Also where they are all empty multis, which have no row."""
         self._codes = rows.kinds - _FIRST_TYPE
-        _need((self._codes >= 0) & (self._codes < len(_KNOWN)))
-        _need(_KNOWN[self._codes])
+        need((self._codes >= 0) & (self._codes < len(_KNOWN)))
+        need(_KNOWN[self._codes])
         self._end = rows.starts.copy()
         """Of each row, where what was decoded of it ends."""
-        self._is_listed = rows.is_part & (rows.kinds == _CLOSE) & (rows.subs >= 0)
+        self._is_listed = rows.is_part & (rows.kinds == CLOSE) & (rows.subs >= 0)
         self._paths = self._texts(np.flatnonzero(_HAS_PATH[self._codes] | self._is_listed))
         self._data = self._buffers(self._where(_HAS_DATA))
         self._acls = self._acl_lists(self._where(_HAS_ACL))
@@ -324,11 +138,11 @@ class _Columns:
         """Rows, starts and ends of paths in plain ASCII."""
         starts, ends = self._end[rows] + 4, self._rows.ends[rows]
         stops = starts + self._stretch.ints(starts - 4, ends)
-        _need((stops > starts) & (stops <= ends))
+        need((stops > starts) & (stops <= ends))
         if len(rows):
-            _need(self._stretch.bytes[starts] == _SLASH)
+            need(self._stretch.bytes[starts] == SLASH)
             bounds = np.stack((starts, stops), axis=1).reshape(-1)
-            _need(np.bitwise_or.reduceat(self._stretch.bytes, bounds)[::2] < 0x80)
+            need(np.bitwise_or.reduceat(self._stretch.bytes, bounds)[::2] < 0x80)
         self._end[rows] = stops
         return rows, starts, stops
 
@@ -336,9 +150,9 @@ class _Columns:
         """Rows, starts and ends of buffers that are not null."""
         starts, ends = self._end[rows] + 4, self._rows.ends[rows]
         lengths = self._stretch.ints(starts - 4, ends)
-        _need(lengths >= -1)
+        need(lengths >= -1)
         stops = starts + np.maximum(lengths, 0)
-        _need(stops <= ends)
+        need(stops <= ends)
         self._end[rows] = stops
         is_there = lengths >= 0
         if is_there.all():
@@ -357,7 +171,7 @@ class _Columns:
         for number in np.flatnonzero(~is_open).tolist():
             acl, starts[number] = acl_at(self._stretch.raw, int(starts[number]))
             codes[number] = known.setdefault(acl, len(known))
-        _need(starts <= ends)
+        need(starts <= ends)
         self._end[rows] = starts
         return rows, codes, tuple(known)
 
@@ -374,9 +188,9 @@ class _Columns:
     def _flags(self, rows: Numbers) -> Numbers:
         """Codes of the lifetimes: by a flag, or by the type."""
         lifetimes = np.zeros(len(self._codes), np.int32)
-        _need(self._end[rows] < self._rows.ends[rows])
+        need(self._end[rows] < self._rows.ends[rows])
         flags = self._stretch.bytes[self._end[rows]]
-        _need(flags <= 1)
+        need(flags <= 1)
         lifetimes[rows] = flags
         self._end[rows] += 1
         lifetimes[self._rows.kinds == TransactionType.CREATE_CONTAINER] = _LIFETIMES.index("container")
@@ -388,14 +202,14 @@ class _Columns:
         rows, ends = self._rows, self._records.ends
         places = rows.part_ends
         if self._has_parts:
-            _need((self._end == rows.ends)[rows.is_part])
+            need((self._end == rows.ends)[rows.is_part])
             alone = ~rows.is_part
             places[rows.records[alone]] = self._end[alone]
         else:
             places = self._end
         left = ends - places
         is_there = left == DIGEST.size
-        _need(is_there | (left == 0))
+        need(is_there | (left == 0))
         values = np.zeros(len(ends), np.int64)
         values[is_there] = self._stretch.longs(places[is_there] + 4, ends[is_there])
         return values, is_there

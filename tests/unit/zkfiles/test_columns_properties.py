@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests import zkfiles_writer as writer
 from tests.zkfiles_tables import log_rows, rows_of, use_plain_python
-from zkgroup.zkfiles import vectorised
+from zkgroup.zkfiles import record_arrays
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import whole_records
 from zkgroup.zkfiles.logs import read_log
@@ -90,8 +90,8 @@ def logs() -> st.SearchStrategy[list[Transaction]]:
 @pytest.fixture(autouse=True)
 def even_little_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that few records go through numpy too."""
-    monkeypatch.setattr(vectorised, "_WORTH_BYTES", 64)
-    monkeypatch.setattr(vectorised, "_PARTS_WORTH", 1 << 20)
+    monkeypatch.setattr(record_arrays, "_WORTH_BYTES", 64)
+    monkeypatch.setattr(record_arrays, "_PARTS_WORTH", 1 << 20)
 
 
 @given(logs(), st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from([None, "/", "/a", "/bc/"]))
@@ -132,5 +132,5 @@ def test_numpy_finds_the_records_that_hopping_finds(
     for _ in range(changes):
         raw[pick.randrange(16, len(raw))] = pick.choice([0, 0x42, 0xFF, pick.randrange(256)])
     data = bytes(raw[: pick.randrange(len(raw) // 2, len(raw) + 1)]) + bytes(pick.choice([0, 3, 200]))
-    starts, ends, needed = vectorised.find(data, 16)
+    starts, ends, needed = record_arrays.find(data, 16)
     assert ([*starts], [*ends], needed) == whole_records(data, 16)
