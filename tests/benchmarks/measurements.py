@@ -6,7 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.benchmarks import cluster_measurements, commits, embedded, file_measurements, reads
+from tests.benchmarks import (
+    cluster_measurements,
+    commits,
+    embedded,
+    file_measurements,
+    reads,
+    replay_measurements,
+)
 from tests.benchmarks.pauses import PauseBench
 from tests.benchmarks.plan import Plan, cost_line, ratio
 from tests.benchmarks.report import Line, Report, median, spread
@@ -280,4 +287,5 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "describe": cluster_measurements.describe,
     "move-plan": cluster_measurements.move_plan,
     "files": file_measurements.files,
+    "replay": replay_measurements.replay,
 }
