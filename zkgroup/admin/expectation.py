@@ -14,13 +14,11 @@ from zkgroup.admin.picture import GroupPicture
 from zkgroup.admin.values import Problem, ProblemKind
 from zkgroup.assignment import assign
 from zkgroup.assignment.digest import inputs_digest
+from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
-
-DEFAULT_STRATEGY = "range"
-"""What Kafka 0.8.2.2 uses for every text other than `roundrobin`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,8 @@ def expectation(picture: GroupPicture, strategy: str | None = None) -> Expectati
     topics = frozenset(topic for member in evaluated for topic in member.threads)
     partitions = {topic: picture.partitions(topic) for topic in sorted(topics)}
     unknown = any(p.kind is ProblemKind.UNSUPPORTED_SUBSCRIPTION for p in problems)
-    chosen = strategy or published or _inferred_strategy(picture, evaluated, partitions)
+    actual = {tp: entry.value.thread_id for tp, entry in picture.owners.items() if entry.value}
+    chosen = strategy or published or inferred_strategy(evaluated, partitions, actual)
     owners: Mapping[TopicPartition, str] | None = None
     notes: tuple[str, ...] = ()
     if not unknown:
@@ -103,17 +102,13 @@ def published_strategy(picture: GroupPicture) -> tuple[str | None, list[Problem]
             by_strategy.setdefault(registration.strategy, []).append(member)
     if not by_strategy:
         return None, []
-    publishers = sum(len(members) for members in by_strategy.values())
     problems = []
     if len(by_strategy) > 1:
         found = ", ".join(f"{name} ({len(members)})" for name, members in sorted(by_strategy.items()))
         detail = "; ".join(f"{name}: {', '.join(members)}" for name, members in sorted(by_strategy.items()))
         problems.append(Problem(kind=ProblemKind.ASSIGNORS_DIFFER, found=found, detail=detail))
     problems += _differing_exclusions(picture)
-    only = next(iter(by_strategy)) if len(by_strategy) == 1 else DEFAULT_STRATEGY
-    if only == "sticky" and publishers < len(_readable(picture)):
-        return DEFAULT_STRATEGY, problems
-    return only, problems
+    return agreed_strategy([registration.strategy for _, registration in _readable(picture)]), problems
 
 
 def _differing_exclusions(picture: GroupPicture) -> list[Problem]:
@@ -134,22 +129,6 @@ def published_exclude_internal(picture: GroupPicture) -> bool:
 
 def _readable(picture: GroupPicture) -> Sequence[tuple[str, Registration]]:
     return [(m, entry.value) for m, entry in sorted(picture.registrations.items()) if entry.value]
-
-
-def _inferred_strategy(
-    picture: GroupPicture, members: Sequence[EvaluatedMember], partitions: Mapping[str, Sequence[int]]
-) -> str:
-    """JVM members publish no strategy: round-robin only where it, and not range, explains all owners."""
-    actual = {tp: entry.value.thread_id for tp, entry in picture.owners.items() if entry.value}
-    if not actual:
-        return DEFAULT_STRATEGY
-    for name in (DEFAULT_STRATEGY, "roundrobin"):
-        try:
-            if dict(assign(name, members, partitions).owners) == actual:
-                return name
-        except AssignmentError:
-            continue
-    return DEFAULT_STRATEGY
 
 
 def _assigned(

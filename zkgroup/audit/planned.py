@@ -7,13 +7,11 @@ from typing import NamedTuple
 
 from zkgroup.assignment import assign, moves
 from zkgroup.assignment.digest import inputs_digest
+from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy
 from zkgroup.audit.membership import evaluated
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Plan, Registration
-
-DEFAULT_STRATEGY = "range"
-"""What Kafka 0.8.2.2 uses for every text other than `roundrobin`."""
 
 Owners = Mapping[TopicPartition, str]
 """Partition to thread id."""
@@ -41,7 +39,8 @@ def planned(
     members = evaluated(registrations, sorted(partitions))
     if members is None:
         return None
-    strategy = _published(registrations) or _inferred(members, partitions, actual)
+    published = [registration.strategy for registration in registrations.values()]
+    strategy = agreed_strategy(published) or inferred_strategy(members, partitions, actual)
     try:
         if strategy == "sticky":
             owners = _stored(members, partitions, plan)
@@ -74,27 +73,6 @@ def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
         return False
     threads = sum(count for member in members for count in member.threads.values())
     return threads * sum(len(partitions.get(topic, ())) for topic in topics) > _SEARCHED_MAX
-
-
-def _published(registrations: Mapping[str, Registration]) -> str | None:
-    """What members of ours use; None where nobody publishes a strategy. `sticky` needs all of them."""
-    published = {registration.strategy for registration in registrations.values()}
-    known = published - {None, ""}
-    if not known:
-        return None
-    only = known.pop() if len(known) == 1 else DEFAULT_STRATEGY
-    return DEFAULT_STRATEGY if only == "sticky" and len(published) > 1 else only
-
-
-def _inferred(members: Sequence[EvaluatedMember], partitions: Partitions, actual: Owners) -> str:
-    """JVM members publish none: round robin only where it, and not range, explains all owners."""
-    for strategy in (DEFAULT_STRATEGY, "roundrobin"):
-        try:
-            if actual and dict(assign(strategy, members, partitions).owners) == actual:
-                return strategy
-        except AssignmentError:
-            continue
-    return DEFAULT_STRATEGY
 
 
 def _stored(members: Sequence[EvaluatedMember], partitions: Partitions, plan: Plan | None) -> Owners | None:
