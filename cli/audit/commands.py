@@ -11,7 +11,7 @@ audit = make_group(
         "tree": (".audit.tree_command:tree", "Show the tree as it was at a moment."),
         "diff": (".audit.diff_command:diff", "Show what differs between two moments."),
         "owners": (".audit.owners_command:owners", "Tell who owned a partition when."),
-        "offsets": (".audit.offsets_command:offsets", "Tell every write of a group's offsets."),
+        "offsets": (".audit.offsets_command:offsets", "Tell every write of an offset."),
         "sessions": (".audit.sessions_command:sessions", "Tell the life of every session."),
         "findings": (".audit.findings_command:findings", "Look for what went wrong."),
         "export": (".audit.export_command:export", "Write a tree into a file of its own."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from zkgroup.audit.sources import Moment
-from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
 from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.model import TopicPartition
 
@@ -19,16 +19,28 @@ from .history_options import OnePartition, between_options, read_facts
 from .inputs import Inputs, command, input_options, opened
 
 _KEYS = (
-    *("topic", "partition", "zxid", "time", "session", "members", "kind", "offset", "previous", "owned"),
+    *(
+        "group",
+        "topic",
+        "partition",
+        "zxid",
+        "time",
+        "session",
+        "members",
+        "kind",
+        "offset",
+        "previous",
+        "owned",
+    ),
     *("owner", "rewind"),
 )
 
-Placed = tuple[TopicPartition, OffsetRow]
+Placed = tuple[GroupPartition, OffsetRow]
 
 
 @command()
 @input_options(more=True)
-@click.option("--group", required=True, metavar="GROUP", help="The consumer group.")
+@click.option("--group", metavar="GROUP", help="Only this consumer group.")
 @click.option(
     "--partition", type=OnePartition(), metavar="TOPIC:P", help="Only this partition, for example orders:3."
 )
@@ -38,13 +50,13 @@ Placed = tuple[TopicPartition, OffsetRow]
 def offsets(
     ctx: click.Context,
     inputs: Inputs,
-    group: str,
+    group: str | None,
     partition: TopicPartition | None,
     rewinds: bool,
     start: Moment | None,
     end: Moment | None,
 ) -> None:
-    """Tell every write of GROUP's offsets: what was written, by whom, and whether the writer was the owner.
+    """Tell every write of an offset: what was written, by whom, and whether the writer was the owner.
 
     `claim` writes what was there, to fence others off; `reset` is an operator's; `snapshot` is what stood
     before the first transaction. Exit code 5 where there never was such a group.
@@ -53,15 +65,19 @@ def offsets(
     with opened(inputs) as (source, _tell):
         rows, facts = read_facts(source, start, end)
         mine = rows_by_partition(rows.events(), group)
-        chosen = {tp: events for tp, events in mine.items() if partition in (None, tp)}
-        found = [(tp, row) for tp, events in chosen.items() for row in offsets_of(events, facts, group, tp)]
+        found = [
+            (where, row)
+            for where, events in mine.items()
+            if partition in (None, where.topic_partition)
+            for row in offsets_of(events, facts, *where)
+        ]
     found = sorted((one for one in found if one[1].is_rewind or not rewinds), key=lambda one: one[1].zxid)
     fields = document(
         "audit_offsets",
         facts.end_zxid,
         facts.end_ms,
         group=group,
-        offsets=[_fields(tp, row) for tp, row in found],
+        offsets=[_fields(where, row) for where, row in found],
     )
     if not out.document(fields, "offsets", _KEYS):
         _show(out, found)
@@ -70,10 +86,11 @@ def offsets(
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _fields(tp: TopicPartition, row: OffsetRow) -> Json:
+def _fields(where: GroupPartition, row: OffsetRow) -> Json:
     return {
-        "topic": tp.topic,
-        "partition": tp.partition,
+        "group": where.group,
+        "topic": where.topic_partition.topic,
+        "partition": where.topic_partition.partition,
         "zxid": row.zxid,
         "time": iso_time(row.time_ms),
         "session": session_text(row.session),
@@ -95,6 +112,7 @@ def _position(offset: int | None) -> int | None:
 def _show(out: Output, found: list[Placed]) -> None:
     columns = [
         Column(header="TIME"),
+        Column(header="GROUP", shorten="middle", least=8, rank=1),
         Column(header="PARTITION", shorten="middle", least=10),
         Column(header="KIND"),
         Column(header="OFFSET", right=True),
@@ -111,7 +129,8 @@ def _show(out: Output, found: list[Placed]) -> None:
         [
             [
                 iso_time(row.time_ms),
-                str(tp),
+                where.group,
+                str(where.topic_partition),
                 row.kind,
                 Cell(str(row.offset), "bad") if row.is_rewind else _position(row.offset),
                 _position(row.previous),
@@ -121,6 +140,6 @@ def _show(out: Output, found: list[Placed]) -> None:
                 ", ".join(row.members) or None,
                 row.owner,
             ]
-            for tp, row in found
+            for where, row in found
         ],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from zkgroup.audit.sources import Moment
-from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
 from zkgroup.audit.views.owners import OwnerLife, owners_of
 from zkgroup.model import TopicPartition
 
@@ -56,7 +56,7 @@ def owners(
     out = output()
     with opened(inputs) as (source, _tell):
         rows, facts = read_facts(source, between and between[0], between and between[1])
-        mine = rows_by_partition(rows.events(), group).get(partition, [])
+        mine = rows_by_partition(rows.events(), group).get(GroupPartition(group, partition), [])
         lives = owners_of(mine, facts, group, partition)
     fields = document(
         "audit_owners",

@@ -84,9 +84,10 @@ AUDIT_SCHEMAS: Mapping[str, Schema] = {
     ),
     "zkgroup.audit_offsets/1": document(
         "audit_offsets",
-        group=STRING,
+        group=nullable(STRING),
         offsets=list_of(
             object_of(
+                group=STRING,
                 topic=STRING,
                 partition=COUNT,
                 zxid=COUNT,

@@ -76,6 +76,9 @@ def test_every_write_of_an_offset(lone_shell: Shell) -> None:
     assert {"orders", "clicks"} == {row["topic"] for row in whole["offsets"]}
     zxids = [row["zxid"] for row in whole["offsets"]]
     assert zxids == sorted(zxids)
+    every = lone_shell.json("audit", "offsets", "--input", str(V346))
+    assert (every["group"], len({row["group"] for row in every["offsets"]}) > 1) == (None, True)
+    assert [row for row in every["offsets"] if row["group"] == "g4"] == whole["offsets"]
 
 
 def test_the_rewind_of_the_incidents_is_found(lone_shell: Shell) -> None:

@@ -1,8 +1,9 @@
-"""The rows of one group, partition by partition."""
+"""The rows of groups, partition by partition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.errors import NotFoundError
@@ -12,26 +13,32 @@ from zkgroup.znodes.places import place_of
 _NAMED = 8
 
 
-def rows_by_partition(events: Iterable[Event], group: str) -> Mapping[TopicPartition, list[Event]]:
-    """The rows of owners and offsets of a group, each partition's in order; partitions in order.
+class GroupPartition(NamedTuple):
+    """One partition as one group has it."""
 
-    Memory: the rows of this group. Raises NotFoundError where there never was such a group.
+    group: str
+    topic_partition: TopicPartition
+
+
+def rows_by_partition(
+    events: Iterable[Event], group: str | None = None
+) -> Mapping[GroupPartition, list[Event]]:
+    """The rows of owners and offsets of a group, or of all, each partition's in order; partitions in order.
+
+    Memory: the rows that are asked for. Raises NotFoundError where there never was such a group.
     """
-    found: dict[TopicPartition, list[Event]] = {}
-    others: set[str] = set()
-    is_known = False
+    found: dict[GroupPartition, list[Event]] = {}
+    groups: set[str] = set()
     for event in events:
         place = place_of(event.path)
         if place.kind not in ("member", "owner", "offset", "group"):
             continue
-        if place.name != group:
-            others.add(place.name)
-            continue
-        is_known = True
-        if place.kind in ("owner", "offset"):
-            found.setdefault(TopicPartition(place.topic, place.partition), []).append(event)
-    if not is_known:
-        known = ", ".join(sorted(others)[:_NAMED]) or "none"
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        groups.add(place.name)
+        if place.kind in ("owner", "offset") and group in (None, place.name):
+            where = GroupPartition(place.name, TopicPartition(place.topic, place.partition))
+            found.setdefault(where, []).append(event)
+    if group is not None and group not in groups:
+        known = ", ".join(sorted(groups)[:_NAMED]) or "none"
+        more = f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
         raise NotFoundError(f"/consumers/{group}: there was no such group; those that were: {known}{more}")
     return dict(sorted(found.items()))
