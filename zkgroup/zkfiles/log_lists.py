@@ -8,7 +8,7 @@ all. At the end of the records, and at damage, the reading stops: `logs` tells o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, islice
 from struct import Struct
 from struct import error as StructError  # noqa: N812
@@ -112,6 +112,18 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
                 bodies += parts
         until += 1
     return Taken(until, _batch(heads, bodies, wanted))
+
+
+def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | None:
+    """Transactions that were read already, in one batch; None where no row of them is wanted."""
+    heads: list[Head] = []
+    bodies: list[Body] = []
+    for transaction in transactions:
+        if wanted.from_zxid <= transaction.zxid <= wanted.to_zxid:
+            parts = _bodies_of(transaction)
+            heads += _heads(_common(transaction), transaction.type, parts)
+            bodies += parts
+    return _batch(heads, bodies, wanted)
 
 
 Common = tuple[int, int, int, int, int, int | None]
@@ -243,6 +255,7 @@ def _buffer(raw: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def acl_at(raw: bytes, at: int) -> tuple[Acl, int]:
+    """The ACL at a place, and where it ends. Raises OddError, struct.error and UnicodeDecodeError."""
     if raw.startswith(OPEN_ACL_BYTES, at):
         return OPEN_ACL, at + len(OPEN_ACL_BYTES)
     (count,) = _INT(raw, at)

@@ -34,6 +34,7 @@ _PARTS_WORTH: Final = 20
 
 
 def need(condition: Flags) -> None:
+    """Raises OddError where it does not hold everywhere."""
     if not condition.all():
         raise OddError
 

@@ -56,21 +56,25 @@ def _as_arrow(value: Any) -> Any:
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def test_logs_of_real_servers(path: Path, way: str) -> None:
+    """Types, nulls and values of all columns."""
     assert equal_to_lists(log_columns(path), LOG)
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def test_snapshots_of_real_servers(path: Path) -> None:
+    """All columns of all znodes."""
     assert equal_to_lists(snapshot_columns(path), SNAPSHOT)
 
 
 @pytest.mark.parametrize("prefix", [None, "/a/b7", "/zookeeper"])
 def test_every_kind_of_record_and_a_choice_of_rows(prefix: str | None, way: str, tmp_path: Path) -> None:
+    """With nulls, empty values and lists in all places."""
     log = writer.write_log(tmp_path, everything())
     assert equal_to_lists(log_columns(log, path_prefix=prefix), LOG)
 
 
 def test_a_choice_of_columns(way: str, tmp_path: Path) -> None:
+    """By numpy they come packed, by plain Python as lists; Arrow's are the same."""
     log = writer.write_log(tmp_path, everything())
     (batch,) = log_columns(log, columns=["path", "acl"])
     assert isinstance(batch, PackedBatch) == (way == "numpy")

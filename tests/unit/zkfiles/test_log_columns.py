@@ -58,6 +58,7 @@ def test_numpy_decodes_what_real_servers_write(taken_by_numpy: list[bool]) -> No
 
 
 def test_every_kind(log: Path, way: str) -> None:
+    """All rows as the plain values say, each value of Python's own type."""
     found = rows_of(log_columns(log))
     assert found == list(log_rows(read_log(log), log))
     assert {row["op"] for row in found} == {
@@ -70,6 +71,7 @@ def test_every_kind(log: Path, way: str) -> None:
 
 
 def test_numpy_decodes_every_kind(log: Path, taken_by_numpy: list[bool]) -> None:
+    """Nothing of what servers write is left over, beyond ASCII aside."""
     assert rows_of(log_columns(log))
     assert taken_by_numpy == [True]
 

@@ -34,6 +34,7 @@ def rows(log: Path) -> list[Row]:
 
 @pytest.mark.parametrize(("first", "last"), [(0, 3), (30, 31), (90, 400), (500, 600)])
 def test_zxids_are_chosen_and_both_ends_included(first: int, last: int, log: Path, rows: list[Row]) -> None:
+    """At the ends, in the middle, and where nothing is."""
     low, high = (7 << 32) + first, (7 << 32) + last
     found = rows_of(log_columns(log, from_zxid=low, to_zxid=high))
     assert found == [row for row in rows if low <= row["zxid"] <= high]
@@ -60,6 +61,7 @@ def test_a_prefix_of_the_path(prefix: str, log: Path, rows: list[Row]) -> None:
 
 
 def test_columns_are_chosen_by_name_and_in_that_order(log: Path, rows: list[Row]) -> None:
+    """A name that is told twice counts once, one that there is not is an error."""
     names = ("op", "zxid", "parent", "op")
     (batch,) = log_columns(log, columns=names)
     assert tuple(batch) == ("op", "zxid", "parent")
@@ -69,6 +71,7 @@ def test_columns_are_chosen_by_name_and_in_that_order(log: Path, rows: list[Row]
 
 
 def test_data_can_be_left_out(log: Path, rows: list[Row]) -> None:
+    """The column is gone then, even if it was asked for by name."""
     for row in rows:
         del row["data"]
     assert rows_of(log_columns(log, data=False)) == rows
@@ -81,6 +84,7 @@ def test_data_can_be_left_out(log: Path, rows: list[Row]) -> None:
 def test_batches_end_with_the_transaction_that_reaches_the_bound(
     most: int, log: Path, rows: list[Row]
 ) -> None:
+    """No transaction is in two batches, and none is much smaller than it may be."""
     batches = list(log_columns(log, rows_per_batch=most))
     assert rows_of(batches) == rows
     for batch, following in itertools.pairwise(batches):
@@ -91,6 +95,7 @@ def test_batches_end_with_the_transaction_that_reaches_the_bound(
 
 
 def test_splits_of_a_hop_index_make_the_whole(log: Path, rows: list[Row]) -> None:
+    """Each record is in one part, in order."""
     splits = index_log(log, every=13).splits()
     assert len(splits) > 5
     parts = [
@@ -101,6 +106,7 @@ def test_splits_of_a_hop_index_make_the_whole(log: Path, rows: list[Row]) -> Non
 
 
 def test_a_gzipped_log(log: Path, rows: list[Row], tmp_path: Path) -> None:
+    """As archives keep them."""
     packed = tmp_path / f"{log.name}.gz"
     packed.write_bytes(gzip.compress(log.read_bytes()))
     assert rows_of(log_columns(packed)) == [row | {"file": str(packed)} for row in rows]
@@ -108,12 +114,14 @@ def test_a_gzipped_log(log: Path, rows: list[Row], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"ZKLG", writer.LOG_HEADER, writer.LOG_HEADER + bytes(9000)])
 def test_a_log_without_records(content: bytes, tmp_path: Path) -> None:
+    """Stopped before the header, behind it, or with nothing but what was preallocated."""
     path = tmp_path / "log.1"
     path.write_bytes(content)
     assert list(log_columns(path)) == []
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:
+    """A foreign file is an error, no empty table."""
     path = tmp_path / "log.1"
     path.write_bytes(b"PK\3\4" + bytes(100))
     with pytest.raises(NotZooKeeperFileError):

@@ -53,6 +53,7 @@ def written(folder: Path, *, old: bool = False, version: int = 2) -> Path:
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def test_snapshots_of_real_servers(path: Path) -> None:
+    """All columns of all znodes."""
     assert rows_of(snapshot_columns(path)) == expected(path)
 
 
@@ -75,6 +76,7 @@ def test_every_kind_of_znode(
 
 
 def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
+    """By a prefix of the path, and by name."""
     path = written(tmp_path)
     whole = rows_of(snapshot_columns(path))
     below = rows_of(snapshot_columns(path, path_prefix="/a/"))
@@ -88,6 +90,7 @@ def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
 
 
 def test_batches_are_bounded_by_rows_and_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So memory is, whatever the file's size."""
     path = written(tmp_path)
     assert [batch.rows for batch in snapshot_columns(path, rows_per_batch=2)] == [2, 2, 1]
     monkeypatch.setattr(snapshot_lists, "BATCH_BYTES", 4)
