@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from zkgroup.assignment.wildcards import evaluate
@@ -53,6 +53,14 @@ def numbers_of(data: bytes | None) -> tuple[int, ...]:
 def member_of(life: Life) -> str:
     """The consumer id of a registration."""
     return place_of(life.path).member
+
+
+def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:
+    """The registrations of a group by who made them, in order."""
+    found: dict[int, list[Life]] = {}
+    for life in facts.members.get(group, ()):
+        found.setdefault(life.session, []).append(life)
+    return found
 
 
 def is_alive(life: Life, zxid: int) -> bool:
@@ -126,10 +134,13 @@ def wanting(facts: Facts, group: str, topic: str) -> list[Span]:
 
 
 def overlaps(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """The times that are in both."""
+    """The times that are in both; the spans of each do not overlap, and are in order."""
     found = []
     for one in some:
-        for other in others:
+        first = max(bisect_right(others, one.from_zxid, key=lambda span: span.from_zxid) - 1, 0)
+        for other in islice(others, first, None):
+            if other.from_zxid >= _end(one):
+                break
             late = max(one, other, key=lambda span: span.from_zxid)
             early = min(one, other, key=_end)
             if late.from_zxid < _end(early):

@@ -7,6 +7,7 @@ and the membership changes again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -250,10 +251,11 @@ class Rebalances:
         """A member that registers anew in the same session has changed its mind."""
         if registration_of(event.data) is None:
             return "unreadable registration"
-        earlier = [life for life in self._lives.get(event.path, ()) if life.from_zxid < event.zxid]
-        if not earlier or earlier[-1].ended_by is None or earlier[-1].to_ms is None:
+        lives = self._lives.get(event.path, [])
+        at = bisect_left(lives, event.zxid, key=_from_zxid)
+        if at == 0 or lives[at - 1].ended_by is None:
             return "join"
-        last = earlier[-1]
+        last = lives[at - 1]
         now = Life(event.path, event.session, event.data, event.zxid, event.time_ms)
         if not self._is_renewal(last.ended_by, last.to_ms, now):
             return "join"
@@ -269,7 +271,9 @@ class Rebalances:
 
     def _next_life(self, event: Event) -> Life | None:
         """The next registration at this path."""
-        return next((life for life in self._lives.get(event.path, ()) if life.from_zxid >= event.zxid), None)
+        lives = self._lives.get(event.path, [])
+        at = bisect_left(lives, event.zxid, key=_from_zxid)
+        return lives[at] if at < len(lives) else None
 
     def _of_topics(self, current: _Open) -> Iterator[Trigger]:
         """Topics that changed shortly before the rebalance or in it, and that a member of then wanted."""
@@ -347,6 +351,10 @@ def rebalances_of(
 def _topics(data: bytes | None, partitions: Iterable[str]) -> frozenset[str]:
     registration = registration_of(data)
     return frozenset((topics_wanted(registration, partitions) if registration else None) or ())
+
+
+def _from_zxid(life: Life) -> int:
+    return life.from_zxid
 
 
 def _of_topic(before: Change | None, change: Change) -> Cause | None:

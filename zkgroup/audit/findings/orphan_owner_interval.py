@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_OWNED_PARTITION
-from zkgroup.audit.membership import Span, gaps, member_of, merged
+from zkgroup.audit.membership import Span, gaps, lives_by_session, member_of, merged
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.audit.words import duration_text
@@ -25,6 +25,7 @@ class _Fold:
         self._facts = facts
         self._grace_ms = bounds["grace_ms"]
         self._lives = OwnerLives(facts)
+        self._members = lives_by_session(facts, self._group)
 
     def see(self, event: Event) -> Iterator[Finding]:
         over = self._lives.see(event)
@@ -39,8 +40,8 @@ class _Fold:
         """A claim that never had a registration of its session is owner_session_mismatch."""
         registered = merged(
             Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
-            for life in self._facts.members.get(self._group, ())
-            if life.session == owner.session and member_of(life) == owner.member
+            for life in self._members.get(owner.session, ())
+            if member_of(life) == owner.member
         )
         owned = Span(owner.from_zxid, owner.from_ms, owner.to_zxid, owner.to_ms)
         for gap in gaps(owned, registered):

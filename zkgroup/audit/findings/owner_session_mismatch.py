@@ -12,7 +12,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.findings.orphan_owner import is_known
 from zkgroup.audit.keyings import BY_OWNED_PARTITION
-from zkgroup.audit.membership import is_alive, member_of
+from zkgroup.audit.membership import is_alive, lives_by_session, member_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.audit.words import session_text
@@ -25,6 +25,7 @@ class _Fold:
         self._group, self._topic, self._partition = key[0], key[1], int(key[2])
         self._facts = facts
         self._lives = OwnerLives(facts)
+        self._members = lives_by_session(facts, self._group)
 
     def see(self, event: Event) -> Iterator[Finding]:
         over = self._lives.see(event)
@@ -36,12 +37,13 @@ class _Fold:
             yield from self._judge(self._lives.current)
 
     def _judge(self, owner: OwnerLife) -> Iterator[Finding]:
+        mine = self._members.get(owner.session, ())
+        if any(member_of(life) == owner.member and self._stood(life, owner) for life in mine):
+            return
         if not is_known(self._facts, owner.session):
             return
         there = [m for m in self._facts.members.get(self._group, ()) if self._stood(m, owner)]
         named = [life for life in there if member_of(life) == owner.member]
-        if any(life.session == owner.session for life in named):
-            return
         yield Finding(
             NAME,
             "error",

@@ -26,6 +26,7 @@ class _Fold:
         self._facts = facts
         self._longest_ms = bounds["longest_ms"]
         self._lives = OwnerLives(facts)
+        self._demand: list[Span] | None = None
         self._last: OwnerLife | None = None
         """The last ownership that is over, until the next one begins."""
 
@@ -50,7 +51,9 @@ class _Fold:
         gap = Span(last.to_zxid, last.to_ms, to_zxid, to_ms)
         if gap.ms(self._facts) <= self._longest_ms:
             return
-        for piece in overlaps([gap], demand(self._facts, self._group, self._topic, self._partition)):
+        if self._demand is None:
+            self._demand = demand(self._facts, self._group, self._topic, self._partition)
+        for piece in overlaps([gap], self._demand):
             ms = piece.ms(self._facts)
             if ms > self._longest_ms:
                 after = "nobody until the end" if piece.to_zxid is None else f"then {thread!r}"
