@@ -72,6 +72,7 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
+    """Each fuzzy snapshot of a server under load leads to the tree it serves."""
     server = zookeeper.server(0)
     leaving, client = KazooClient(server.address), KazooClient(server.address)
     leaving.start()
@@ -108,6 +109,7 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
 
 
 def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:
+    """Three servers together have what one lacks."""
     with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=tmp_path) as ensemble:
         addresses = ",".join(ensemble.server(number).address for number in range(3))
         for number in range(3):

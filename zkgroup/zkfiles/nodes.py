@@ -58,6 +58,7 @@ class Node:
 
 
 def are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
+    """Whether data and history are the same, and the ACL as far as both know it."""
     return (
         one.data == other.data
         and one.stored()[:-1] == other.stored()[:-1]

@@ -42,6 +42,7 @@ def two(counter: int) -> int:
 
 
 def test_each_epoch_counts_from_1() -> None:
+    """Each epoch counts from 1."""
     assert follows(2, 1)
     assert follows(two(1), one(9))
     assert not follows(two(2), one(9))
@@ -52,6 +53,7 @@ def test_each_epoch_counts_from_1() -> None:
 
 
 def test_a_hole_of_one_server_is_filled_from_another(tmp_path: Path) -> None:
+    """A hole of one server is filled from another."""
     world = ensemble_world()
     world.log(tmp_path / "a", 0, one(2))
     world.log(tmp_path / "a", two(2))
@@ -83,6 +85,7 @@ def test_a_tail_that_the_ensemble_went_on_without_is_left_out(tmp_path: Path) ->
 
 
 def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
+    """What most voters have is certain."""
     world = ensemble_world()
     world.log(tmp_path / "a")
     world.log(tmp_path / "b", 0, two(2))
@@ -99,6 +102,7 @@ def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
 
 
 def test_one_server_of_several_is_sure_of_what_was_before_its_epoch_or_its_snapshot(tmp_path: Path) -> None:
+    """One server of several is sure of what was before its epoch or its snapshot."""
     world = ensemble_world()
     world.log(tmp_path)
     assert zxids(History(tmp_path), certain_only=True)[-1] == one(6)
@@ -108,6 +112,7 @@ def test_one_server_of_several_is_sure_of_what_was_before_its_epoch_or_its_snaps
 
 
 def test_a_server_alone_commits_what_it_writes(tmp_path: Path) -> None:
+    """A server alone commits what it writes."""
     world = World()
     world.create("/n")
     world.set("/n", b"1")
@@ -128,6 +133,7 @@ def test_a_record_before_a_certain_one_of_its_epoch_is_certain(tmp_path: Path) -
 
 
 def test_split_history_is_told_and_most_servers_decide(tmp_path: Path) -> None:
+    """Split history is told and most servers decide."""
     world = ensemble_world()
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
@@ -145,6 +151,7 @@ def test_split_history_is_told_and_most_servers_decide(tmp_path: Path) -> None:
 
 
 def test_a_server_that_writes_no_digests_agrees(tmp_path: Path) -> None:
+    """A server that writes no digests agrees."""
     world = ensemble_world()
     world.log(tmp_path / "a")
     (tmp_path / "b").mkdir()
@@ -169,6 +176,7 @@ def test_operations_that_a_leader_overwrote_are_taken_from_another_server(tmp_pa
 
 
 def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
+    """Folders of two ensembles are an error."""
     ensemble_world().log(tmp_path / "a")
     other = World(EPOCH | 1)
     other.create("/other")
@@ -182,6 +190,7 @@ def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
 
 
 def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
+    """Folders that share no record are joined."""
     world = ensemble_world()
     world.log(tmp_path / "a", 0, one(6))
     world.log(tmp_path / "b", two(1))
@@ -189,6 +198,7 @@ def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
 
 
 def test_records_that_a_log_repeats_are_left_out_and_noted(tmp_path: Path) -> None:
+    """Records that a log repeats are left out and noted."""
     world = ensemble_world()
     world.log(tmp_path, 0, one(5))
     path = world.log(tmp_path, one(4))
@@ -198,6 +208,7 @@ def test_records_that_a_log_repeats_are_left_out_and_noted(tmp_path: Path) -> No
 
 
 def test_a_log_that_is_none_is_damage_and_one_that_may_not_be_read_an_error(tmp_path: Path) -> None:
+    """A log that is none is damage and one that may not be read an error."""
     world = ensemble_world()
     world.log(tmp_path, 0, one(5))
     path = tmp_path / f"log.{one(6):x}"
@@ -208,6 +219,7 @@ def test_a_log_that_is_none_is_damage_and_one_that_may_not_be_read_an_error(tmp_
 
 
 def test_a_range_is_read_from_inside_of_a_log(tmp_path: Path) -> None:
+    """A range is read from inside of a log."""
     world = ensemble_world()
     world.log(tmp_path)
     history = History(tmp_path)

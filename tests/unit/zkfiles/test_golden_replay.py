@@ -78,6 +78,7 @@ def recorded(name: str) -> list[tuple[Any, ...]]:
 
 
 def test_every_digest_of_a_real_server_is_ours() -> None:
+    """Every digest of a real server is ours."""
     history = History(folder(NEW))
     tree, checked = Tree(), 0
     for transaction in history.transactions():
@@ -94,6 +95,7 @@ def test_every_digest_of_a_real_server_is_ours() -> None:
 
 @pytest.mark.parametrize("name", [NEW, OLD, INCIDENTS])
 def test_each_snapshot_leads_to_the_same_tree(name: str) -> None:
+    """Each snapshot leads to the same tree."""
     history = History(folder(name))
     whole = Tree()
     for transaction in history.transactions():
@@ -112,6 +114,7 @@ def test_each_snapshot_leads_to_the_same_tree(name: str) -> None:
 
 @pytest.mark.parametrize("name", [OLD, INCIDENTS])
 def test_where_no_digests_are_the_records_prove_each_other(name: str) -> None:
+    """Where no digests are the records prove each other."""
     found = History(folder(name)).verify()
     assert found.digest_verdict == "not_applicable"
     assert found.is_right
@@ -122,6 +125,7 @@ def test_where_no_digests_are_the_records_prove_each_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", [NEW, OLD])
 def test_the_last_tree_is_what_a_server_served(name: str) -> None:
+    """The last tree is what a server served."""
     tree, account = History(folder(name)).tree_at()
     served = recorded(f"{name}/tree")
     assert shown(tree) == served
@@ -132,6 +136,7 @@ def test_the_last_tree_is_what_a_server_served(name: str) -> None:
 
 @pytest.mark.parametrize("name", TREES)
 def test_each_recorded_tree_is_the_tree_at_its_zxid(name: str) -> None:
+    """Each recorded tree is the tree at its zxid."""
     zxid = TREES[name]
     tree, account = History(folder(OLD)).tree_at(zxid=zxid)
     assert shown(tree) == recorded(name)
@@ -141,6 +146,7 @@ def test_each_recorded_tree_is_the_tree_at_its_zxid(name: str) -> None:
 
 
 def test_a_difference_is_that_of_two_recorded_trees() -> None:
+    """A difference is that of two recorded trees."""
     history = History(folder(OLD))
     start, end = TREES["13-deletion-done-after-return"], TREES["22-group-three-members"]
     before = {each[0]: each for each in recorded("13-deletion-done-after-return")}
@@ -159,6 +165,7 @@ def test_a_difference_is_that_of_two_recorded_trees() -> None:
 
 
 def test_lives_of_the_controller_follow_each_other() -> None:
+    """Lives of the controller follow each other."""
     lives = list(History(folder(OLD)).lives("/controller"))
     assert [each.ended_by for each in lives[:-1]] == ["session_end"] * (len(lives) - 1)
     assert lives[-1].ended_by == "open"

@@ -50,6 +50,7 @@ def read_logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("zxid", [0, 1, 9, 10, 11, 19, 20])
 def test_any_zxid(tmp_path: Path, zxid: int) -> None:
+    """The tree is that of the zxid asked for, from the nearest snapshot at or before it."""
     world = counted()
     world.log(tmp_path, 1, 12)
     world.log(tmp_path, 13)
@@ -65,6 +66,7 @@ def test_any_zxid(tmp_path: Path, zxid: int) -> None:
 def test_only_the_logs_behind_the_nearest_snapshot_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Only the logs behind the nearest snapshot are read."""
     world = counted(40)
     for start in (1, 11, 21, 31):
         world.log(tmp_path, start, start + 9)
@@ -76,6 +78,7 @@ def test_only_the_logs_behind_the_nearest_snapshot_are_read(
 
 
 def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) -> None:
+    """A window that is not over sends to an older snapshot."""
     world = counted()
     world.log(tmp_path, 1)
     world.snapshot(tmp_path, 5)
@@ -88,6 +91,7 @@ def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) ->
 
 
 def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
+    """A window that nothing is older than is said."""
     world = counted()
     world.log(tmp_path, 8)
     path = world.snapshot(tmp_path, 10, until=14)
@@ -97,6 +101,7 @@ def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
 
 
 def test_before_3_6_the_next_snapshot_says_when_one_had_ended(tmp_path: Path) -> None:
+    """Before 3.6 the next snapshot says when one had ended."""
     world = counted(digests=False)
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 5, until=7, tells=False)
@@ -109,6 +114,7 @@ def test_before_3_6_the_next_snapshot_says_when_one_had_ended(tmp_path: Path) ->
 
 
 def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path: Path) -> None:
+    """The newest change inside stands in where nothing else is there."""
     world = counted(digests=False)
     world.log(tmp_path, 8)
     path = world.snapshot(tmp_path, 10, until=14, tells=False)
@@ -122,6 +128,7 @@ def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path
 
 @pytest.mark.parametrize("cut", [1, 14, 40])
 def test_a_snapshot_that_is_cut_off_is_passed_over(tmp_path: Path, cut: int) -> None:
+    """A snapshot that is cut off is passed over."""
     world = counted()
     world.log(tmp_path, 1)
     world.snapshot(tmp_path, 5)
@@ -133,6 +140,7 @@ def test_a_snapshot_that_is_cut_off_is_passed_over(tmp_path: Path, cut: int) -> 
 
 
 def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
+    """What is missing on the way is said."""
     world = counted()
     world.log(tmp_path, 1, 4)
     world.log(tmp_path, 8)
@@ -149,6 +157,7 @@ def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
 
 
 def test_a_digest_that_differs_is_said(tmp_path: Path) -> None:
+    """A digest that differs is said."""
     world = counted()
     world.transactions[9] = replace(world.transactions[9], digest=TreeDigest(2, 1))
     world.log(tmp_path)
@@ -160,6 +169,7 @@ def test_a_digest_that_differs_is_said(tmp_path: Path) -> None:
 
 
 def test_the_last_one_by_default_and_nothing_beyond_it(tmp_path: Path) -> None:
+    """The last one by default and nothing beyond it."""
     counted().log(tmp_path)
     history = History(tmp_path)
     assert history.tree_at().account.zxid == history.last_zxid == 20
@@ -168,6 +178,7 @@ def test_the_last_one_by_default_and_nothing_beyond_it(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_write_is_not_there_yet(tmp_path: Path) -> None:
+    """A torn last write is not there yet."""
     path = counted().log(tmp_path)
     path.write_bytes(path.read_bytes()[:-5])
     history = History(tmp_path)
@@ -176,6 +187,7 @@ def test_a_torn_last_write_is_not_there_yet(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_log_is_a_hole(tmp_path: Path) -> None:
+    """Damage in a log is a hole."""
     world = counted()
     path = world.log(tmp_path)
     raw = bytearray(path.read_bytes())
@@ -192,6 +204,7 @@ def test_damage_in_a_log_is_a_hole(tmp_path: Path) -> None:
 
 
 def test_nothing_is_known_of_what_was_before_the_files(tmp_path: Path) -> None:
+    """Nothing is known of what was before the files."""
     world = counted()
     world.log(tmp_path, 8)
     world.snapshot(tmp_path, 10)
@@ -202,12 +215,14 @@ def test_nothing_is_known_of_what_was_before_the_files(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    """No file in it has a name that a server gives."""
     with pytest.raises(NotZooKeeperFileError, match="none"):
         History(tmp_path)
 
 
 @pytest.mark.parametrize("late_ms", [0, 1, STEP_MS - 1])
 def test_a_time_is_that_of_the_last_transaction_until_then(tmp_path: Path, late_ms: int) -> None:
+    """A time is that of the last transaction until then."""
     world = counted()
     world.log(tmp_path, 1, 9)
     world.log(tmp_path, 10)
@@ -230,6 +245,7 @@ def test_a_clock_that_stepped_back(tmp_path: Path) -> None:
 
 
 def test_the_beginning_is_the_earliest_that_is_exact(tmp_path: Path) -> None:
+    """The beginning is the earliest that is exact."""
     world = counted()
     world.log(tmp_path, 8)
     world.snapshot(tmp_path, 10, until=14)
@@ -250,6 +266,7 @@ def changes(history: History, *points: object, below: str = "/") -> list[tuple[s
 
 
 def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
+    """Differences between zxids times and trees."""
     world = World()
     world.create("/kept", b"1")
     world.create("/gone")
@@ -281,6 +298,7 @@ def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
 
 
 def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> None:
+    """A difference over a hole is that of two snapshots."""
     world = counted()
     world.log(tmp_path, 1, 4)
     world.log(tmp_path, 12)
@@ -293,6 +311,7 @@ def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> No
 
 
 def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
+    """Lives with every kind of end."""
     world = World()
     world.open(7)
     world.create("/x", b"1", session=7, ephemeral=True)
@@ -322,6 +341,7 @@ def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
 
 
 def test_a_life_that_began_before_the_files_or_ended_in_a_hole(tmp_path: Path) -> None:
+    """A life that began before the files or ended in a hole."""
     world = World(lists=False)
     world.open(7)
     world.create("/seed", b"s", session=7, ephemeral=True)

@@ -60,6 +60,7 @@ def stat(tree: Tree, path: str) -> StoredStat:
 
 
 def test_a_client_sees_the_eleven_names() -> None:
+    """A client sees the eleven names."""
     world = World()
     world.create("/a", b"one")
     world.create("/a/b", session=7, ephemeral=True)
@@ -88,6 +89,7 @@ def test_a_client_sees_the_eleven_names() -> None:
 
 
 def test_containers_and_times_to_live_show_no_owner() -> None:
+    """Containers and times to live show no owner."""
     world = World()
     world.create("/c", kind=TransactionType.CREATE_CONTAINER)
     world.create("/t", kind=TransactionType.CREATE_TTL, ttl_ms=1234)
@@ -115,21 +117,25 @@ def test_containers_and_times_to_live_show_no_owner() -> None:
     ],
 )
 def test_what_an_owner_means(owner: int, lifetime: str | None) -> None:
+    """0, a session, a container or a time to live, told by the number alone."""
     assert lifetime_of(owner) == lifetime
 
 
 def test_the_owner_that_a_create_makes() -> None:
+    """The owner that a create makes."""
     assert owner_of(create("/a", 1), 7) == 0
     assert owner_of(create("/a", 1, is_ephemeral=True), 7) == 7
 
 
 def test_a_create_without_a_parent_is_ignored() -> None:
+    """A create without a parent is ignored."""
     tree = Tree()
     tree.apply(record(1, create("/a/b", 1)))
     assert tree.paths() == ["/", "/zookeeper", "/zookeeper/quota"]
 
 
 def test_a_create_of_what_is_there_keeps_data_and_takes_the_acl_and_the_parents_count() -> None:
+    """A create of what is there keeps data and takes the acl and the parents count."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1, b"first")))
     tree.apply(record(2, replace(create("/a", 5, b"second"), acl=READ)))
@@ -183,6 +189,7 @@ def test_a_znode_that_is_later_than_the_record_is_left_alone() -> None:
 
 
 def test_a_parents_count_never_falls() -> None:
+    """A parents count never falls."""
     tree = Tree()
     tree.apply(record(5, create("/a", 3)))
     tree.apply(record(6, create("/b", 2)))
@@ -192,6 +199,7 @@ def test_a_parents_count_never_falls() -> None:
 
 @pytest.mark.parametrize("count", [None, -1])
 def test_a_create_from_before_3_4_counts_on(count: int | None) -> None:
+    """A create from before 3.4 counts on."""
     tree = Tree()
     tree.apply(record(1, create("/a", 4)))
     tree.apply(record(2, create("/b", count)))
@@ -199,6 +207,7 @@ def test_a_create_from_before_3_4_counts_on(count: int | None) -> None:
 
 
 def test_a_delete_of_what_is_gone_raises_the_parents_pzxid_and_nothing_else() -> None:
+    """A delete of what is gone raises the parents pzxid and nothing else."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1)))
     tree.apply(record(9, Operation(TransactionType.DELETE, "/b")))
@@ -210,6 +219,7 @@ def test_a_delete_of_what_is_gone_raises_the_parents_pzxid_and_nothing_else() ->
 
 
 def test_versions_are_taken_from_the_record() -> None:
+    """Versions are taken from the record."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1)))
     tree.apply(record(2, Operation(TransactionType.SET_DATA, "/a", b"x", version=7)))
@@ -224,6 +234,7 @@ def test_versions_are_taken_from_the_record() -> None:
 
 
 def test_the_root_has_two_names() -> None:
+    """The root has two names."""
     tree = Tree()
     for zxid, path in enumerate(("/", ""), 1):
         tree.apply(record(zxid, Operation(TransactionType.SET_DATA, path, b"x", version=zxid)))
@@ -232,6 +243,7 @@ def test_the_root_has_two_names() -> None:
 
 
 def test_nothing_of_a_failed_multi_is_applied() -> None:
+    """Nothing of a failed multi is applied."""
     tree = Tree()
     error = Operation(TransactionType.ERROR, error=-110)
     tree.apply(record(1, create("/a", 1), error, Operation(TransactionType.ERROR, error=-2), kind=14))
@@ -242,6 +254,7 @@ def test_nothing_of_a_failed_multi_is_applied() -> None:
 
 
 def test_what_a_later_server_may_write_changes_nothing() -> None:
+    """What a later server may write changes nothing."""
     tree = Tree()
     before = tree.digest
     tree.apply(record(1, Operation(99, "/a")))
@@ -249,6 +262,7 @@ def test_what_a_later_server_may_write_changes_nothing() -> None:
 
 
 def test_a_session_takes_what_is_listed_and_what_it_has_besides() -> None:
+    """A session takes what is listed and what it has besides."""
     world = World()
     world.open(7)
     world.open(8)
@@ -266,6 +280,7 @@ def test_a_session_takes_what_is_listed_and_what_it_has_besides() -> None:
 
 
 def test_without_a_list_the_tree_knows_what_goes() -> None:
+    """Without a list the tree knows what goes."""
     world = World(lists=False)
     world.open(7)
     world.create("/mine", session=7, ephemeral=True)
@@ -278,6 +293,7 @@ def test_without_a_list_the_tree_knows_what_goes() -> None:
 
 
 def test_the_digest_is_kept_up_with_every_change() -> None:
+    """The digest is kept up with every change."""
     world = World()
     world.open(7)
     changes = [
@@ -300,6 +316,7 @@ def test_the_digest_is_kept_up_with_every_change() -> None:
 
 
 def test_quotas_count_nothing_and_their_parent_counts() -> None:
+    """Quotas count nothing and their parent counts."""
     world = World()
     world.create("/a")
     before = world.tree.digest
@@ -310,6 +327,7 @@ def test_quotas_count_nothing_and_their_parent_counts() -> None:
 
 
 def test_a_digest_is_compared_or_is_not() -> None:
+    """A digest is compared or is not."""
     world = World()
     world.create("/a")
     right = world.transactions[0]
@@ -344,6 +362,7 @@ def test_a_server_with_another_charset_has_other_digests_of_paths(charset: str) 
 
 
 def test_a_charset_that_was_found_is_kept() -> None:
+    """A charset that was found is kept."""
     world = World()
     world.create("/é")
     tree = world.tree
@@ -361,6 +380,7 @@ def test_a_charset_that_was_found_is_kept() -> None:
 
 
 def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
+    """A tree is made of a snapshots znodes."""
     world = World()
     world.open(7)
     world.create("/a", b"1")
@@ -379,6 +399,7 @@ def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
 
 
 def test_an_acl_that_a_snapshot_lacks_is_no_difference() -> None:
+    """An acl that a snapshot lacks is no difference."""
     world = World()
     world.create("/a")
     znodes = [each if each.path != "/a" else replace(each, acl=None) for each in znodes_of(world.tree)]

@@ -44,6 +44,7 @@ def changed(world: World, zxid: int, **fields: object) -> None:
 
 
 def test_a_right_history_is_clean(tmp_path: Path) -> None:
+    """A right history is clean."""
     world = busy()
     world.log(tmp_path)
     world.snapshot(tmp_path, 4, until=6)
@@ -54,6 +55,7 @@ def test_a_right_history_is_clean(tmp_path: Path) -> None:
 
 
 def test_the_first_record_with_another_digest_is_named(tmp_path: Path) -> None:
+    """The first record with another digest is named."""
     world = busy()
     world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(2, 5))
     changed(world, 9, path="/c")
@@ -65,6 +67,7 @@ def test_the_first_record_with_another_digest_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lists", [True, False])
 def test_without_digests_it_is_not_applicable_never_clean(tmp_path: Path, lists: bool) -> None:
+    """Without digests it is not applicable never clean."""
     world = busy(digests=False, lists=lists)
     world.log(tmp_path)
     world.snapshot(tmp_path, 4, until=6, tells=False)
@@ -99,6 +102,7 @@ def _lose(world: World, zxid: int) -> None:
 def test_without_digests_records_are_held_against_the_tree(
     tmp_path: Path, spoil: Callable[[World], None], zxid: int, detail: str
 ) -> None:
+    """Without digests records are held against the tree."""
     world = busy(digests=False)
     spoil(world)
     world.log(tmp_path)
@@ -110,6 +114,7 @@ def test_without_digests_records_are_held_against_the_tree(
 
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_snapshot_that_is_not_the_tree_replayed_is_named(tmp_path: Path, tells: bool) -> None:
+    """A snapshot that is not the tree replayed is named."""
     world, other = busy(digests=tells), busy(digests=tells)
     world.log(tmp_path)
     changed(other, 4, data=b"other")
@@ -126,6 +131,7 @@ def test_a_snapshot_that_is_not_the_tree_replayed_is_named(tmp_path: Path, tells
 
 
 def test_a_snapshot_with_a_broken_seal_is_named(tmp_path: Path) -> None:
+    """A snapshot with a broken seal is named."""
     world = busy()
     world.log(tmp_path)
     path = world.snapshot(tmp_path, 5)
@@ -138,6 +144,7 @@ def test_a_snapshot_with_a_broken_seal_is_named(tmp_path: Path) -> None:
 
 
 def test_behind_a_hole_it_goes_on_from_the_next_snapshot(tmp_path: Path) -> None:
+    """Behind a hole it goes on from the next snapshot."""
     world = busy()
     world.log(tmp_path, 1, 3)
     world.log(tmp_path, 6)
@@ -152,6 +159,7 @@ def test_behind_a_hole_it_goes_on_from_the_next_snapshot(tmp_path: Path) -> None
 
 
 def test_a_snapshot_stands_in_for_what_is_missing_before_it(tmp_path: Path) -> None:
+    """A snapshot stands in for what is missing before it."""
     world = busy()
     world.log(tmp_path, 1, 3)
     world.log(tmp_path, 6)
@@ -161,6 +169,7 @@ def test_a_snapshot_stands_in_for_what_is_missing_before_it(tmp_path: Path) -> N
 
 
 def test_records_of_a_window_are_not_compared(tmp_path: Path) -> None:
+    """Records of a window are not compared."""
     world = busy()
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 4, until=7)
@@ -170,6 +179,7 @@ def test_records_of_a_window_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_where_no_snapshot_says_when_it_ended_nothing_is_claimed(tmp_path: Path) -> None:
+    """Where no snapshot says when it ended nothing is claimed."""
     world = busy(digests=False)
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 4, until=7, tells=False)
@@ -179,6 +189,7 @@ def test_where_no_snapshot_says_when_it_ended_nothing_is_claimed(tmp_path: Path)
 
 
 def test_a_snapshot_beyond_the_logs_shows_what_they_lack(tmp_path: Path) -> None:
+    """A snapshot beyond the logs shows what they lack."""
     world = busy()
     world.log(tmp_path, 1, 6)
     world.snapshot(tmp_path, 9)
@@ -187,6 +198,7 @@ def test_a_snapshot_beyond_the_logs_shows_what_they_lack(tmp_path: Path) -> None
 
 
 def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
+    """A folder of snapshots alone."""
     world = busy()
     world.snapshot(tmp_path, 6)
     found = History(tmp_path).verify()
