@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keyings import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.audit.words import count_text, duration_text, who
@@ -36,6 +36,9 @@ class _Fold:
         self._group = key[0]
         self._facts = facts
         self._patience_ms = bounds["patience_ms"]
+        self._known = {(life.path, life.from_zxid): life for life in facts.members.get(self._group, ())}
+        self._there: dict[str, Life] = {}
+        """The registrations that stand, by path."""
         self._wrote: dict[int, int] = {}
         """When a session last wrote something of the group."""
         self._ended: dict[int, _Ended] = {}
@@ -43,11 +46,13 @@ class _Fold:
         """By partition, the session whose end it waits to be claimed after."""
 
     def see(self, event: Event) -> Iterator[Finding]:
+        place = place_of(event.path)
+        if place.kind == "member":
+            self._registered(event)
         if event.seed:
             return
         life = self._facts.sessions.get(event.session)
         is_end = life is not None and life.to_zxid == event.zxid
-        place = place_of(event.path)
         if is_end and event.op == "delete" and place.kind == "owner":
             self._lost(event, place)
         elif not is_end:
@@ -59,6 +64,12 @@ class _Fold:
         for ended in self._ended.values():
             if ended.last_claim is not None or ended.heirs_to[1] - ended.time_ms > self._patience_ms:
                 yield self._found(ended)
+
+    def _registered(self, event: Event) -> None:
+        if event.op == "delete":
+            self._there.pop(event.path, None)
+        elif event.op == "create" and (life := self._known.get((event.path, event.zxid))) is not None:
+            self._there[event.path] = life
 
     def _lost(self, event: Event, place: Place) -> None:
         ended = self._ended.get(event.session)
@@ -80,7 +91,7 @@ class _Fold:
         """Up to when the members that outlived this session were there; None where there were none."""
         ends = [
             (life.to_zxid, self._facts.end_ms if life.to_ms is None else life.to_ms)
-            for life in self._facts.members.get(self._group, ())
+            for life in self._there.values()
             if life.from_zxid < event.zxid and (life.to_zxid is None or life.to_zxid > event.zxid)
         ]
         return max(ends, key=lambda end: (end[0] is None, end[0] or 0), default=None)
