@@ -67,6 +67,7 @@ def state_of(path: str, data: bytes | None) -> PartitionState | None:
 
 
 def brokers_text(brokers: Iterable[int]) -> str:
+    """Brokers as findings print them: `[1, 2]`."""
     return "[" + ", ".join(map(str, brokers)) + "]"
 
 

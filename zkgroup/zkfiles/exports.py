@@ -23,6 +23,14 @@ from typing import IO, Any, Final, NamedTuple
 from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
 from zkgroup.model.stat import ZnodeStat
 from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.packed_lines import (
+    PackedLines,
+    number_of,
+    object_of,
+    opened,
+    path_of,
+    text_of,
+)
 from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
 from zkgroup.zkfiles.snapshots import SnapshotEnd
 
@@ -43,8 +51,6 @@ STAT_NAMES: Final = (
 )
 """As ZooKeeper's own Stat names them, in its order."""
 
-LINE_LIMIT: Final = 128 << 20
-"""Bytes of a line beyond which it cannot be ours: a znode has at most a few MB."""
 _BEGINNING: Final = re.compile(rb'\{\s*"schema"\s*:\s*"zkgroup\.tree/')
 _SNIFFED: Final = 64
 _LEVEL: Final = 6
@@ -213,8 +219,8 @@ class ExportReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _opened(path) as packed:
-            self.header = _header(path, _Lines(path, packed).next())
+        with opened(path) as packed:
+            self.header = _header(path, PackedLines(path, packed).next())
 
     @property
     def zxid(self) -> int:
@@ -238,12 +244,12 @@ class ExportReader:
         Raises DamagedFileError as soon as something is wrong; a file that ends before its last line, or whose
         checksum is not that of its lines, is found out at the end only.
         """
-        with _opened(self.path) as packed:
-            lines = _Lines(self.path, packed)
+        with opened(self.path) as packed:
+            lines = PackedLines(self.path, packed)
             digest, count = hashlib.sha256(lines.next()), 0
             while True:
                 start, line = lines.at, lines.next()
-                fields = _object(self.path, start, line)
+                fields = object_of(self.path, start, line)
                 if "sha256" in fields:
                     break
                 yield _znode(self.path, start, fields)
@@ -302,111 +308,39 @@ def inspect_export(path: Path) -> FileHealth:
     )
 
 
-class _Lines:
-    """The lines of a file with their place; bytes that cannot be ours are damage."""
-
-    def __init__(self, path: Path, packed: gzip.GzipFile) -> None:
-        self.at = 0
-        """Bytes of the lines so far."""
-        self._path = path
-        self._packed = packed
-
-    def next(self) -> bytes:
-        """The next whole line. Raises DamagedFileError where there is none."""
-        line = self._read(LINE_LIMIT)
-        if not line.endswith(b"\n"):
-            found = f"{len(line)} bytes without an end" if line else "the end of the file: half-written"
-            raise DamagedFileError(str(self._path), self.at, "a line", found)
-        self.at += len(line)
-        return line
-
-    def end(self) -> None:
-        """Raises DamagedFileError where anything follows."""
-        if self._read(1):
-            raise DamagedFileError(
-                str(self._path), self.at, "the end of the file", "more behind the last line"
-            )
-
-    def _read(self, limit: int) -> bytes:
-        try:
-            return self._packed.readline(limit)
-        except (EOFError, OSError, zlib.error) as error:
-            raise DamagedFileError(str(self._path), self.at, "whole gzip data", str(error)) from error
-
-
-def _opened(path: Path) -> gzip.GzipFile:
-    """The unpacked file. Raises NotZooKeeperFileError."""
-    try:
-        with path.open("rb") as file:
-            magic = file.read(2)
-        if magic != b"\x1f\x8b":
-            found = f"one that begins with {magic.hex(' ')}" if magic else "an empty one"
-            raise NotZooKeeperFileError(str(path), "a gzip file, as `audit export` writes", found)
-        return gzip.open(path, "rb")
-    except OSError as error:
-        raise NotZooKeeperFileError(str(path), "a file to read", error.strerror or str(error)) from error
-
-
 def _header(path: Path, line: bytes) -> ExportHeader:
     if not _BEGINNING.match(line):
         raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", repr(line[:40]))
-    fields = _object(path, 0, line)
+    fields = object_of(path, 0, line)
     if fields["schema"] != SCHEMA:
         raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", repr(fields["schema"]))
     try:
         return ExportHeader(
-            time_ms=None if fields["time_ms"] is None else _number(fields["time_ms"]),
-            source=_text(fields["source"]),
-            chroot=_text(fields["chroot"]),
-            zxid_before=_number(fields["zxid_before"]),
-            zxid_after=_number(fields["zxid_after"]),
-            changed=tuple(map(_text, fields["changed"])),
-            unreadable=tuple(map(_text, fields["unreadable"])),
-            detail=_text(fields["detail"]),
+            time_ms=None if fields["time_ms"] is None else number_of(fields["time_ms"]),
+            source=text_of(fields["source"]),
+            chroot=text_of(fields["chroot"]),
+            zxid_before=number_of(fields["zxid_before"]),
+            zxid_after=number_of(fields["zxid_after"]),
+            changed=tuple(map(text_of, fields["changed"])),
+            unreadable=tuple(map(text_of, fields["unreadable"])),
+            detail=text_of(fields["detail"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), 0, "the keys of a header", f"{error!r}") from error
-
-
-def _object(path: Path, start: int, line: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DamagedFileError(str(path), start, "a JSON object", str(error)) from error
-    if not isinstance(fields, dict):
-        raise DamagedFileError(str(path), start, "a JSON object", type(fields).__name__)
-    return fields
 
 
 def _znode(path: Path, start: int, fields: Mapping[str, Any]) -> ExportedZnode:
     try:
         data, acl, stat = fields["data_base64"], fields["acl"], fields["stat"]
         return ExportedZnode(
-            path=_path(fields["path"]),
-            data=None if data is None else base64.b64decode(_text(data), validate=True),
-            acl=None
-            if acl is None
-            else tuple(AclEntry(_number(perms), _text(scheme), _text(name)) for perms, scheme, name in acl),
-            stat=ZnodeStat(*(_number(stat[name]) for name in STAT_NAMES)),
+            path=path_of(fields["path"]),
+            data=None if data is None else base64.b64decode(text_of(data), validate=True),
+            acl=None if acl is None else tuple(_acl_entry(*entry) for entry in acl),
+            stat=ZnodeStat(*(number_of(stat[name]) for name in STAT_NAMES)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), start, "the keys of a znode", f"{error!r}") from error
 
 
-def _number(value: object) -> int:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ValueError(f"expected a number of 64 bits, found {value!r}")
-    return value
-
-
-def _path(value: object) -> str:
-    text = _text(value)
-    if not text.startswith("/"):
-        raise ValueError(f"expected a path, found {text!r}")
-    return text
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected a text, found {value!r}")  # noqa: TRY004 - one kind of damage
-    return value
+def _acl_entry(perms: object, scheme: object, name: object) -> AclEntry:
+    return AclEntry(number_of(perms), text_of(scheme), text_of(name))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from zkgroup.audit.events import Event
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumer_paths import group_path
 from zkgroup.znodes.places import place_of
 
 _NAMED = 8
@@ -40,5 +41,5 @@ def rows_by_partition(
     if group is not None and group not in groups:
         known = ", ".join(sorted(groups)[:_NAMED]) or "none"
         more = f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
-        raise NotFoundError(f"/consumers/{group}: there was no such group; those that were: {known}{more}")
+        raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}{more}")
     return dict(sorted(found.items()))
