@@ -232,6 +232,9 @@ class CreateMissingCall(_BulkCall):
         self._wire.hold(True)
         super()._send()
 
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_znode(path, buffer, offset)
+
     def settle(self, outcome: Outcome) -> None:
         if self.outcome is None:
             self._wire.hold(False)

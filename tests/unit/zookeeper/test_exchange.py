@@ -263,6 +263,18 @@ def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: Wor
     assert world.outcomes == [CreateMissingDone(), SyncDone()]
 
 
+@pytest.mark.parametrize("paths", [("/a",), ("/a", "/b")])
+def test_making_what_is_there_already_takes_a_look_at_each(world: World, paths: tuple[str, ...]) -> None:
+    """Past bug: plain reads, of a single path or on an old server, had no decoder here."""
+    world.exchange.multi_read = False
+    world.submit(CreateMissingCall(CreateMissing(paths), PATHS, world.outcomes.append))
+    looks = world.asked()
+    assert [op for _, op, _ in looks] == [Op.GET_DATA] * len(paths)
+    for xid, *_ in looks:
+        world.answer(xid, struct.pack("!i", -1) + STAT)
+    assert world.outcomes == [CreateMissingDone()]
+
+
 def test_making_what_is_missing_tells_the_first_refusal(world: World) -> None:
     """Those behind it are answered before it is told."""
     world.exchange.multi_read = True
