@@ -7,6 +7,7 @@ from zkgroup.audit.findings.broker_flapping import RULE
 
 
 def test_a_short_life_is_told_with_the_time_away() -> None:
+    """Under five minutes up is a warning that says how long, how it ended, and how long it was away."""
     log = Cluster()
     log.start(1, 2)
     log.wait(299_999)
@@ -32,6 +33,7 @@ def test_a_short_life_is_told_with_the_time_away() -> None:
 
 
 def test_a_long_life_and_one_that_lasts_are_none() -> None:
+    """Five minutes up are long enough, unless `short_ms` says more; a life that goes on is never short."""
     log = Cluster()
     log.start(1, 2)
     log.wait(300_000)
@@ -46,6 +48,7 @@ def test_a_long_life_and_one_that_lasts_are_none() -> None:
 
 
 def test_the_life_of_a_snapshots_broker_began_when_it_was_made() -> None:
+    """A registration of the snapshot lives since it was made: ten minutes, which is no short life."""
     log = Cluster(100)
     log.seed("/brokers/ids/1", "{}", zxid=9, session=1, ms=log.ms - 600_000)
     log.expire(1)

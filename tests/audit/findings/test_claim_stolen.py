@@ -20,6 +20,7 @@ def _group(*, with_lists: bool = False) -> Log:
 
 
 def test_a_deletion_by_another_session_is_an_error_where_it_happened() -> None:
+    """An owner that another session deletes is an error at that zxid; the detail names who lost it."""
     log = _group()
     stolen = log.release("g", T0, 2)
 
@@ -30,6 +31,7 @@ def test_a_deletion_by_another_session_is_an_error_where_it_happened() -> None:
 
 
 def test_one_multi_that_takes_it_over_is_found_too() -> None:
+    """A multi that deletes a foreign owner and makes its own in its place has stolen it as well."""
     log = _group()
     path = owner("g", T0)
     taken = log.multi(2, log.deletion(path), log.creation(path, "g_x-0", ephemeral=True))
@@ -40,6 +42,7 @@ def test_one_multi_that_takes_it_over_is_found_too() -> None:
 @pytest.mark.parametrize("with_lists", [False, True])
 @pytest.mark.parametrize("expired", [False, True])
 def test_releases_and_ends_of_sessions_are_none(*, with_lists: bool, expired: bool) -> None:
+    """A member's own releases, and owners that go with its session, listed there or not, are no theft."""
     log = _group(with_lists=with_lists)
     log.release("g", T0, 1)
     log.claim_ours("g", T0, "g_a-0", 1)

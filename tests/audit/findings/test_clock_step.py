@@ -9,6 +9,7 @@ from zkgroup.audit.findings.clock_step import RULE
 
 
 def test_a_step_back_is_a_warning_with_its_size(tmp_path: Path) -> None:
+    """A record earlier than the one before is a warning: by how much, within an epoch or at an election."""
     world = calm(1 << 32 | 1)
     world.clock_steps(-6_000)
     within = world.create("/c")
@@ -28,6 +29,7 @@ def test_a_step_back_is_a_warning_with_its_size(tmp_path: Path) -> None:
 
 
 def test_steps_forward_and_records_of_one_millisecond_are_none(tmp_path: Path) -> None:
+    """An hour forward, and two records of the same millisecond, are no clock that went back."""
     world = calm()
     world.clock_steps(3_600_000)
     world.create("/c")

@@ -9,6 +9,7 @@ POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port"
 
 
 def test_each_election_is_told_with_its_epoch_and_the_time_without() -> None:
+    """Each life of `/controller` is a row: its epoch, how it ended, how long nobody held it before."""
     log = Cluster()
     first = log.start(1, 2)
     log.wait(3_000)
@@ -29,6 +30,7 @@ def test_each_election_is_told_with_its_epoch_and_the_time_without() -> None:
 
 
 def test_how_it_ended() -> None:
+    """Deleted by itself, by another session, closed, or still there: each is worded apart."""
     log = Cluster()
     log.start(1, 2)
     log.delete(CONTROLLER, 1)
@@ -48,6 +50,7 @@ def test_how_it_ended() -> None:
 
 
 def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_ones() -> None:
+    """An epoch raised in the multi that replaces `/controller` belongs to who takes it."""
     log = Cluster()
     log.start(1, 2)
     log.multi(
@@ -64,6 +67,7 @@ def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_one
 
 
 def test_long_without_a_controller_is_a_warning() -> None:
+    """More than 30 s without a controller is a warning, whether one came in the end or nobody did."""
     log = Cluster()
     log.start(1, 2)
     log.close(1)
@@ -93,6 +97,7 @@ def storm(log: Cluster, elections: int, apart_ms: int) -> tuple[int, int]:
 
 
 def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -> None:
+    """Twenty elections 100 ms apart are one warning, which names the registration that no JVM can read."""
     log = Cluster()
     log.start(1, 2)
     log.broker(8, 2, POISON)
@@ -107,6 +112,7 @@ def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -
 
 
 def test_a_few_and_slow_ones_are_none() -> None:
+    """Four elections in a row, or six that are more than a second apart, are no storm."""
     log = Cluster()
     log.start(1, 2)
     log.wait(60_000)
@@ -119,6 +125,7 @@ def test_a_few_and_slow_ones_are_none() -> None:
 
 
 def test_the_controller_of_a_snapshot_was_elected_before() -> None:
+    """A controller that stands in the snapshot has no row of its own; the one after it has."""
     log = Cluster(100)
     log.seed(CONTROLLER, controller(1), zxid=9, session=1)
     log.open(2)
@@ -135,6 +142,7 @@ def test_the_controller_of_a_snapshot_was_elected_before() -> None:
 
 
 def test_a_controller_that_cannot_be_read_is_told_all_the_same() -> None:
+    """A `/controller` whose content is no JSON is an election too, told by its session alone."""
     log = Cluster()
     log.create(CONTROLLER, "?", 7, ephemeral=True)
 

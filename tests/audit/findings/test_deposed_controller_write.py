@@ -21,6 +21,7 @@ def ruled() -> Cluster:
 
 
 def test_states_by_the_deposed_one_are_errors() -> None:
+    """A decision by the session that ruled before is an error, whichever controller epoch it puts in."""
     log = ruled()
     made = log.state(T1, 2, (2, 1), controller_epoch=1, session=1)
     led = log.state(T0, 2, (1, 2), epoch=1, controller_epoch=1, session=1)
@@ -41,6 +42,7 @@ def test_states_by_the_deposed_one_are_errors() -> None:
 
 
 def test_an_older_epoch_is_one_even_from_the_controllers_session() -> None:
+    """A state with controller epoch 1 while 2 is in force is an error, even from who holds `/controller`."""
     log = ruled()
     stale = log.state(T0, 2, (1, 2), epoch=1, controller_epoch=1, session=2)
 
@@ -75,6 +77,7 @@ def test_isr_writes_of_leaders_are_not() -> None:
 
 
 def test_what_the_controller_writes_is_not() -> None:
+    """States, replica lists and the end of a request are fine from the session that holds `/controller`."""
     log = ruled()
     log.state(T1, 2, (2, 1), controller_epoch=2, session=2)
     log.state(T0, 2, (1, 2), epoch=1, controller_epoch=2, session=2)
@@ -86,6 +89,7 @@ def test_what_the_controller_writes_is_not() -> None:
 
 
 def test_a_controller_of_ours_elects_and_decides_in_multis() -> None:
+    """What a controller of ours decides in one multi, after an election in one multi, is its to decide."""
     log = ruled()
     log.delete(CONTROLLER, 2)
     log.elect_ours(1, 1, 3)
@@ -99,6 +103,7 @@ def test_a_controller_of_ours_elects_and_decides_in_multis() -> None:
 
 
 def test_replica_lists_are_the_controllers_but_tools_may_make_and_grow_topics() -> None:
+    """Replicas that others move or drop are errors; a topic that a tool makes or lets grow is none."""
     log = ruled()
     log.topic("u", {0: (1,)}, TOOL)
     log.topic("u", {0: (1,), 1: (2,)}, TOOL)
@@ -152,6 +157,7 @@ def test_the_epoch_is_the_controllers() -> None:
 
 
 def test_it_may_be_made_before_the_first_election() -> None:
+    """`/controller_epoch` made with 0 by a broker that wins after that is its to make."""
     log = Cluster()
     log.open(1)
     log.create(EPOCH, "0", 1)
@@ -161,6 +167,7 @@ def test_it_may_be_made_before_the_first_election() -> None:
 
 
 def test_a_write_while_nobody_rules_is_by_a_deposed_one() -> None:
+    """A decision after `/controller` went and before the next one came is an error."""
     log = ruled()
     log.delete(CONTROLLER, TOOL)
     zxid = log.state(T0, 2, (2,), epoch=1, controller_epoch=2, session=2)
@@ -186,6 +193,7 @@ def test_without_the_beginning_nobody_knows_who_rules() -> None:
 
 
 def test_what_cannot_be_read_is_passed_over() -> None:
+    """A torn state or topic is no finding, and the state after it has nothing to be compared with."""
     log = ruled()
     log.set(state_path(T0), "torn", 1)
     log.set("/brokers/topics/t", "torn", 1)

@@ -23,6 +23,7 @@ def old() -> World:
 
 
 def test_digests_that_all_agree_say_nothing(tmp_path: Path) -> None:
+    """Where the replay has every digest that the server wrote, log and snapshot, there is no row at all."""
     world = calm()
     world.snapshot(tmp_path, 4)
     world.log(tmp_path)
@@ -44,6 +45,7 @@ def test_the_first_bad_digest_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_record_that_was_altered_shows_in_the_digest(tmp_path: Path) -> None:
+    """Data that was forged in a record makes the digest of that very zxid disagree."""
     world = calm()
     altered = replace(world.transactions[2].operations[0], data=b"forged")
     world.transactions[2] = replace(world.transactions[2], operations=(altered,))
@@ -68,6 +70,7 @@ def test_without_digests_it_is_never_clean(tmp_path: Path) -> None:
 
 
 def test_without_digests_a_version_that_does_not_follow_is_an_error(tmp_path: Path) -> None:
+    """Before 3.6 versions stand in: a write that gets version 7 after 1 is an error with its path."""
     world = old()
     wrong = replace(world.transactions[4].operations[0], version=7)
     world.transactions[4] = replace(world.transactions[4], operations=(wrong,))
@@ -83,6 +86,7 @@ def test_without_digests_a_version_that_does_not_follow_is_an_error(tmp_path: Pa
 
 
 def test_without_digests_a_snapshot_that_is_not_the_tree_is_an_error(tmp_path: Path) -> None:
+    """Before 3.6 a snapshot with data that the log never wrote is an error with its file and path."""
     world = old()
     other = old()
     other.set("/a/x", b"never logged")

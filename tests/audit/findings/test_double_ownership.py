@@ -22,6 +22,7 @@ def _two(value: int = 5) -> Log:
 
 
 def test_commits_of_one_whose_claim_was_deleted_are_an_error_up_to_the_last() -> None:
+    """The put-out owner's commits are one error, from the next one's claim to the last of the commits."""
     log = _two()
     log.release("g", T0, 2)
     claimed = log.claim("g", T0, "g_b-0", 2)
@@ -40,6 +41,7 @@ def test_commits_of_one_whose_claim_was_deleted_are_an_error_up_to_the_last() ->
 
 
 def test_a_member_that_was_paused_past_its_session_is_known_again_in_its_next_one() -> None:
+    """A member that expired and registered anew is still the old owner when it commits under the next one."""
     log = _two()
     log.expire(1)
     claimed = log.claim("g", T0, "g_b-0", 2)
@@ -51,6 +53,7 @@ def test_a_member_that_was_paused_past_its_session_is_known_again_in_its_next_on
 
 
 def test_each_new_owner_has_its_own_row() -> None:
+    """Commits under two claims of others, one after the other, are two rows."""
     log = _two()
     log.release("g", T0, 2)
     first = log.claim("g", T0, "g_b-0", 2)
@@ -75,6 +78,7 @@ def test_who_released_politely_and_commits_late_has_not_been_put_out() -> None:
 
 
 def test_commits_before_the_next_claim_and_after_an_own_one_are_none() -> None:
+    """An old owner that commits before anybody claims, or claims and releases by itself, is none."""
     log = _two()
     log.release("g", T0, 2)
     log.commit("g", T0, 6, 1)
@@ -88,6 +92,7 @@ def test_commits_before_the_next_claim_and_after_an_own_one_are_none() -> None:
 
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
+    """A claim of ours writes the offset that it found, as a fence; that is no commit of an old owner."""
     log = _two()
     log.release("g", T0, 2)
     log.claim_ours("g", T0, "g_b-0", 2, value=5)

@@ -11,6 +11,7 @@ EPOCH = 1 << 32
 
 
 def test_a_new_epoch_is_told_with_the_time_without_a_write(tmp_path: Path) -> None:
+    """A new epoch is a row from the last record of the old one to its own first, with the time between."""
     world = calm(EPOCH | 1)
     last, last_ms = world.zxid, world.ms
     world.clock_steps(6_000)
@@ -26,6 +27,7 @@ def test_a_new_epoch_is_told_with_the_time_without_a_write(tmp_path: Path) -> No
 
 
 def test_epochs_in_which_nothing_was_written_are_counted(tmp_path: Path) -> None:
+    """From epoch 1 to 4 is one row, which says that 2 epochs between them left no record."""
     world = calm(EPOCH | 1)
     world.new_epoch()
     world.skip(2 * EPOCH)
@@ -38,12 +40,14 @@ def test_epochs_in_which_nothing_was_written_are_counted(tmp_path: Path) -> None
 
 
 def test_a_server_alone_has_none(tmp_path: Path) -> None:
+    """A log whose epoch never changes, as a server alone writes it, has no row."""
     calm().log(tmp_path)
 
     assert look(RULE, tmp_path) == []
 
 
 def test_two_servers_tell_it_once(tmp_path: Path) -> None:
+    """The same election in the logs of two servers is one row."""
     world = calm(EPOCH | 1)
     last = world.zxid
     world.new_epoch()

@@ -24,6 +24,7 @@ def grown() -> tuple[World, int, int]:
 
 
 def test_each_subtree_that_changed_is_told(tmp_path: Path) -> None:
+    """What changed between two snapshots is a row for each subtree: znodes that came and went, and bytes."""
     world, before, after = grown()
     world.snapshot(tmp_path, before)
     world.snapshot(tmp_path, after)
@@ -40,6 +41,7 @@ def test_each_subtree_that_changed_is_told(tmp_path: Path) -> None:
 
 
 def test_deeper_subtrees_are_told_apart(tmp_path: Path) -> None:
+    """With `depth=2` the children of `/a` have rows of their own."""
     world, before, after = grown()
     world.snapshot(tmp_path, before)
     world.snapshot(tmp_path, after)
@@ -50,6 +52,7 @@ def test_deeper_subtrees_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_znode_that_was_made_anew_is_changed(tmp_path: Path) -> None:
+    """A znode that was deleted and made again with the same data counts as changed."""
     world, before, _ = grown()
     world.delete("/b")
     again = world.create("/b", b"12")
@@ -62,6 +65,7 @@ def test_a_znode_that_was_made_anew_is_changed(tmp_path: Path) -> None:
 
 
 def test_each_step_is_told_and_snapshots_of_several_servers_are_one_row(tmp_path: Path) -> None:
+    """Each snapshot is compared with the next by zxid; two of one zxid on two servers count once."""
     world, before, after = grown()
     world.snapshot(tmp_path / "one", before)
     world.snapshot(tmp_path / "one", after)
@@ -74,6 +78,7 @@ def test_each_step_is_told_and_snapshots_of_several_servers_are_one_row(tmp_path
 
 
 def test_one_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    """A torn snapshot is left out; those that can be read are compared."""
     world, before, after = grown()
     torn = world.snapshot(tmp_path, 3)
     torn.write_bytes(torn.read_bytes()[:-10])
@@ -84,6 +89,7 @@ def test_one_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_single_snapshot_did_not_grow(tmp_path: Path) -> None:
+    """One snapshot has nothing to be compared with, so there is no row."""
     world, before, _ = grown()
     world.snapshot(tmp_path, before)
 

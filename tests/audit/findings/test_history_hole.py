@@ -12,6 +12,7 @@ EPOCH = 1 << 32
 
 
 def test_a_gap_within_an_epoch_is_an_error(tmp_path: Path) -> None:
+    """Three zxids that are in no file are one error, from the first of them to the last."""
     world = calm()
     last, last_ms = world.zxid, world.ms
     world.skip(3)
@@ -26,6 +27,7 @@ def test_a_gap_within_an_epoch_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_missing_is_one(tmp_path: Path) -> None:
+    """Where a log file between two others is gone, the hole is what it held."""
     world = calm()
     for number in range(6):
         world.create(f"/c{number}")
@@ -36,6 +38,7 @@ def test_a_log_that_is_missing_is_one(tmp_path: Path) -> None:
 
 
 def test_the_beginning_of_an_epoch_can_be_missing(tmp_path: Path) -> None:
+    """An epoch whose first record is its second zxid lacks the first."""
     world = calm(EPOCH | 1)
     world.new_epoch()
     world.skip(1)
@@ -49,6 +52,7 @@ def test_the_beginning_of_an_epoch_can_be_missing(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_damaged_is_missing(tmp_path: Path) -> None:
+    """A record that its checksum disowns is a hole of one zxid."""
     world = calm()
     path = world.log(tmp_path)
     raw = bytearray(path.read_bytes())
@@ -76,6 +80,7 @@ def test_what_a_deposed_leader_wrote_alone_is_none(tmp_path: Path) -> None:
 
 
 def test_a_new_epoch_and_refused_requests_are_none(tmp_path: Path) -> None:
+    """An election leaves no hole, and a refused request has a record with a zxid like any other."""
     world = calm(EPOCH | 1)
     world.fail()
     world.new_epoch()
@@ -86,6 +91,7 @@ def test_a_new_epoch_and_refused_requests_are_none(tmp_path: Path) -> None:
 
 
 def test_another_server_fills_it(tmp_path: Path) -> None:
+    """Zxids that one server lacks and another has are a hole only as long as the other is not looked at."""
     world = calm()
     world.log(tmp_path / "one", to_zxid=2)
     world.log(tmp_path / "one", from_zxid=6)
@@ -96,6 +102,7 @@ def test_another_server_fills_it(tmp_path: Path) -> None:
 
 
 def test_between_a_snapshot_and_the_log_behind_it(tmp_path: Path) -> None:
+    """Zxids after the snapshot and before the first record are a hole, which names the snapshot."""
     world = calm()
     world.snapshot(tmp_path, 2)
     world.log(tmp_path, from_zxid=5)
@@ -107,6 +114,7 @@ def test_between_a_snapshot_and_the_log_behind_it(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_beyond_the_log(tmp_path: Path) -> None:
+    """Zxids after the last record up to a later snapshot are a hole, which names the snapshot."""
     world = calm()
     world.log(tmp_path, to_zxid=4)
     world.snapshot(tmp_path, 6)
@@ -128,6 +136,7 @@ def test_purged_logs_and_snapshots_of_a_new_leader_are_none(tmp_path: Path) -> N
 
 
 def test_without_a_log_there_is_nothing_to_miss(tmp_path: Path) -> None:
+    """A folder with a snapshot alone has no hole."""
     calm().snapshot(tmp_path, 5)
 
     assert look(RULE, tmp_path) == []

@@ -24,6 +24,7 @@ def flap(log: Cluster, away_ms: int) -> tuple[int, int]:
 
 
 def test_pairs_that_follow_each_other_are_one_finding() -> None:
+    """Out and back three times, a minute apart at most, is one warning with the time away in all."""
     log = placed()
     first, _ = flap(log, 2_000)
     log.wait(30_000)
@@ -39,6 +40,7 @@ def test_pairs_that_follow_each_other_are_one_finding() -> None:
 
 
 def test_pairs_far_from_each_other_are_two() -> None:
+    """More than a minute between two pairs makes two findings, and none where `pairs=2` asks for a series."""
     log = placed()
     one = flap(log, 2_000)
     log.wait(60_001)
@@ -49,6 +51,7 @@ def test_pairs_far_from_each_other_are_two() -> None:
 
 
 def test_away_for_longer_than_a_minute_is_no_flapping() -> None:
+    """A replica that comes back after more than a minute was away, and did not flap."""
     log = placed()
     flap(log, 60_001)
 
@@ -72,6 +75,7 @@ def test_a_broker_that_was_started_again_is_none() -> None:
 
 
 def test_one_that_a_move_takes_off_and_another_brings_back_is_none() -> None:
+    """A replica that leaves and returns by changes of the replica list did not flap."""
     log = placed()
     log.state(T0, 1, (1, 2), epoch=1)
     log.topic("t", {0: (1, 2)}, 1)
@@ -83,6 +87,7 @@ def test_one_that_a_move_takes_off_and_another_brings_back_is_none() -> None:
 
 
 def test_one_that_stays_away_is_none() -> None:
+    """A replica that left the ISR and never came back is not flapping."""
     log = placed()
     log.state(T0, 1, (1, 2))
 

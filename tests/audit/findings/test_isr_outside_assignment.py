@@ -17,6 +17,7 @@ def placed() -> Cluster:
 
 
 def test_a_stranger_in_the_isr_is_an_error() -> None:
+    """A broker in the ISR that the replica list lacks is an error until a state leaves it out."""
     log = placed()
     bad = log.state(T0, 1, (1, 2, 7))
     good = log.state(T0, 1, (1, 2))
@@ -28,6 +29,7 @@ def test_a_stranger_in_the_isr_is_an_error() -> None:
 
 
 def test_a_replica_list_that_forgets_one_in_sync_is_too() -> None:
+    """A replica list that drops a broker of the ISR is the same error, from that write on."""
     log = placed()
     bad = log.topic("t", {0: (1,)})
 
@@ -37,6 +39,7 @@ def test_a_replica_list_that_forgets_one_in_sync_is_too() -> None:
 
 
 def test_it_is_a_warning_while_the_partition_is_moved() -> None:
+    """While a request moves the partition, a target in the ISR before the list names it is a warning."""
     log = placed()
     log.reassign({T0: (3,)})
     bad = log.state(T0, 1, (1, 2, 3))
@@ -46,6 +49,7 @@ def test_it_is_a_warning_while_the_partition_is_moved() -> None:
 
 
 def test_it_is_an_error_if_it_outlasts_the_move() -> None:
+    """Still outside the list when the request is gone: an error from the state on that brought it in."""
     log = placed()
     log.reassign({T0: (3,)})
     bad = log.state(T0, 1, (1, 2, 3))
@@ -77,6 +81,7 @@ def test_list_and_isr_that_change_together_agree() -> None:
 
 
 def test_what_is_not_known_contradicts_nothing() -> None:
+    """Where the replica list cannot be read, no ISR is outside it."""
     log = placed()
     log.set("/brokers/topics/t", "torn", 1)
     log.state(T0, 1, (1, 2, 9))

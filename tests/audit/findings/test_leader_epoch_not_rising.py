@@ -16,6 +16,7 @@ def placed() -> Cluster:
 
 
 def test_a_fall_and_a_new_leader_in_the_same_epoch_are_errors() -> None:
+    """A new leader within the same leader epoch is an error, and so is a leader epoch that falls."""
     log = placed()
     stays = log.state(T0, 2, (1, 2), epoch=5)
     falls = log.state(T0, 2, (1, 2), epoch=4)
@@ -27,6 +28,7 @@ def test_a_fall_and_a_new_leader_in_the_same_epoch_are_errors() -> None:
 
 
 def test_isr_writes_keep_it_and_decisions_raise_it() -> None:
+    """An ISR write keeps the leader epoch, a new leader raises it, by one or by more: no findings."""
     log = placed()
     log.state(T0, 1, (1,), epoch=5)
     log.state(T0, 1, (1, 2), epoch=5)
@@ -37,6 +39,7 @@ def test_isr_writes_keep_it_and_decisions_raise_it() -> None:
 
 
 def test_a_topic_of_the_same_name_starts_at_0() -> None:
+    """Behind a deletion of the state, leader epoch 0 is a beginning and no fall from 5."""
     log = placed()
     log.delete(state_path(T0), 1)
     log.state(T0, 2, (1, 2), epoch=0)

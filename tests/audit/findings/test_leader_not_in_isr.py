@@ -9,6 +9,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 def test_a_leader_outside_the_isr_is_an_error_until_it_is_mended() -> None:
+    """A leader outside its own ISR is an error until a state mends it, over a second such leader."""
     log = Cluster()
     log.topic("t", {0: (1, 2), 1: (1, 2)})
     log.state(T0, 1, (1, 2))
@@ -40,6 +41,7 @@ def test_one_that_a_snapshot_shows_lasts_to_the_end() -> None:
 
 
 def test_no_leader_and_a_state_that_cannot_be_read_are_none() -> None:
+    """Leader -1 and a state that is no JSON have no leader that could be outside the ISR."""
     log = Cluster()
     log.topic("t", {0: (1, 2)})
     log.state(T0, -1, (2,))

@@ -8,6 +8,7 @@ from zkgroup.audit.findings.needless_move import RULE
 
 
 def test_jvm_members_release_everything_which_is_said_but_no_fault() -> None:
+    """JVM members let everything go in each rebalance: what the same thread takes back is info."""
     log = shared()
 
     (found,) = log.find(RULE)
@@ -17,6 +18,7 @@ def test_jvm_members_release_everything_which_is_said_but_no_fault() -> None:
 
 
 def test_members_of_ours_keep_what_they_can_so_it_is_a_warning() -> None:
+    """Members of ours let go only of what they must give: with sticky or range, more is a warning."""
     assert [found.severity for found in shared(**OURS).find(RULE)] == ["warning"]
     assert [found.severity for found in shared(zkgroup="1", strategy="range").find(RULE)] == ["warning"]
 
@@ -34,6 +36,7 @@ def _swap(**extensions: str) -> Log:
 
 
 def test_moves_beyond_the_least_are_a_warning_where_sticky_was_promised() -> None:
+    """Three moves where one would do are a warning under sticky, info otherwise; the least is no finding."""
     for extensions, severity in ((OURS, "warning"), ({}, "info")):
         log = _swap(**extensions)
         assert log.find(RULE) == []
@@ -50,6 +53,7 @@ def test_moves_beyond_the_least_are_a_warning_where_sticky_was_promised() -> Non
 
 
 def test_a_move_between_threads_of_one_member_is_not_taken_for_one_that_came_back() -> None:
+    """From thread 0 of a member to its thread 1 is a move, and not taken back by the same thread."""
     log = alone()
     log.wait(10_000)
     log.release("g", T[0], 1)

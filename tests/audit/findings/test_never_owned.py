@@ -23,6 +23,7 @@ def _later(log: Log, ms: int) -> Log:
 
 
 def test_what_nobody_has_claimed_is_an_error_from_when_it_was_wanted() -> None:
+    """A partition unclaimed for over ten seconds is an error since the join; the plan says whose it is."""
     log = _later(_group(), 10_001)
 
     (found,) = log.find(RULE)
@@ -32,6 +33,7 @@ def test_what_nobody_has_claimed_is_an_error_from_when_it_was_wanted() -> None:
 
 
 def test_what_was_released_is_one_from_then_on() -> None:
+    """A released partition counts from its release, and ten seconds of it are info."""
     log = _group()
     log.wait(60_000)
     freed = log.release("g", ("t", 0), 1)
@@ -43,6 +45,7 @@ def test_what_was_released_is_one_from_then_on() -> None:
 
 
 def test_a_group_without_members_and_one_that_wants_nothing_lack_nothing() -> None:
+    """No member left, no subscription, or a topic that is not there: nothing is missed."""
     log = _group()
     log.expire(1)
     log.open(2)
@@ -53,6 +56,7 @@ def test_a_group_without_members_and_one_that_wants_nothing_lack_nothing() -> No
 
 
 def test_what_the_members_own_is_not_missing() -> None:
+    """Where each wanted partition has an owner there is no finding, however long it lasts."""
     log = _group()
     log.claim("g", ("t", 2), "g_a-0", 1)
 
@@ -60,6 +64,7 @@ def test_what_the_members_own_is_not_missing() -> None:
 
 
 def test_new_partitions_count_from_their_creation() -> None:
+    """A partition that the topic gained counts since then, and `grace_ms` says when it is an error."""
     log = _group()
     log.claim("g", ("t", 2), "g_a-0", 1)
     log.wait(60_000)
@@ -70,6 +75,7 @@ def test_new_partitions_count_from_their_creation() -> None:
 
 
 def test_a_log_without_its_beginning_speaks_of_what_it_saw_only() -> None:
+    """Without the log's beginning an unseen owner may stand: only the released partition is told."""
     log = Log(zxid=1000)
     log.topic("t", 2)
     log.join("g", "g_a", 1)

@@ -18,6 +18,7 @@ def led() -> Cluster:
 
 
 def test_no_leader_for_long_is_an_error() -> None:
+    """A state without leader for over ten seconds is an error, up to the state that has one."""
     log = led()
     log.wait(60_000)
     gone = log.state(T0, -1, (), epoch=1)
@@ -32,6 +33,7 @@ def test_no_leader_for_long_is_an_error() -> None:
 
 
 def test_no_leader_for_a_short_time_is_a_warning() -> None:
+    """A state without leader for ten seconds is a warning."""
     log = led()
     gone = log.state(T0, -1, (), epoch=1)
     log.wait(10_000)
@@ -43,6 +45,7 @@ def test_no_leader_for_a_short_time_is_a_warning() -> None:
 
 
 def test_a_leader_whose_registration_ended_is_one_too_and_the_spell_goes_on_without_leader() -> None:
+    """It begins when the leader's registration ends, and the state without leader only continues it."""
     log = led()
     died = log.expire(2)
     log.wait(4_000)
@@ -69,6 +72,7 @@ def test_an_ordinary_election_is_none() -> None:
 
 
 def test_a_leader_that_comes_back_before_anybody_elects_ends_it() -> None:
+    """A leader that registers again ends it without a new state: five seconds are a warning."""
     log = led()
     died = log.expire(2)
     log.wait(5_000)
@@ -83,6 +87,7 @@ def test_a_leader_that_comes_back_before_anybody_elects_ends_it() -> None:
 
 
 def test_what_lasts_to_the_end_is_an_error_however_short() -> None:
+    """A partition without leader at the end is an error, be it for half a second."""
     log = led()
     gone = log.state(T0, -1, (), epoch=1)
     log.wait(500)
@@ -105,6 +110,7 @@ def test_a_topic_that_is_being_deleted_is_left_out() -> None:
 
 
 def test_a_snapshot_alone_shows_a_leader_that_is_not_registered() -> None:
+    """In a snapshot alone, a leader that is not registered is an error, and one that is registered none."""
     log = Cluster()
     log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[2,1]}}', zxid=5)
     log.seed(state_path(T0), state_text(2, (2, 1)), zxid=6)
@@ -147,6 +153,7 @@ def test_of_the_time_before_a_snapshot_nothing_is_said() -> None:
 
 
 def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
+    """Without the log's beginning a leader whose registration nobody saw is not called away."""
     log = Cluster(100)
     log.state(T0, 2, (2, 1))
     log.wait(60_000)

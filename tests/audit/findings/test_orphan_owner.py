@@ -17,6 +17,7 @@ def _group() -> Log:
 
 
 def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
+    """An owner that stands over ten seconds after its member unregistered is an error since then."""
     log = _group()
     log.claim("g", T0, "g_a-0", 1)
     gone = log.leave("g", "g_a", 1)
@@ -30,6 +31,7 @@ def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
 
 
 def test_of_a_member_that_never_was_it_counts_from_the_claim() -> None:
+    """An owner in the name of a member that never registered is an error since its claim."""
     log = _group()
     claimed = log.claim("g", T0, "g_other-0", 1)
     log.wait(10_001)
@@ -53,6 +55,7 @@ def test_a_history_that_ends_at_once_does_not_make_it_an_error() -> None:
 
 
 def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> None:
+    """An owner with its member registered is none, nor is one that expired along with the member."""
     log = _group()
     log.claim("g", T0, "g_a-0", 1)
     log.wait(60_000)
@@ -66,6 +69,7 @@ def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> Non
 
 
 def test_a_snapshot_alone_is_enough() -> None:
+    """An owner without a registration in a snapshot is an error, with nothing but the snapshot."""
     log = Log()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=7, ms=log.ms - 60_000, session=5)
     log.seed("/mark", zxid=9)

@@ -19,6 +19,7 @@ def _group() -> Log:
 
 
 def test_the_time_from_the_registrations_end_to_the_claims_is_told() -> None:
+    """A claim released 250 ms after its registration went is an error over just these 250 ms."""
     log = _group()
     gone = log.leave("g", "g_a", 1)
     log.wait(250)
@@ -33,6 +34,7 @@ def test_the_time_from_the_registrations_end_to_the_claims_is_told() -> None:
 
 
 def test_one_that_comes_back_under_its_claims_ends_the_time() -> None:
+    """A member that registers again while its claim stands ends the interval there."""
     log = _group()
     gone = log.leave("g", "g_a", 1)
     back = log.join("g", "g_a", 1)
@@ -43,6 +45,7 @@ def test_one_that_comes_back_under_its_claims_ends_the_time() -> None:
 
 
 def test_one_that_stands_at_the_end_needs_ten_seconds() -> None:
+    """An interval that the history cuts off is info for ten seconds and an error after them."""
     log = _group()
     log.leave("g", "g_a", 1)
     log.wait(10_000)

@@ -18,6 +18,7 @@ def _group() -> Log:
 
 
 def test_a_claim_by_a_foreign_session_is_an_error_for_its_whole_life() -> None:
+    """A claim in g_a's name from session 2, while g_a is in 1, is an error up to its release."""
     log = _group()
     claimed = log.claim("g", T0, "g_a-0", 2)
     released = log.release("g", T0, 2)
@@ -29,6 +30,7 @@ def test_a_claim_by_a_foreign_session_is_an_error_for_its_whole_life() -> None:
 
 
 def test_a_name_that_is_not_the_sessions_own_is_one_too() -> None:
+    """A session registered as g_a that claims as g_b is an error that names both."""
     log = _group()
     log.claim("g", T0, "g_b-0", 1)
 
@@ -39,6 +41,7 @@ def test_a_name_that_is_not_the_sessions_own_is_one_too() -> None:
 
 
 def test_registered_too_late_and_in_another_group_do_not_count() -> None:
+    """A registration in another group, or after the claim, does not make the claim the member's own."""
     log = _group()
     log.join("h", "g_c", 2)
     early = log.claim("g", T0, "g_c-0", 2)
@@ -51,6 +54,7 @@ def test_registered_too_late_and_in_another_group_do_not_count() -> None:
 
 
 def test_a_members_own_claims_are_none() -> None:
+    """Claims in the member's own session are fine: another thread, ours, or a new session after an expiry."""
     log = _group()
     log.claim("g", T0, "g_a-0", 1)
     log.release("g", T0, 1)
@@ -75,6 +79,7 @@ def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
 
 
 def test_an_owner_that_is_not_ephemeral_is_named_so() -> None:
+    """An owner of the snapshot that no session holds is told as not ephemeral."""
     log = Log()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=5)
     log.seed("/consumers/g/ids/g_a", registration(), zxid=4, session=1)
@@ -85,6 +90,7 @@ def test_an_owner_that_is_not_ephemeral_is_named_so() -> None:
 
 
 def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> None:
+    """A session that was open before the log may be registered: only the one opened within it is told."""
     log = Log(zxid=1000)
     log.claim("g", T0, "g_a-0", 1)
     log.open(2)

@@ -18,6 +18,7 @@ def led() -> Cluster:
 
 
 def test_more_than_a_tenth_away_is_a_warning() -> None:
+    """One of ten not led by its first replica is allowed, two are a warning; `share` moves the bound."""
     log = led()
     log.state(("t", 0), 2, (1, 2), epoch=1)
     assert log.find(RULE) == []
@@ -31,6 +32,7 @@ def test_more_than_a_tenth_away_is_a_warning() -> None:
 
 
 def test_only_the_end_counts() -> None:
+    """Leaders that were elsewhere for a while and are back at the end are no finding."""
     log = led()
     for partition in range(5):
         log.state(("t", partition), 2, (1, 2), epoch=1)
@@ -41,6 +43,7 @@ def test_only_the_end_counts() -> None:
 
 
 def test_topics_that_are_gone_or_going_do_not_count() -> None:
+    """Partitions of a deleted topic, and of one whose deletion is asked for, are not counted."""
     log = led()
     log.state(("t", 0), -1, (), epoch=1)
     log.state(("t", 1), -1, (), epoch=1)
@@ -52,6 +55,7 @@ def test_topics_that_are_gone_or_going_do_not_count() -> None:
 
 
 def test_a_broker_that_is_down_is_said_to_be() -> None:
+    """A broker that is not registered leads nothing, and the row says that it is down."""
     log = led()
     log.expire(1)
     for partition in range(5):

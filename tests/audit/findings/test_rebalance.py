@@ -7,6 +7,7 @@ from zkgroup.audit.findings.rebalance import RULE
 
 
 def test_each_rebalance_is_told_with_cause_moves_and_the_time_without_owner() -> None:
+    """Each rebalance is an info row: cause, length, members, moves, longest time without owner."""
     first, second = shared().find(RULE)
 
     assert first.detail == "join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved"
@@ -18,6 +19,7 @@ def test_each_rebalance_is_told_with_cause_moves_and_the_time_without_owner() ->
 
 
 def test_what_nobody_owns_at_its_end_and_a_missing_cause_are_said() -> None:
+    """A release that nothing set off is told as without cause, and what is left unowned is counted."""
     log = shared()
     log.wait(10_000)
     log.release("g", T[0], 1)
@@ -30,6 +32,7 @@ def test_what_nobody_owns_at_its_end_and_a_missing_cause_are_said() -> None:
 
 
 def test_the_quiet_that_ends_one_can_be_set() -> None:
+    """A release 2 s later is part of the same rebalance, and with `quiet_ms=1000` one of its own."""
     log = shared()
     log.wait(2_000)
     log.release("g", T[0], 1)

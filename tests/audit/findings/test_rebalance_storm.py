@@ -20,6 +20,7 @@ def _flapping(times: int, every_ms: int) -> Log:
 
 
 def test_more_than_twenty_in_an_hour_are_one_row_over_all_of_them() -> None:
+    """22 rebalances in an hour are one warning over all of them, with their causes counted."""
     log = _flapping(11, 300_000)
 
     (found,) = log.find(RULE)
@@ -32,11 +33,13 @@ def test_more_than_twenty_in_an_hour_are_one_row_over_all_of_them() -> None:
 
 
 def test_twenty_in_an_hour_are_not_too_many() -> None:
+    """Twenty in an hour are allowed, and so are sixty at ten an hour."""
     assert _flapping(10, 300_000).find(RULE) == []
     assert _flapping(30, 720_000).find(RULE) == []
 
 
 def test_the_bound_can_be_set_and_each_storm_has_its_row() -> None:
+    """With `per_hour=4` six are a storm, and six more two hours later are another."""
     log = _flapping(3, 60_000)
     log.wait(7_200_000)
     for _ in range(3):

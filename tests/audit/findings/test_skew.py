@@ -16,6 +16,7 @@ def _later(log: Log, ms: int = 10_001) -> Log:
 
 
 def test_an_idle_member_that_the_plan_has_partitions_for_is_a_warning() -> None:
+    """A member without partitions that the plan gives some is a warning, since its join."""
     log = alone()
     log.open(2)
     joined = log.join("g", "g_b", 2)
@@ -27,6 +28,7 @@ def test_an_idle_member_that_the_plan_has_partitions_for_is_a_warning() -> None:
 
 
 def test_shares_that_differ_more_than_the_plan_means_are_a_warning() -> None:
+    """Three against one, where the plan deals out two each, is a warning with both shares."""
     log = shared()
     log.release("g", T[1], 1)
     log.claim("g", T[1], "g_b-0", 2)
@@ -57,6 +59,7 @@ def test_a_plan_that_is_uneven_by_itself_is_info() -> None:
 
 
 def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> None:
+    """Even shares are no skew, nor is one partition for two members."""
     assert _later(shared()).find(RULE) == []
 
     log = Log()
@@ -70,6 +73,7 @@ def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> 
 
 @pytest.mark.parametrize(("ms", "found"), [(10_000, 0), (10_001, 1)])
 def test_a_group_that_has_just_changed_is_given_ten_seconds(ms: int, found: int) -> None:
+    """Ten seconds after a join the uneven shares are not told yet; a millisecond later they are."""
     log = alone()
     log.open(2)
     log.join("g", "g_b", 2)

@@ -47,6 +47,7 @@ def test_servers_that_have_the_same_are_not(tmp_path: Path) -> None:
 
 
 def test_one_server_alone_cannot_differ(tmp_path: Path) -> None:
+    """The log of one server has nothing to differ from."""
     calm().log(tmp_path)
 
     assert look(RULE, tmp_path) == []

@@ -15,6 +15,7 @@ def placed() -> Cluster:
 
 
 def test_one_that_stands_for_long_names_what_was_not_begun() -> None:
+    """A request that stands for over ten minutes is a warning; partitions with their old list are named."""
     log = placed()
     asked = log.reassign({T0: (2,), T1: (2,)})
     log.topic("t", {0: (2, 1), 1: (1,), 2: (1,)})
@@ -28,6 +29,7 @@ def test_one_that_stands_for_long_names_what_was_not_begun() -> None:
 
 
 def test_one_that_was_done_after_long_is_told_too() -> None:
+    """A request that was finished after more than ten minutes is told with the time that it stood."""
     log = placed()
     asked = log.reassign({T0: (2,)})
     log.wait(600_001)
@@ -56,6 +58,7 @@ def test_one_that_is_done_in_time_is_none() -> None:
 
 
 def test_one_without_entries_is_never_removed() -> None:
+    """A request that names no partition is told after a second: no controller of 0.8.2.2 takes it off."""
     log = placed()
     asked = log.reassign({})
     log.wait(1_001)
@@ -73,6 +76,7 @@ def test_one_without_entries_is_never_removed() -> None:
 
 
 def test_one_that_cannot_be_read_is_obeyed_by_nobody() -> None:
+    """A request that is no JSON is told with how long it has stood, without waiting ten minutes."""
     log = placed()
     asked = log.create(REASSIGN, "{")
     log.wait(5_000)
@@ -104,6 +108,7 @@ def test_an_entry_that_went_with_the_partition_elsewhere_was_given_up() -> None:
 
 
 def test_of_a_topic_that_is_gone_nothing_is_left_to_move() -> None:
+    """A request that goes after its topic was deleted was not given up."""
     log = placed()
     log.reassign({T0: (2,)})
     log.delete("/brokers/topics/t")
@@ -113,6 +118,7 @@ def test_of_a_topic_that_is_gone_nothing_is_left_to_move() -> None:
 
 
 def test_moves_of_a_topic_that_is_being_deleted_are_given_up_rightly() -> None:
+    """A request that goes while the deletion of its topic is asked for is no finding."""
     log = placed()
     log.reassign({T0: (2,)})
     log.create("/admin/delete_topics/t")

@@ -9,6 +9,7 @@ REQUEST = "/admin/delete_topics/t"
 
 
 def test_a_topic_that_is_still_there_after_long_is_a_warning() -> None:
+    """A deletion asked for over ten minutes ago, with the topic still there, is a warning without an end."""
     log = Log()
     log.topic("t", 1)
     asked = log.create(REQUEST, b"", 5)
@@ -23,6 +24,7 @@ def test_a_topic_that_is_still_there_after_long_is_a_warning() -> None:
 
 
 def test_one_that_took_long_is_told_too() -> None:
+    """A deletion that came to its end after more than ten minutes is told with its length."""
     log = Log()
     log.topic("t", 1)
     asked = log.create(REQUEST)
@@ -36,6 +38,7 @@ def test_one_that_took_long_is_told_too() -> None:
 
 
 def test_a_quick_one_and_one_whose_topic_is_gone_are_none() -> None:
+    """Done within ten minutes, or the topic gone and only the request left behind: no finding."""
     log = Log()
     log.topic("t", 1)
     log.topic("u", 1)

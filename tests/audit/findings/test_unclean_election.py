@@ -16,6 +16,7 @@ def placed(*replicas: int) -> Cluster:
 
 
 def test_a_leader_from_outside_the_last_isr_is_an_error() -> None:
+    """A new leader that the ISR before lacked is an error, with the ISR that was passed over."""
     log = placed(1, 2)
     log.state(T0, 1, (1,))
     unclean = log.state(T0, 2, (2,), epoch=1)
@@ -37,6 +38,7 @@ def test_it_is_so_over_a_time_without_leader_and_without_isr() -> None:
 
 
 def test_the_last_in_sync_may_come_back() -> None:
+    """The last broker in sync that leads again after a time without leader is no unclean leader."""
     log = placed(1, 2)
     log.state(T0, 1, (1,))
     log.state(T0, -1, (), epoch=1)
@@ -46,6 +48,7 @@ def test_the_last_in_sync_may_come_back() -> None:
 
 
 def test_a_single_replica_that_returns_is_not_unclean() -> None:
+    """The only replica that was away and leads again lost nothing."""
     log = placed(3)
     log.state(T0, -1, (), epoch=1)
     log.state(T0, 3, (3,), epoch=2)
@@ -54,6 +57,7 @@ def test_a_single_replica_that_returns_is_not_unclean() -> None:
 
 
 def test_a_topic_of_the_same_name_starts_anew() -> None:
+    """A topic that was deleted and made again is not measured by the ISR of the old one."""
     log = placed(1, 2)
     log.delete(state_path(T0), 1)
     log.delete("/brokers/topics/t", 1)

@@ -16,6 +16,7 @@ def placed() -> Cluster:
 
 
 def test_each_missing_broker_is_told_with_its_time() -> None:
+    """One row from the first replica that fell out to the last that came back, with the time of each."""
     log = placed()
     first = log.state(T0, 1, (1, 2))
     log.wait(8_000)
@@ -34,6 +35,7 @@ def test_each_missing_broker_is_told_with_its_time() -> None:
 
 
 def test_one_that_lasts_to_the_end() -> None:
+    """A replica that is missing at the end is told with the time so far, and without an end."""
     log = placed()
     first = log.state(T0, 1, (1, 2))
     log.wait(30_000)
@@ -46,6 +48,7 @@ def test_one_that_lasts_to_the_end() -> None:
 
 
 def test_shorter_than_the_bound_is_left_out() -> None:
+    """A replica that is back before the bound is no finding; `least_ms` moves the bound."""
     log = placed()
     log.state(T0, 1, (1, 2))
     log.wait(9_999)
@@ -66,6 +69,7 @@ def test_a_longer_replica_list_is_under_replicated_until_the_new_ones_follow() -
 
 
 def test_a_topic_that_is_being_deleted_is_left_out_from_the_request_on() -> None:
+    """The request to delete the topic ends the time; what the controller takes off then is not told."""
     log = placed()
     log.state(T0, 1, (1, 2))
     log.wait(12_000)
@@ -80,6 +84,7 @@ def test_a_topic_that_is_being_deleted_is_left_out_from_the_request_on() -> None
 
 
 def test_a_topic_of_the_same_name_starts_anew() -> None:
+    """The time in which the topic was deleted, before it was made again, counts for nothing."""
     log = placed()
     log.state(T0, 1, (1, 2))
     log.delete(state_path(T0), 1)

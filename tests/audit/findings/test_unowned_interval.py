@@ -18,6 +18,7 @@ def _group() -> Log:
 
 
 def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
+    """1,001 ms from release to claim are a warning, 1,000 ms are not, unless `longest_ms` is less."""
     log = _group()
     freed = log.release("g", T0, 1)
     log.wait(1_001)
@@ -36,6 +37,7 @@ def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
 
 
 def test_it_lasts_to_the_end_where_nobody_comes() -> None:
+    """A released partition that nobody claims again is told without an end."""
     log = _group()
     freed = log.release("g", T0, 1)
     log.wait(1_001)
@@ -47,6 +49,7 @@ def test_it_lasts_to_the_end_where_nobody_comes() -> None:
 
 
 def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
+    """With no member, or one that wants another topic, time does not count; it does from the join on."""
     log = _group()
     log.expire(1)
     log.wait(60_000)
@@ -62,6 +65,7 @@ def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
 
 
 def test_a_wildcard_wants_what_it_matches() -> None:
+    """A white list whose pattern matches the topic wants it, so that its unowned time counts."""
     log = _group()
     log.open(2)
     log.create(
@@ -78,6 +82,7 @@ def test_a_wildcard_wants_what_it_matches() -> None:
 
 
 def test_a_topic_that_is_gone_and_a_partition_that_is_not_there_are_wanted_by_nobody() -> None:
+    """Partition 9 of a topic with one, and a deleted topic, lack no owner."""
     log = _group()
     log.claim("g", ("t", 9), "g_a-0", 1)
     log.release("g", ("t", 9), 1)
