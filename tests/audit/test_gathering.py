@@ -27,6 +27,7 @@ def test_the_ends_of_a_history_are_its_first_record_and_its_latest_time() -> Non
 
 
 def test_a_snapshot_alone_ends_with_its_latest_write() -> None:
+    """Without a log the history is whole, and ends at the latest zxid and write of the snapshot."""
     log = Log()
     log.seed("/a", zxid=3, ms=100, mtime_ms=900)
     log.seed("/b", zxid=7, ms=500)
@@ -37,6 +38,8 @@ def test_a_snapshot_alone_ends_with_its_latest_write() -> None:
 
 
 def test_what_stood_before_is_known_from_seeds_or_from_the_first_record_ever() -> None:
+    """Whole is what has seeds or starts at the first zxid of epoch 0 or 1; epoch 2 had one before it."""
+
     def whole(zxid: int, *, seeded: bool = False) -> bool:
         log = Log(zxid=zxid)
         if seeded:
@@ -49,6 +52,7 @@ def test_what_stood_before_is_known_from_seeds_or_from_the_first_record_ever() -
 
 
 def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
+    """An opened session has timeout, beginning, end and its kind; one that only wrote has none of them."""
     log = Log()
     log.open(1, 4_000)
     log.open(2)
@@ -65,6 +69,7 @@ def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
 
 
 def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
+    """Lives of controller, brokers and members, and writes of epoch and topics, are kept to the zxid."""
     log = Log()
     log.open(1)
     log.create("/controller", "c1", 1, ephemeral=True)
@@ -115,6 +120,7 @@ def test_moves_are_kept_as_long_as_they_are_asked_for() -> None:
 
 
 def test_lives_of_one_path_follow_each_other() -> None:
+    """Two members that register twice each have four lives, in the order of their beginnings."""
     log = Log()
     for session in (1, 2):
         log.join("g", "g_a", session)
@@ -128,6 +134,7 @@ def test_lives_of_one_path_follow_each_other() -> None:
 
 
 def test_operators_leave_markers_with_what_they_do() -> None:
+    """A reset marker and an audit record give the group the zxid at which an operator acted."""
     log = Log()
     log.multi(0, log.creation("/consumers/g/resets/t-0", "{}"), log.creation("/other", ""))
     log.create("/zkgroup/audit/h", "{}")
@@ -136,6 +143,7 @@ def test_operators_leave_markers_with_what_they_do() -> None:
 
 
 def test_what_failed_is_no_fact() -> None:
+    """Of a refused request nothing is kept but that its session was there."""
     log = Log()
     log.fail(1)
 
@@ -160,4 +168,5 @@ def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions
 
 
 def test_nothing_at_all_has_no_log() -> None:
+    """No rows give facts that have no log and are not whole."""
     assert Gathering().facts() == Facts(has_log=False, is_whole=False)

@@ -106,12 +106,14 @@ def test_no_rule_has_an_error_in_a_healthy_cluster(rule: AnyRule, name: str) -> 
 
 @pytest.mark.parametrize("incident", incidents(), ids=lambda incident: incident.name)
 def test_each_accident_is_found_where_it_was(incident: Incident) -> None:
+    """Each recorded accident is found within its zxids by every rule that is named for it."""
     there = {(each.finding, each.severity) for each in findings(INCIDENTS) if incident.touches(each)}
 
     assert EXPECTED.get(incident.name, set()) <= there
 
 
 def test_the_calm_time_among_accidents_has_none() -> None:
+    """In the calm stretch between the recorded accidents there is no warning and no error."""
     calm = next(incident for incident in incidents() if incident.name == "calm")
     within = [each for each in findings(INCIDENTS) if calm.touches(each) and each.severity != "info"]
 
@@ -119,6 +121,7 @@ def test_the_calm_time_among_accidents_has_none() -> None:
 
 
 def test_the_rules_are_those_of_the_interface_in_its_order() -> None:
+    """Each rule has a name that `audit findings` promises, and they come in that order."""
     names = [rule.name for rule in ALL_RULES]
 
     assert names == [name for name in NAMES if name in names]

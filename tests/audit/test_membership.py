@@ -35,6 +35,7 @@ def _wants(text: str = registration(), **extensions: str) -> Registration:
 
 
 def test_spans_are_merged_cut_and_searched_for_gaps() -> None:
+    """Spans that touch are merged; overlaps and gaps keep the end of an open span open."""
     spans = [_span(5, 9), _span(1, 3), _span(3, 4), _span(20)]
 
     assert merged(spans) == [_span(1, 4), _span(5, 9), _span(20)]
@@ -51,6 +52,7 @@ def test_spans_are_merged_cut_and_searched_for_gaps() -> None:
 
 
 def test_topics_are_known_as_they_stood() -> None:
+    """At a zxid a topic has the partitions of its last write up to then, and none once it is deleted."""
     log = Log()
     log.topic("t", 1)
     grown = log.topic("t", 2)
@@ -67,6 +69,7 @@ def test_topics_are_known_as_they_stood() -> None:
 
 
 def test_a_partition_is_in_demand_while_a_member_wants_it_and_it_exists() -> None:
+    """Demand begins when the wanted topic is made and ends with the last member that wants it."""
     log = Log()
     first = log.join("g", "g_a", 1, {"t": 1})
     log.join("g", "g_b", 2, {"u": 1})
@@ -82,6 +85,7 @@ def test_a_partition_is_in_demand_while_a_member_wants_it_and_it_exists() -> Non
 
 
 def test_jvm_members_plan_by_range_unless_round_robin_explains_their_owners() -> None:
+    """Members that publish no strategy plan by range, or by round robin where it explains their owners."""
     members = {"g_a": _wants(), "g_b": _wants()}
     partitions = {"t": (0, 1)}
     by_range = planned(members, partitions, {}, None)
@@ -103,6 +107,7 @@ def test_jvm_members_plan_by_range_unless_round_robin_explains_their_owners() ->
 
 
 def test_sticky_is_the_stored_plan_and_only_where_all_publish_it() -> None:
+    """The stored plan counts while its digest fits; a member that does not publish sticky makes it range."""
     members = {"g_a": _wants(**OURS), "g_b": _wants(**OURS)}
     evaluated = [EvaluatedMember(name, {"t": 1}) for name in members]
     stored = Plan(5, inputs_digest("sticky", evaluated, {"t": (0, 1)}), {T0: "g_b-0", T1: "g_a-0"})
@@ -117,6 +122,7 @@ def test_sticky_is_the_stored_plan_and_only_where_all_publish_it() -> None:
 
 
 def test_the_least_moves_are_those_of_the_evenest_assignment() -> None:
+    """Six partitions held 3 and 3 need 2 moves for a third member; an unreadable wildcard gives no count."""
     members = {"g_a": _wants(), "g_b": _wants(), "g_c": _wants()}
     before = {TopicPartition("t", n): "g_a-0" if n < 3 else "g_b-0" for n in range(6)}
 
@@ -139,6 +145,7 @@ def test_the_fewest_moves_of_a_mixed_group_are_searched_for_while_it_is_small() 
 
 
 def test_the_picture_of_a_group_follows_its_rows() -> None:
+    """Row by row the picture knows owners, who freed what, and registrations that can be read."""
     log = Log()
     log.topic("t", 1)
     log.join("g", "g_a", 1)

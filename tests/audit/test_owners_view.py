@@ -19,6 +19,7 @@ def _owners(log: Log, group: str = "g") -> list[OwnerLife]:
 
 @pytest.mark.parametrize("with_lists", [False, True])
 def test_each_end_is_told_apart(*, with_lists: bool) -> None:
+    """Release, deletion by another session, end of the session, and still open, each with its zxid."""
     log = Log(with_lists=with_lists)
     log.open(1)
     log.open(2)
@@ -40,6 +41,7 @@ def test_each_end_is_told_apart(*, with_lists: bool) -> None:
 
 
 def test_a_hand_over_between_threads_in_one_multi_is_a_release_and_a_claim() -> None:
+    """One multi that replaces an owner ends the first life by release and begins the second at its zxid."""
     log = Log()
     log.claim("g", T0, "g_a-0", 1)
     path = owner("g", T0)
@@ -56,6 +58,7 @@ def test_a_hand_over_between_threads_in_one_multi_is_a_release_and_a_claim() -> 
 
 
 def test_other_groups_partitions_and_offsets_are_left_out() -> None:
+    """Claims of another partition or group, and commits, are no owners of the partition asked for."""
     log = Log()
     log.claim("g", ("t", 1), "g_a-0", 1)
     log.commit("g", T0, 5, 1)
@@ -66,6 +69,7 @@ def test_other_groups_partitions_and_offsets_are_left_out() -> None:
 
 
 def test_seeds_are_owners_from_their_creation_on() -> None:
+    """An owner of the snapshot lives since its creation; text that is no thread belongs to no member."""
     log = Log(zxid=100)
     log.seed(owner("g", T0), "no thread", zxid=9, ms=33, session=5)
     log.fail(1)
@@ -76,6 +80,7 @@ def test_seeds_are_owners_from_their_creation_on() -> None:
 
 
 def test_where_the_log_lacks_the_deletion_the_next_claim_ends_it() -> None:
+    """A second claim without a deletion before it ends the first life at its zxid, by nobody known."""
     log = Log()
     log.claim("g", T0, "g_a-0", 1)
     again = log.claim("g", T0, "g_b-0", 2)

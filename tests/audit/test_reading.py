@@ -19,6 +19,7 @@ def _places(events: list[Event]) -> list[tuple[int, int, str, str]]:
 
 
 def test_a_multi_is_opened_in_its_order_and_a_single_operation_stands_alone() -> None:
+    """Operations of a multi are rows 0, 1, 2 of its zxid; a single operation is row -1."""
     log = Log()
     log.create("/a", "1", 7)
     log.multi(
@@ -52,6 +53,7 @@ def test_a_multi_that_failed_has_its_rows_but_changes_nothing() -> None:
 
 
 def test_a_single_request_that_failed_has_a_session_and_a_code_only() -> None:
+    """A refused request is one row with session and error code, without a path, and not applied."""
     log = Log()
     log.fail(7, -101)
 
@@ -61,6 +63,7 @@ def test_a_single_request_that_failed_has_a_session_and_a_code_only() -> None:
 
 
 def test_before_3_6_the_ephemerals_of_a_close_are_made_up_by_path() -> None:
+    """A close without a list gets a synthetic deletion, by path, of each ephemeral still the session's."""
     log = Log()
     for path in ("/b", "/a", "/c", "/d"):
         log.create(path, "", 7, ephemeral=True)
@@ -97,6 +100,7 @@ def test_from_3_6_on_the_record_lists_them_and_what_it_lacks_goes_too() -> None:
 
 
 def test_a_path_that_was_made_again_goes_with_its_new_session_only() -> None:
+    """A path that session 7 deleted and session 8 made again goes with the close of 8, not of 7."""
     log = Log()
     log.create("/a", "", 7, ephemeral=True)
     log.delete("/a", 7)
@@ -108,6 +112,7 @@ def test_a_path_that_was_made_again_goes_with_its_new_session_only() -> None:
 
 
 def test_seeds_come_first_by_czxid_and_close_with_their_session() -> None:
+    """Seeds come before the log by czxid, and an ephemeral among them goes when its session closes."""
     log = Log(zxid=100)
     log.seed("/late", "2", zxid=9, session=7)
     log.seed("/early", "1", zxid=3, ms=5, mtime_ms=8, version=4)
@@ -121,6 +126,7 @@ def test_seeds_come_first_by_czxid_and_close_with_their_session() -> None:
 
 
 def test_containers_and_times_to_live_have_no_session() -> None:
+    """Container and TTL znodes are kinds of their own, and no ephemerals of a session."""
     stat = StoredStat(1, 1, 0, 0, 0, 0, 0, -(1 << 63), 1)
     seeds = [StoredZnode("/container", b"", None, stat)]
     records = [
@@ -136,6 +142,7 @@ def test_containers_and_times_to_live_have_no_session() -> None:
 
 
 def test_the_sessions_of_a_snapshot_come_before_everything() -> None:
+    """Sessions of a snapshot are rows at zxid 0, by their number, with their timeouts."""
     first, second = events_of([], [], sessions={9: 6000, 4: 30000})
 
     assert (first.op, first.zxid, first.session, first.timeout_ms, first.seed) == (
@@ -169,6 +176,7 @@ def test_a_chroot_is_stripped_and_what_is_outside_left_out() -> None:
 
 
 def test_records_of_a_type_that_is_not_known_are_passed_over() -> None:
+    """A record of type 99, which no server writes, gives no row and no error."""
     assert list(events_of([Transaction(1, 7, 1, 0, 99, (Operation(99, "/a"),))])) == []
 
 

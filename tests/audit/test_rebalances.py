@@ -33,6 +33,7 @@ def test_a_join_and_what_it_moved() -> None:
 
 
 def test_a_crash_takes_registration_and_owners_in_one_transaction() -> None:
+    """An expiry begins one at its zxid, with a crash as cause; the last claim of what it held ends it."""
     log = shared()
     log.wait(10_000)
     died = log.expire(2)
@@ -49,6 +50,7 @@ def test_a_crash_takes_registration_and_owners_in_one_transaction() -> None:
 
 
 def test_a_member_that_comes_back_in_a_new_session_had_expired() -> None:
+    """An expired member that registers again was not crashed but too slow: the cause is expiry."""
     log = alone()
     log.wait(10_000)
     log.expire(1)
@@ -60,6 +62,7 @@ def test_a_member_that_comes_back_in_a_new_session_had_expired() -> None:
 
 
 def test_a_close_by_the_client_and_a_leave_without_one_are_clean() -> None:
+    """A deleted registration and a closed session are both a clean leave."""
     log = shared()
     log.wait(10_000)
     log.leave("g", "g_b", 2)
@@ -70,6 +73,7 @@ def test_a_close_by_the_client_and_a_leave_without_one_are_clean() -> None:
 
 
 def test_a_registration_that_another_session_deleted_was_removed() -> None:
+    """A registration that session 7 deletes, though session 1 made it, is a removal."""
     log = alone()
     log.wait(10_000)
     log.leave("g", "g_a", 7)
@@ -91,6 +95,7 @@ def test_a_changed_subscription_is_told_by_what_it_lost_or_gained() -> None:
 
 
 def test_registered_again_much_later_in_the_same_session_it_has_left_and_joined() -> None:
+    """Unregistered, and registered a minute later in the same session, is a leave and then a join."""
     log = alone()
     log.wait(10_000)
     log.leave("g", "g_a", 1)
@@ -101,6 +106,7 @@ def test_registered_again_much_later_in_the_same_session_it_has_left_and_joined(
 
 
 def test_new_partitions_set_one_off_and_begin_it() -> None:
+    """A topic that grows is the cause and the beginning; the claim of the new partition ends it."""
     log = alone()
     log.wait(10_000)
     grown = log.topic("t", 5)
@@ -125,6 +131,7 @@ def test_a_topic_that_is_made_before_anybody_wants_it_sets_nothing_off() -> None
 
 
 def test_a_deleted_topic_lets_go_of_its_partitions() -> None:
+    """The deletion of a topic is the cause; its partitions are unowned at the end and none has moved."""
     log = alone()
     log.wait(10_000)
     log.delete("/brokers/topics/t")
@@ -138,6 +145,7 @@ def test_a_deleted_topic_lets_go_of_its_partitions() -> None:
 
 
 def test_a_registration_that_nobody_can_read_is_named() -> None:
+    """A registration that is no JSON sets one off, and the cause names the member."""
     log = alone()
     log.wait(10_000)
     log.create("/consumers/g/ids/g_x", "t", 9, ephemeral=True)
@@ -162,6 +170,7 @@ def test_a_stolen_claim_begins_one_by_itself() -> None:
 
 
 def test_members_that_come_while_it_goes_on_are_part_of_it() -> None:
+    """Two members that join before the group is at rest are two causes of one rebalance."""
     log = alone()
     log.wait(10_000)
     log.open(2)
@@ -201,6 +210,7 @@ def test_a_member_that_leaves_at_rest_begins_the_next_whatever_its_close_lists_f
 
 
 def test_quiet_ends_one_that_never_got_to_its_plan() -> None:
+    """4,999 ms between two releases keep it going, 5,000 ms end it, planned or not."""
     log = alone()
     log.wait(10_000)
     log.release("g", T[0], 1)
@@ -217,6 +227,7 @@ def test_quiet_ends_one_that_never_got_to_its_plan() -> None:
 
 
 def test_a_clock_that_steps_back_neither_ends_one_nor_gives_it_a_negative_length() -> None:
+    """A clock that goes back a minute between release and claim leaves one rebalance of 0 ms."""
     log = alone()
     log.wait(10_000)
     log.release("g", T[0], 1)
@@ -229,6 +240,7 @@ def test_a_clock_that_steps_back_neither_ends_one_nor_gives_it_a_negative_length
 
 
 def test_seeds_are_where_it_starts_from_and_no_rebalance() -> None:
+    """Members and owners of the snapshot are the state before; the join in the log is the only one."""
     log = Log(zxid=100)
     log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[1],"1":[1]}}', zxid=1)
     log.seed(A_IDS, registration(), zxid=2, session=1)
@@ -261,6 +273,8 @@ def test_moves_beyond_the_least_possible_are_counted() -> None:
 
 
 def test_our_members_and_the_sticky_strategy_are_told_apart() -> None:
+    """What members of ours took back is counted apart from JVM members', and sticky from range."""
+
     def told(found: Rebalance) -> tuple[int, bool]:
         return found.retaken_by_ours, found.is_sticky
 
@@ -270,6 +284,7 @@ def test_our_members_and_the_sticky_strategy_are_told_apart() -> None:
 
 
 def test_other_groups_are_left_alone() -> None:
+    """A join in group h is a rebalance of h and none of g."""
     log = shared()
     log.open(5)
     log.join("h", "h_a", 5)

@@ -62,6 +62,8 @@ def _log() -> Log:
 
 
 def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
+    """By group, by partition or by session, each key's fold sees its own rows and no others, in order."""
+
     def told(rule: Rule) -> list[str]:
         return [each.detail.removesuffix(" {'most': 3}") for each in _log().find(rule)]
 
@@ -71,6 +73,7 @@ def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
 
 
 def test_bounds_are_the_rules_own_unless_the_user_sets_them() -> None:
+    """A bound that the user sets reaches the fold; a bound that no rule has is a ConfigError."""
     assert {each.detail[-11:] for each in _log().find(_rule(), most=7)} == {"{'most': 7}"}
     with pytest.raises(ConfigError, match=r"expected one of rows\.most"):
         bounds_of([_rule()], {"rows.least": 1})
@@ -79,6 +82,7 @@ def test_bounds_are_the_rules_own_unless_the_user_sets_them() -> None:
 
 
 def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
+    """Findings of many rules over a recorded history come in the order of their first zxid."""
     found = audit(source(INCIDENTS), ALL_RULES).findings
 
     zxids = [each.from_zxid or 0 for each in found]
@@ -101,6 +105,7 @@ def test_what_the_input_is_not_enough_for_is_named() -> None:
 
 
 def test_a_group_is_asked_for_alone() -> None:
+    """An audit of one group has just those findings of the whole audit that name it."""
     everything = audit(source(INCIDENTS), RULES).findings
     of_group = audit(source(INCIDENTS), RULES, group="idle").findings
 
@@ -135,6 +140,7 @@ def test_a_log_from_the_middle_is_audited_without_what_stood_before(tmp_path: Pa
 
 
 def test_snapshots_without_logs_are_audited_as_the_last_of_them(tmp_path: Path) -> None:
+    """Of two snapshots the later is audited; rules that need a log are skipped by name."""
     _copy(HEALTHY[0], ["snapshot.100.gz", "snapshot.352.gz"], tmp_path)
 
     found = audit(open_source([tmp_path]), ALL_RULES)
@@ -152,6 +158,8 @@ def _copy(name: str, files: list[str], target: Path) -> None:
 
 
 def test_whole_rules_are_held_to_the_stretch_too() -> None:
+    """What a rule over whole files finds outside the stretch is left out, unless it lasts to the end."""
+
     def look(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:
         return [Finding("whole", "error", from_zxid=zxid, to_zxid=zxid) for zxid in (50, 107, 110, 111)] + [
             Finding("whole", "error", from_zxid=20)
@@ -164,6 +172,7 @@ def test_whole_rules_are_held_to_the_stretch_too() -> None:
 
 
 def test_facts_that_are_known_are_not_folded_again() -> None:
+    """With the facts given, the rows are read once and not a second time to gather them."""
     asked = []
 
     def events() -> list[Event]:
