@@ -83,6 +83,7 @@ def _log_with(folder: Path, text: bytes) -> Path:
 
 
 def test_an_election_is_told_and_what_was_forged_or_taken_away_is_found(tmp_path: Path) -> None:
+    """A leader's death is no fault; a record forged on one server, or cut out of all, is an error there."""
     with EmbeddedZooKeeper(
         3, fsync=False, config={"preAllocSize": "64"}, data_dir=tmp_path / "servers"
     ) as ensemble:
