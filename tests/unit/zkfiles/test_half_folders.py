@@ -15,6 +15,7 @@ from zkgroup.zkfiles.names import list_files
 
 
 def test_logs_alone(tmp_path: Path) -> None:
+    """From logs alone the tree is replayed, a time finds its zxid, and both digests are checked."""
     world = World()
     world.create("/a")
     world.create("/b")
@@ -27,6 +28,7 @@ def test_logs_alone(tmp_path: Path) -> None:
 
 
 def test_snapshots_alone(tmp_path: Path) -> None:
+    """A snapshot alone gives its tree and verifies; without records no time finds a zxid."""
     world = World()
     world.create("/a")
     world.snapshot(tmp_path, 1)
