@@ -222,6 +222,3 @@ class Observer:
                 break
             pause.wait(0.01)
         return window
-
-    def close(self) -> None:
-        self.source.close()

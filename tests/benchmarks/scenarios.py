@@ -52,7 +52,6 @@ class GroupBench:
         try:
             self.members.stop()
         finally:
-            self.observer.close()
             self.server.__exit__()
             self._log.unlink(missing_ok=True)
 

@@ -94,7 +94,6 @@ class ControllerBench:
         self._reader.join(10)
         assert self._process.stdout is not None
         self._process.stdout.close()
-        self._log.close()
         self.server.__exit__()
         self._folder.cleanup()
 

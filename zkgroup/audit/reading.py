@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from zkgroup.audit.events import SINGLE, Event, Lifetime, Op
+from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import (
     CREATES,
@@ -53,38 +54,13 @@ def events_of(
         yield from opening.rows(transaction)
 
 
-class _Ephemerals:
-    """Who has which ephemerals: before 3.6 the end of a session does not say what goes with it."""
-
-    def __init__(self) -> None:
-        self._paths: dict[int, set[str]] = {}
-        self._sessions: dict[str, int] = {}
-
-    def created(self, path: str, session: int) -> None:
-        self.deleted(path)
-        self._sessions[path] = session
-        self._paths.setdefault(session, set()).add(path)
-
-    def deleted(self, path: str) -> None:
-        session = self._sessions.pop(path, None)
-        if session is not None:
-            self._paths[session].discard(path)
-
-    def closed(self, session: int) -> list[str]:
-        """The paths that are left of a session, in order."""
-        paths = sorted(self._paths.pop(session, ()))
-        for path in paths:
-            del self._sessions[path]
-        return paths
-
-
 class _Opening:
     """Opens multis and closes; keeps in mind only the ephemerals."""
 
     def __init__(self, chroot: str) -> None:
         self._chroot = chroot
         self._below = f"{chroot}/"
-        self._ephemerals = _Ephemerals()
+        self._ephemerals = Ephemerals()
 
     def seeds(self, znodes: Iterable[StoredZnode], sessions: Mapping[int, int]) -> Iterator[Event]:
         for session, timeout_ms in sorted(sessions.items()):
@@ -158,11 +134,8 @@ class _Opening:
 
     def _closed(self, transaction: Transaction) -> Iterator[Event]:
         """The ephemerals that go: those in the record first, as the servers do it, then any others."""
-        named = transaction.closed_paths or ()
-        for each in named:
-            self._ephemerals.deleted(each)
-        gone = (*named, *self._ephemerals.closed(transaction.session))
-        for sub, each in enumerate(gone):
+        named = len(transaction.closed_paths or ())
+        for sub, each in enumerate(self._ephemerals.closed(transaction)):
             path = self._inside(each)
             if path is not None:
                 yield Event(
@@ -173,7 +146,7 @@ class _Opening:
                     transaction.cxid,
                     "delete",
                     path,
-                    synthetic=sub >= len(named),
+                    synthetic=sub >= named,
                 )
 
     def _of_session(self, transaction: Transaction, op: Op) -> Event:

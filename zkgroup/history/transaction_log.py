@@ -1,10 +1,8 @@
 """The transaction logs of real servers, as the checkers read them.
 
-Format: FileTxnLog.java and zookeeper.jute@3.9 (TxnHeader, CreateTxn, SetDataTxn, DeleteTxn, CheckVersionTxn,
-MultiTxn). Every server of an ensemble has a log of its own; what a deposed one had written and nobody else
-had stays in its log for ever, and a server that was given a snapshot lacks what it stands for. So a
-transaction counts where most servers have it: that is what an acknowledgement rests on, and nothing that most
-of them have is ever undone.
+`zkgroup.zkfiles` reads the files and says what of them the ensemble agreed on: what a deposed server had
+written and nobody else had does not count, and of what is last only what most servers have does. That is what
+an acknowledgement rests on.
 
 Of a refused transaction the log has the operations before the one that was refused, and of that one the code
 alone: the path of a refusal is empty.
@@ -12,29 +10,28 @@ alone: the path of a refusal is empty.
 
 from __future__ import annotations
 
-import struct
-import zlib
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from zkgroup.errors import ConfigError
-from zkgroup.history.transactions import Change, Refusal, ServerTransaction
+from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.history.transactions import Action, Change, Refusal, ServerTransaction
+from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ephemerals import Ephemerals
+from zkgroup.zkfiles.operations import OVERWRITTEN
+from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
 
-MAGIC: Final = b"ZKLG"
-_HEADER = struct.Struct(">4siq")
-_RECORD = struct.Struct(">qi")
-_TRANSACTION = struct.Struct(">qiqqi")
-_END: Final = b"B"
-
-_CREATES: Final = {1: True, 15: True, 19: False, 21: False}
-"""create, create2, createContainer, createTTL; whether it can be ephemeral."""
-_DELETES: Final = (2, 20)
-_SET, _CHECK, _MULTI, _ERROR, _OPEN, _CLOSE = 5, 13, 14, -1, -10, -11
+_ACTIONS: Final[Mapping[int, Action]] = {
+    **dict.fromkeys(CREATES, "create"),
+    **dict.fromkeys(DELETES, "delete"),
+    **dict.fromkeys(SETS, "set"),
+    TransactionType.CHECK: "check",
+}
+_RUNTIME_INCONSISTENCY: Final = -2
+"""Of the operations behind the one that was refused."""
 _CODES: Final = {
-    0: "Ok",
-    -2: "RuntimeInconsistency",
+    OVERWRITTEN: "Ok",
+    _RUNTIME_INCONSISTENCY: "RuntimeInconsistency",
     -101: "NoNode",
     -103: "BadVersion",
     -108: "NoChildrenForEphemerals",
@@ -44,149 +41,64 @@ _CODES: Final = {
 }
 
 
-class _Jute:
-    """Reads the few types that these records are made of."""
-
-    def __init__(self, raw: bytes, at: int = 0) -> None:
-        self._raw, self._at = raw, at
-
-    def number(self, form: str = ">i") -> int:
-        (value,) = struct.unpack_from(form, self._raw, self._at)
-        self._at += struct.calcsize(form)
-        return int(value)
-
-    def buffer(self) -> bytes | None:
-        size = self.number()
-        if size < 0:
-            return None
-        value = self._raw[self._at : self._at + size]
-        self._at += size
-        return value
-
-    def text(self) -> str:
-        return (self.buffer() or b"").decode()
-
-    def skip_acls(self) -> None:
-        for _ in range(max(self.number(), 0)):
-            self.number()
-            self.buffer()
-            self.buffer()
-
-
 def read_transactions(folders: Sequence[Path], chroot: str = "") -> tuple[ServerTransaction, ...]:
     """What the servers with these folders (each holds `log.*`) have accepted and refused, by zxid.
 
-    With a `chroot` everything outside is left out, and paths are those that its clients see. The end of a
-    session takes its ephemerals away. Raises ConfigError where a file is no transaction log.
+    All servers that vote must be there. With a `chroot` everything outside is left out, and paths are those
+    that its clients see. The end of a session takes its ephemerals away. Raises ConfigError where a folder or
+    a file is none of ZooKeeper's, or the folders are of different ensembles.
     """
-    found: dict[int, bytes] = {}
-    logs: Counter[int] = Counter()
-    for folder in folders:
-        mine: dict[int, bytes] = {}
-        for record in _records(folder):
-            mine[_TRANSACTION.unpack_from(record)[2]] = record
-        logs.update(mine.keys())
-        found.update((zxid, record) for zxid, record in mine.items() if zxid not in found)
-    most = len(folders) // 2 + 1
-    return tuple(_replay((found[zxid] for zxid in sorted(found) if logs[zxid] >= most), chroot))
+    ensemble = Ensemble(folders, voters=len(folders))
+    found = tuple(_seen(ensemble.transactions(certain_only=True), chroot))
+    for server in ensemble.servers:
+        for damage in server.damages.values():
+            if damage.offset == 0:
+                raise NotZooKeeperFileError(str(damage.path), damage.expected, damage.found)
+    return found
 
 
-def _records(folder: Path) -> Iterator[bytes]:
-    """The records of one server, file by file; each file is filled with zeros ahead of its end."""
-    for path in sorted(folder.glob("log.*"), key=lambda each: int(each.name[4:], 16)):
-        raw, at = path.read_bytes(), _HEADER.size
-        if not raw.startswith(MAGIC):
-            if not raw.strip(b"\0"):
-                continue  # killed before its first record
-            raise ConfigError(f"{path}: expected a transaction log, found {raw[:4]!r}")
-        while at + _RECORD.size < len(raw):
-            checksum, size = _RECORD.unpack_from(raw, at)
-            at += _RECORD.size
-            record = raw[at : at + size]
-            if size <= 0 or zlib.adler32(record) != checksum or raw[at + size : at + size + 1] != _END:
-                break  # the end; or the last record of a server that was killed
-            yield record
-            at += size + 1
-
-
-def _replay(records: Iterator[bytes], chroot: str) -> Iterator[ServerTransaction]:
-    ephemerals: defaultdict[int, list[str]] = defaultdict(list)
-    for record in records:
-        transaction = _decoded(record)
-        if transaction.kind == "close_session":
-            gone = [Change("delete", path) for path in ephemerals.pop(transaction.session, ())]
-            transaction = _with(transaction, gone)
-        elif transaction.refusal is None:
-            for change in transaction.changes:
-                _follow(ephemerals, change)
-        if (inside := _inside(transaction, chroot)) is not None:
+def _seen(transactions: Iterable[Transaction], chroot: str) -> Iterator[ServerTransaction]:
+    ephemerals = Ephemerals()
+    for transaction in transactions:
+        gone = ephemerals.follow(transaction)
+        if (inside := _inside(transaction, gone, chroot)) is not None:
             yield inside
 
 
-def _follow(ephemerals: Mapping[int, list[str]], change: Change) -> None:
-    if change.action == "create" and change.ephemeral_owner:
-        ephemerals[change.ephemeral_owner].append(change.path)
-    elif change.action == "delete":
-        for paths in ephemerals.values():
-            if change.path in paths:
-                paths.remove(change.path)
-
-
-def _inside(transaction: ServerTransaction, chroot: str) -> ServerTransaction | None:
+def _inside(transaction: Transaction, gone: Iterable[str], chroot: str) -> ServerTransaction | None:
     """The part that is about the chroot; None where there is none. What a refusal is about is not known."""
-    prefix = f"{chroot}/"
-    changes = [
-        Change(each.action, each.path[len(chroot) :], each.data, each.version, each.ephemeral_owner)
-        for each in transaction.changes
-        if each.path.startswith(prefix)
-    ]
-    if not changes and transaction.kind != "create_session" and transaction.refusal is None:
-        return None
-    return _with(transaction, changes, transaction.refusal)
-
-
-def _with(
-    transaction: ServerTransaction, changes: Sequence[Change], refusal: Refusal | None = None
-) -> ServerTransaction:
-    zxid, at_ms, session, kind = transaction.zxid, transaction.at_ms, transaction.session, transaction.kind
-    return ServerTransaction(zxid, at_ms, session, tuple(changes), kind, refusal)
-
-
-def _decoded(record: bytes) -> ServerTransaction:
-    session, _, zxid, at_ms, kind = _TRANSACTION.unpack_from(record)
-    jute = _Jute(record, _TRANSACTION.size)
-    if kind == _OPEN:
+    zxid, at_ms, session = transaction.zxid, transaction.time_ms, transaction.session
+    if transaction.type == TransactionType.CREATE_SESSION:
         return ServerTransaction(zxid, at_ms, session, (), "create_session")
-    if kind == _CLOSE:
-        return ServerTransaction(zxid, at_ms, session, (), "close_session")
-    if kind != _MULTI:
-        change, refusal = _operation(kind, jute, session)
-        return ServerTransaction(zxid, at_ms, session, () if change is None else (change,), "write", refusal)
-    operations = [
-        _operation(jute.number(), _Jute(jute.buffer() or b""), session) for _ in range(jute.number())
-    ]
-    changes = tuple(change for change, _ in operations if change is not None)
-    refusals = [refusal for _, refusal in operations if refusal is not None]
-    # The operations before the one that was refused are there as they were asked for.
-    why = next((each for each in refusals if each.code not in ("Ok", "RuntimeInconsistency")), None)
-    return ServerTransaction(
-        zxid, at_ms, session, changes, "write", why or (refusals[0] if refusals else None)
+    below = f"{chroot}/"
+    if transaction.type == TransactionType.CLOSE_SESSION:
+        ends = tuple(Change("delete", path[len(chroot) :]) for path in gone if path.startswith(below))
+        return ServerTransaction(zxid, at_ms, session, ends, "close_session") if ends else None
+    changes = tuple(
+        _change(operation, _ACTIONS[operation.type], operation.path[len(chroot) :], session)
+        for operation in transaction.operations
+        if operation.type in _ACTIONS and operation.path is not None and operation.path.startswith(below)
     )
+    refusal = _refusal(transaction.operations)
+    if not changes and refusal is None:
+        return None
+    return ServerTransaction(zxid, at_ms, session, changes, "write", refusal)
 
 
-def _operation(kind: int, jute: _Jute, session: int) -> tuple[Change | None, Refusal | None]:
-    if kind in _CREATES:
-        path, data = jute.text(), jute.buffer()
-        jute.skip_acls()
-        is_ephemeral = _CREATES[kind] and bool(jute.number(">?"))
-        return Change("create", path, data, 0, session if is_ephemeral else 0), None
-    if kind in _DELETES:
-        return Change("delete", jute.text()), None
-    if kind == _SET:
-        return Change("set", jute.text(), jute.buffer(), jute.number()), None
-    if kind == _CHECK:
-        return Change("check", jute.text()), None
-    if kind == _ERROR:
-        code = jute.number()
-        return None, Refusal("", _CODES.get(code, str(code)))
-    return None, None
+def _change(operation: Operation, action: Action, path: str, session: int) -> Change:
+    match action:
+        case "create":
+            return Change(action, path, operation.data, 0, session if operation.is_ephemeral else 0)
+        case "set":
+            return Change(action, path, operation.data, operation.version)
+        case _:
+            return Change(action, path)
+
+
+def _refusal(operations: Sequence[Operation]) -> Refusal | None:
+    """Why nothing was applied; in a multi the code of the operation that failed, not of those beside it."""
+    codes = [each.error or OVERWRITTEN for each in operations if each.type == TransactionType.ERROR]
+    if not codes:
+        return None
+    code = next((each for each in codes if each not in (OVERWRITTEN, _RUNTIME_INCONSISTENCY)), codes[0])
+    return Refusal("", _CODES.get(code, str(code)))

@@ -25,6 +25,10 @@ def create(path: str, *, ephemeral: bool = False) -> bytes:
     return text(path) + text("x") + acls + struct.pack(">?i", ephemeral, 1)
 
 
+def check(path: str) -> bytes:
+    return text(path) + struct.pack(">i", 1)
+
+
 def multi(*parts: tuple[int, bytes]) -> bytes:
     whole = struct.pack(">i", len(parts))
     return whole + b"".join(struct.pack(">ii", kind, len(body)) + body for kind, body in parts)
@@ -50,9 +54,9 @@ def test_what_a_log_says(tmp_path: Path) -> None:
         record(2, CREATE, create("/c/e", ephemeral=True)),
         record(3, CREATE, create("/c/f", ephemeral=True)),
         record(
-            4, MULTI, multi((CHECK, text("/c/e")), (SET, text("/c/e") + text("y") + struct.pack(">i", 1)))
+            4, MULTI, multi((CHECK, check("/c/e")), (SET, text("/c/e") + text("y") + struct.pack(">i", 1)))
         ),
-        record(5, MULTI, multi((CHECK, text("/c/e")), (ERROR, error), (ERROR, struct.pack(">i", -2)))),
+        record(5, MULTI, multi((CHECK, check("/c/e")), (ERROR, error), (ERROR, struct.pack(">i", -2)))),
         record(6, ERROR, error),
         record(7, DELETE, text("/c/f")),
         record(8, CLOSE),
@@ -72,14 +76,28 @@ def test_what_a_log_says(tmp_path: Path) -> None:
 
 def test_what_most_servers_have_counts(tmp_path: Path) -> None:
     """A deposed leader's own tail does not; what one lacks that was given a snapshot does."""
-    first, second, third = (record(zxid, DELETE, text(f"/{zxid}")) for zxid in (1, 2, 3))
+    first, second, third = (0x1_0000_0001, 0x1_0000_0002, 0x2_0000_0001)
+    records = {zxid: record(zxid, DELETE, text(f"/{zxid}")) for zxid in (first, second, third)}
     folders = [
-        server(tmp_path / "deposed", first, second),
-        server(tmp_path / "leads", first, third),
-        server(tmp_path / "caught up", third),
+        server(tmp_path / "deposed", records[first], records[second]),
+        server(tmp_path / "leads", records[first], records[third]),
+        server(tmp_path / "caught up", records[third]),
     ]
 
-    assert [each.zxid for each in read_transactions(folders)] == [1, 3]
+    assert [each.zxid for each in read_transactions(folders)] == [first, third]
+
+
+def test_what_only_one_server_has_at_the_end_is_left_out(tmp_path: Path) -> None:
+    """Nobody was told that it is there; a server alone, whatever its epoch, has what it acknowledged."""
+    first, second = (record(0x1_0000_0000 + count, DELETE, text("/a")) for count in (1, 2))
+    folders = [
+        server(tmp_path / "leads", first, second),
+        server(tmp_path / "follows", first),
+        server(tmp_path / "follows too", first),
+    ]
+
+    assert [each.zxid for each in read_transactions(folders)] == [0x1_0000_0001]
+    assert [each.zxid for each in read_transactions(folders[:1])] == [0x1_0000_0001, 0x1_0000_0002]
 
 
 def test_other_trees_on_the_same_servers_are_left_out(tmp_path: Path) -> None:
