@@ -11,7 +11,6 @@ from zkgroup.audit.live import ROUNDS, walk
 from zkgroup.audit.sources import Moment, SeenTree, told_of
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, Written, exported, write_export
-from zkgroup.zkfiles.names import list_files
 from zkgroup.zookeeper.address import Address
 
 from ..connection import connected, target
@@ -105,7 +104,7 @@ def _of_living(file: Path, rounds: int, *, overwrite: bool) -> Made:
 
 
 def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool) -> Made:
-    _require_outside(file, inputs)
+    inputs.require_outside(file)
     with opened(inputs) as (source, tell):
         tell("replaying")
         seen = source.tree(at)
@@ -119,13 +118,6 @@ def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool)
         )
         written = _write(file, header, _below(seen, source.chroot), tell, overwrite=overwrite)
     return header, written, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0
-
-
-def _require_outside(file: Path, inputs: Inputs) -> None:
-    """Raises UsageError for a file among those that are read: evidence stays as it is."""
-    for path in inputs.paths:
-        if path.is_dir() and list_files(path).folder.resolve() == file.parent.resolve():
-            raise click.UsageError(f"{file} would lie among the files that are read: name another folder")
 
 
 def _write(

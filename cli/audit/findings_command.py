@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
+from zkgroup.audit.documents import findings_document
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.rules import AnyRule, Finding, Severity
 from zkgroup.audit.run import Found, audit
 from zkgroup.audit.sources import Moment
 
-from ..documents import Json
 from ..frame import nearest, output
 from ..output import Output, say
 from ..parameters import Assignment
 from ..tables import Cell, Column
 from ..units import counted, iso_time
-from .common import EXIT_CHECK_FAILED, document, hex_zxid, session_text, span
+from .common import EXIT_CHECK_FAILED, hex_zxid
 from .history_options import between_options
 from .inputs import Inputs, command, input_options, opened
 
@@ -84,25 +84,20 @@ def findings(
     only the findings that need no log are looked for.
     """
     out = output()
-    chosen = _bounds(bounds)
+    chosen = bounds_given(bounds)
     with opened(inputs) as (source, _tell):
         found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
-    fields = document(
-        "audit_findings",
-        found.facts.end_zxid,
-        found.facts.end_ms,
-        findings=[_fields(one) for one in found.findings],
-        skipped=[{"finding": one.rule.name, "reason": one.reason} for one in found.skipped],
-    )
+    fields = findings_document(found)
     if not out.document(fields, "findings", _KEYS):
         _show(out, found.findings)
-        _summary(found)
+        summary(found)
     errors = sum(one.severity == "error" for one in found.findings)
     if errors or source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _bounds(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
+def bounds_given(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
+    """The bounds of `--bound`. Raises UsageError for one that is no number."""
     chosen = {}
     for name, text in given:
         try:
@@ -110,19 +105,6 @@ def _bounds(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
         except ValueError:
             raise click.UsageError(f"--bound {name}={text}: expected a number") from None
     return chosen
-
-
-def _fields(one: Finding) -> Json:
-    return {
-        "finding": one.finding,
-        "severity": one.severity,
-        "group": one.group,
-        "topic": one.topic,
-        "partition": one.partition,
-        "session": session_text(one.session),
-        **span(one.from_zxid, one.to_zxid, one.from_ms, one.to_ms),
-        "detail": one.detail,
-    }
 
 
 def _show(out: Output, found: Sequence[Finding]) -> None:
@@ -158,7 +140,8 @@ def _place(one: Finding) -> str | None:
     return one.topic if one.partition is None else f"{one.topic}-{one.partition}"
 
 
-def _summary(found: Found) -> None:
+def summary(found: Found) -> None:
+    """Tells how many of each severity there are, and what was not looked for."""
     counts = Counter(one.severity for one in found.findings)
     say(", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items()))
     if found.skipped:

@@ -38,6 +38,12 @@ class Inputs:
                 "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
             )
 
+    def require_outside(self, file: Path) -> None:
+        """Raises UsageError for a file among those that are read: evidence stays as it is."""
+        for path in self.paths:
+            if path.is_dir() and list_files(path).folder.resolve() == file.parent.resolve():
+                raise click.UsageError(f"{file} would lie among the files that are read: name another folder")
+
 
 class InputCommand(Command):
     """A command whose `--input` takes several folders at once: `--input ONE TWO THREE`."""
@@ -93,7 +99,7 @@ def input_options(*, more: bool) -> Decorator:
         decorated = click.option(
             "--chroot",
             default="",
-            callback=_chroot,
+            callback=chroot_given,
             metavar="PATH",
             help="With --input: the path that clients have as their root, as behind the servers of -z.",
         )(gathered)
@@ -114,7 +120,8 @@ def input_options(*, more: bool) -> Decorator:
     return decorate
 
 
-def _chroot(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def chroot_given(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The path of `--chroot` without a slash at its end. Raises BadParameter for no path."""
     if value in ("", "/"):
         return ""
     if not value.startswith("/") or "//" in value:

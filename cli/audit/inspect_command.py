@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
+from zkgroup.audit.inspection import inspected
 from zkgroup.errors import NotZooKeeperFileError
-from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
+from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.zkfiles.logs import inspect_log
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
-from zkgroup.zkfiles.snapshots import inspect_snapshot
 
 from ..documents import Json
 from ..frame import command, output
@@ -25,11 +24,6 @@ from .progress import progress
 _KEYS = (
     *("path", "kind", "first_zxid", "last_zxid", "records", "healthy", "good_until_zxid", "exact", "detail"),
 )
-_INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
-    SNAPSHOT: inspect_snapshot,
-    LOG: inspect_log,
-    EXPORT: inspect_export,
-}
 _MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
 
 
@@ -60,7 +54,7 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
         found = []
         for path, kind in _chosen(given):
             tell(f"inspecting {path.name}")
-            found.append(_inspected(path, kind))
+            found.append(inspected(path, kind))
     latest = max((one.last_zxid or 0 for one in found), default=0)
     if not out.document(
         document("audit_files", latest, None, files=[_fields(one) for one in found]), "files", _KEYS
@@ -115,24 +109,6 @@ def _kind(path: Path) -> str:
         expected = "a snapshot, a transaction log or an export"
         raise NotZooKeeperFileError(str(path), expected, f"a file that starts with {magic!r}")
     return _MAGICS[magic]
-
-
-def _inspected(path: Path, kind: str) -> FileHealth:
-    """One that cannot be read, or is something else than its name says, is damaged like any other."""
-    try:
-        return _INSPECTORS[kind](path)
-    except NotZooKeeperFileError as error:
-        return FileHealth(
-            path=path,
-            kind=kind,
-            first_zxid=None,
-            last_zxid=None,
-            records=0,
-            is_healthy=False,
-            good_until_zxid=None,
-            is_exact=False,
-            detail=f"expected {error.expected}, found {error.found}",
-        )
 
 
 def _fields(one: FileHealth) -> Json:

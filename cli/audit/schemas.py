@@ -138,6 +138,13 @@ AUDIT_SCHEMAS: Mapping[str, Schema] = {
         ),
         skipped=list_of(object_of(finding=STRING, reason=STRING)),
     ),
+    "zkgroup.audit_report/1": document(
+        "audit_report",
+        files=list_of(object_of(path=STRING, bytes=COUNT)),
+        errors=COUNT,
+        warnings=COUNT,
+        notes=COUNT,
+    ),
     "zkgroup.audit_export/1": document(
         "audit_export",
         file=STRING,

@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keying, Rule, WholeRule
-from zkgroup.audit.sources import Moment, Rows, Source
+from zkgroup.audit.sources import Moment, Source
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.places import place_of
 
@@ -72,13 +72,13 @@ def audit(
     rows = source.rows(start, end)
 
     def events() -> Iterator[Event]:
-        return rows.events() if group is None else _of_group(rows.events(), group)
+        return rows.events() if group is None else of_group(rows.events(), group)
 
     facts = facts_of(events())
     skipped = [
         Skipped(rule, reason)
         for rule in rules
-        if (reason := _reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
+        if (reason := reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
     ]
     left = {each.rule.name for each in skipped}
     asked = [rule for rule in rules if rule.name not in left]
@@ -86,32 +86,34 @@ def audit(
     if source.history is not None:
         for rule in asked:
             if isinstance(rule, WholeRule):
-                found += _within(rule.look(source.history, facts, chosen[rule.name]), rows)
+                looked = rule.look(source.history, facts, chosen[rule.name])
+                found += within(looked, rows.seen.zxid, rows.to_zxid)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
 
 
-def _of_group(events: Iterable[Event], group: str) -> Iterator[Event]:
-    """Without the rows of other groups."""
+def of_group(events: Iterable[Event], group: str) -> Iterator[Event]:
+    """The rows, without those of other groups."""
     for event in events:
         place = place_of(event.path)
         if place.kind not in ("member", "owner", "offset", "group") or place.name == group:
             yield event
 
 
-def _reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
+def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
+    """Why a rule cannot be asked of an input; None where it can."""
     if isinstance(rule, WholeRule) and not has_files:
         return "needs the files of a server"
     return "needs a log" if "log" in rule.needs and not facts.has_log else None
 
 
-def _within(findings: Iterable[Finding], rows: Rows) -> Iterator[Finding]:
-    """Rules that look at whole histories see all files, whatever stretch was asked for."""
+def within(findings: Iterable[Finding], after_zxid: int, to_zxid: int | None) -> Iterator[Finding]:
+    """Those of a stretch: rules that look at whole histories see all files, whatever was asked for."""
     for finding in findings:
-        is_later = rows.to_zxid is not None and (finding.from_zxid or 0) > rows.to_zxid
-        is_earlier = finding.to_zxid is not None and finding.to_zxid <= rows.seen.zxid
-        if not is_later and not (is_earlier and rows.seen.zxid):
+        is_later = to_zxid is not None and (finding.from_zxid or 0) > to_zxid
+        is_earlier = finding.to_zxid is not None and finding.to_zxid <= after_zxid
+        if not is_later and not (is_earlier and after_zxid):
             yield finding
 
 

@@ -10,7 +10,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.words import members_of
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.places import place_of
+from zkgroup.znodes.places import Kind, place_of
 
 OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot"]
 
@@ -39,45 +39,58 @@ class OffsetRow(NamedTuple):
     """Whether a commit or a reset is lower than what was there."""
 
 
+class OffsetRows:
+    """Sees the rows of one partition's owner and offset, in order.
+
+    `members` of another partition of the same group saves looking them up again.
+    """
+
+    def __init__(self, facts: Facts, group: str, members: Members | None = None) -> None:
+        self._facts, self._group = facts, group
+        self._offsets = PartitionOffsets(group, facts)
+        self.members = Members(facts, group) if members is None else members
+
+    def see(self, event: Event, kind: Kind) -> OffsetRow | None:
+        """Takes a row of this kind of place in; what it wrote, where it wrote the offset."""
+        holder, previous = self._offsets.holder, self._offsets.value
+        write = self._offsets.see(event)
+        if write is not None:
+            return _row(write, self._facts, self._group, self.members)
+        if kind != "offset" or event.op != "delete":
+            return None
+        return OffsetRow(
+            event.zxid,
+            event.time_ms,
+            event.session,
+            self.members[event.session],
+            "deletion",
+            None,
+            previous,
+            holder is not None and holder.session == event.session,
+            None if holder is None else holder.thread,
+            is_rewind=False,
+        )
+
+
 def offsets_of(
     events: Iterable[Event], facts: Facts, group: str, topic_partition: TopicPartition
 ) -> list[OffsetRow]:
     """The writes of one partition of a group, in order."""
-    offsets = PartitionOffsets(group, facts)
-    members = _Members(facts, group)
-    found = []
+    rows, found = OffsetRows(facts, group), []
     for event in events:
         place = place_of(event.path)
         if (
-            not event.applied
-            or place.kind not in ("owner", "offset")
-            or place.name != group
-            or (place.topic, place.partition) != topic_partition
+            event.applied
+            and place.kind in ("owner", "offset")
+            and place.name == group
+            and (place.topic, place.partition) == topic_partition
+            and (row := rows.see(event, place.kind)) is not None
         ):
-            continue
-        holder, previous = offsets.holder, offsets.value
-        write = offsets.see(event)
-        if write is not None:
-            found.append(_row(write, facts, group, members))
-        elif place.kind == "offset" and event.op == "delete":
-            found.append(
-                OffsetRow(
-                    event.zxid,
-                    event.time_ms,
-                    event.session,
-                    members[event.session],
-                    "deletion",
-                    None,
-                    previous,
-                    holder is not None and holder.session == event.session,
-                    None if holder is None else holder.thread,
-                    is_rewind=False,
-                )
-            )
+            found.append(row)
     return found
 
 
-def _row(write: OffsetWrite, facts: Facts, group: str, members: _Members) -> OffsetRow:
+def _row(write: OffsetWrite, facts: Facts, group: str, members: Members) -> OffsetRow:
     event, holder = write.event, write.holder
     kind: OffsetKind = "commit"
     if event.seed:
@@ -101,7 +114,7 @@ def _row(write: OffsetWrite, facts: Facts, group: str, members: _Members) -> Off
     )
 
 
-class _Members(dict[int, tuple[str, ...]]):
+class Members(dict[int, tuple[str, ...]]):
     """What each session was in the group, looked up once."""
 
     def __init__(self, facts: Facts, group: str) -> None:

@@ -69,24 +69,40 @@ class _Roles:
         self.controllers = {life.session for life in facts.controllers}
 
 
+class SessionRows:
+    """Sees all rows of a history, in order."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._tallies: dict[int, _Tally] = {}
+        self._owners: dict[str, int] = {}
+        """Of each ephemeral that lives, its session."""
+
+    def see(self, event: Event) -> None:
+        if event.session:
+            tally = self._tallies.setdefault(event.session, _Tally())
+            _count(event, tally, self._facts.sessions.get(event.session))
+        if event.applied and event.op == "create" and event.ephemeral == "session":
+            self._owners[event.path] = event.session
+        elif event.applied and event.op == "delete":
+            self._owners.pop(event.path, None)
+
+    def rows(self) -> list[SessionRow]:
+        """By the zxid of the creation; those from before come first."""
+        living, roles = Counter(self._owners.values()), _Roles(self._facts)
+        rows = (
+            _row(life, self._tallies.get(session, _Tally()), living[session], roles, self._facts)
+            for session, life in self._facts.sessions.items()
+        )
+        return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
+
+
 def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:
     """Every session of a history, by the zxid of its creation; those from before come first."""
-    tallies: dict[int, _Tally] = {}
-    owners: dict[str, int] = {}
+    rows = SessionRows(facts)
     for event in events:
-        if event.session:
-            _count(event, tallies.setdefault(event.session, _Tally()), facts.sessions.get(event.session))
-        if event.applied and event.op == "create" and event.ephemeral == "session":
-            owners[event.path] = event.session
-        elif event.applied and event.op == "delete":
-            owners.pop(event.path, None)
-    living = Counter(owners.values())
-    roles = _Roles(facts)
-    rows = (
-        _row(life, tallies.get(session, _Tally()), living[session], roles, facts)
-        for session, life in facts.sessions.items()
-    )
-    return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
+        rows.see(event)
+    return rows.rows()
 
 
 def _count(event: Event, tally: _Tally, life: SessionLife | None) -> None:

@@ -1,0 +1,207 @@
+"use strict";
+
+// What all parts of the page share. Data is put in with textContent only, never as markup.
+
+const report = JSON.parse(document.getElementById("data").textContent);
+const names = report.names;
+const nameOf = (number) => (number === null || number < 0 ? "" : names[number]);
+const SEVERITIES = ["error", "warning", "info"];
+const SIGNS = ["✕", "!", "i"];
+const NOUNS = [["error", "errors"], ["warning", "warnings"], ["note", "notes"]];
+
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  fill(node, attributes, children);
+  return node;
+}
+
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  fill(node, attributes, children);
+  return node;
+}
+
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined && child !== "") node.append(child);
+  }
+}
+
+const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many || one + "s"}`;
+
+function timeOf(ms, digits = 3) {
+  if (ms === null || ms === undefined) return "";
+  const date = new Date(ms);
+  if (Number.isNaN(date.getTime())) return "no time";
+  return date.toISOString().replace("T", " ").slice(0, digits ? 20 + digits : 19);
+}
+
+function clockOf(ms) {
+  return timeOf(ms).slice(11);
+}
+
+const isOneDay = timeOf(report.from).slice(0, 10) === timeOf(report.to).slice(0, 10);
+const isOneYear = report.to - report.from < 300 * 864e5;
+
+/* As short as the history allows: without the day where all of it is one, without the year in most. */
+function moment(ms) {
+  if (ms === null || ms === undefined) return "";
+  if (ms < report.from) return timeOf(ms);
+  return isOneDay ? clockOf(ms) : isOneYear ? timeOf(ms).slice(5) : timeOf(ms);
+}
+
+function durationOf(ms) {
+  if (ms === null || ms === undefined) return "";
+  ms = Math.max(ms, 0);
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  for (const [size, unit] of [[86400000, "d"], [3600000, "h"], [60000, "min"]]) {
+    if (ms >= 2 * size) return `${(ms / size).toFixed(1)} ${unit}`;
+  }
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+function sizeOf(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  const units = ["kB", "MB", "GB", "TB"];
+  let at = -1;
+  do { bytes /= 1000; at += 1; } while (bytes >= 1000 && at < units.length - 1);
+  return `${bytes.toFixed(1)} ${units[at]}`;
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+function bodyOf(section) {
+  return document.querySelector(`#${section} .body`);
+}
+
+function notesOf(texts) {
+  return texts.map((text) => el("p", { class: "note" }, text));
+}
+
+function empty(text) {
+  return el("p", { class: "empty" }, text);
+}
+
+function sign(severity) {
+  const [one] = NOUNS[severity];
+  return el("span", { class: `mark ${SEVERITIES[severity]}`, role: "img", "aria-label": one }, SIGNS[severity]);
+}
+
+/* A table that shows so many rows at first, and more when asked.
+   columns: {title, num, wide, nowrap}; rowOf gives the cells of an item, or nodes. */
+function table(caption, columns, items, rowOf, { page = 25, detailOf = null } = {}) {
+  const body = el("tbody");
+  const classOf = (column) => ["num", "wide", "nowrap", "name"].filter((each) => column[each]).join(" ") || null;
+  const head = columns.map((column) => el("th", { scope: "col", class: column.num ? "num" : null }, column.title));
+  const grid = el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), body);
+  const holder = el("div", {}, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, grid));
+  let shown = 0;
+  const button = el("button", { class: "act", type: "button", onclick: () => more(page * 4) });
+  function more(count) {
+    for (const item of items.slice(shown, shown + count)) {
+      const cells = rowOf(item).map((cell, at) => el("td", { class: classOf(columns[at]) }, cell));
+      const row = el("tr", {}, cells);
+      body.append(row);
+      if (detailOf) expandable(row, () => detailOf(item), columns.length);
+    }
+    shown = Math.min(shown + count, items.length);
+    if (shown < items.length) {
+      button.textContent = `Show more (${counted(items.length - shown, "row")} left)`;
+      holder.append(button);
+    } else button.remove();
+  }
+  more(page);
+  return holder;
+}
+
+/* The first button of the row opens a row of details below it. */
+function expandable(row, detailOf, width) {
+  const button = row.querySelector("button.link");
+  if (!button) return;
+  let detail = null;
+  button.setAttribute("aria-expanded", "false");
+  button.addEventListener("click", () => {
+    if (detail) {
+      detail.remove();
+      detail = null;
+    } else {
+      detail = el("tr", { class: "more" }, el("td", { colspan: width }, detailOf()));
+      row.after(detail);
+    }
+    button.setAttribute("aria-expanded", String(detail !== null));
+  });
+}
+
+/* Built when it is opened for the first time. */
+function folded(title, build) {
+  const details = el("details", { class: "table" }, el("summary", {}, title));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.children.length === 1) details.append(build());
+  });
+  return details;
+}
+
+const tip = document.getElementById("tip");
+
+function showTip(x, y, nodes) {
+  tip.replaceChildren(...nodes);
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(8, Math.min(x + 14, innerWidth - box.width - 8))}px`;
+  tip.style.top = `${y + box.height + 26 > innerHeight ? Math.max(8, y - box.height - 12) : y + 18}px`;
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+/* The stretch of time that all pictures show. */
+const stretch = {
+  from: report.from,
+  to: Math.max(report.to, report.from + 1),
+  listeners: [],
+  set(from, to) {
+    const least = 20, whole = Math.max(report.to - report.from, 1);
+    const length = Math.min(Math.max(to - from, least), whole * 1.02 + 2 * least);
+    const middle = (from + to) / 2;
+    const low = report.from - whole * 0.01 - least, high = report.to + whole * 0.01 + least;
+    this.from = Math.min(Math.max(middle - length / 2, low), Math.max(high - length, low));
+    this.to = this.from + length;
+    this.listeners.forEach((listener) => listener());
+  },
+  whole() {
+    const whole = Math.max(report.to - report.from, 1);
+    this.set(report.from - whole * 0.005, report.to + whole * 0.01);
+  },
+  zoom(factor, around = (this.from + this.to) / 2) {
+    this.set(around - (around - this.from) * factor, around + (this.to - around) * factor);
+  },
+  move(ms) {
+    this.set(this.from + ms, this.to + ms);
+  },
+};
+
+const STEPS = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5,
+  108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 12096e5, 2592e6, 7776e6, 31536e6,
+];
+
+/* Ticks of a time axis, at most one each `least` pixels: [{ms, text}]. */
+function ticksOf(from, to, width, least = 92) {
+  const wanted = ((to - from) / Math.max(width, 1)) * least;
+  const step = STEPS.find((each) => each >= wanted) || STEPS[STEPS.length - 1];
+  const found = [];
+  for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) {
+    const text = timeOf(ms);
+    const isDay = ms % 864e5 === 0;
+    found.push({ ms, text: isDay ? text.slice(0, 10) : step < 1000 ? text.slice(11) : step < 6e4 ? text.slice(11, 19) : text.slice(11, 16) });
+  }
+  return found;
+}

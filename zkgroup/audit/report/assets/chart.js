@@ -1,0 +1,178 @@
+// Plots drawn as SVG, again whenever their width or the stretch of time changes.
+
+class Plot {
+  constructor(holder, { height, label }) {
+    this.height = height;
+    this.node = svg("svg", { class: "plot", role: "img", "aria-label": label });
+    holder.append(el("div", { class: "chart" }, this.node));
+    stretch.listeners.push(() => this.later());
+    new ResizeObserver(() => this.later()).observe(this.node.parentNode);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
+  }
+
+  later() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.width = this.node.parentNode.clientWidth;
+      if (!this.width) return;
+      this.node.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+      this.node.style.height = `${this.height}px`;
+      this.left = 64;
+      this.node.replaceChildren();
+      this.draw();
+    });
+  }
+
+  x(ms) {
+    return this.left + ((ms - stretch.from) / (stretch.to - stretch.from)) * (this.width - this.left - 14);
+  }
+
+  ms(x) {
+    return stretch.from + ((x - this.left) / (this.width - this.left - 14)) * (stretch.to - stretch.from);
+  }
+
+  y(value) {
+    return this.height - 30 - ((value - this.low) / Math.max(this.high - this.low, 1)) * (this.height - 48);
+  }
+
+  /* The axes, for values from low to high. */
+  axes(low, high) {
+    const step = niceStep((high - low) / 4);
+    this.low = Math.floor(low / step) * step;
+    this.high = Math.max(Math.ceil(high / step) * step, this.low + step);
+    for (let value = this.low; value <= this.high; value += step) {
+      const y = Math.round(this.y(value)) + 0.5;
+      this.node.append(
+        svg("line", { class: "grid", x1: this.left, x2: this.width - 14, y1: y, y2: y }),
+        svg("text", { x: this.left - 8, y: y + 4, "text-anchor": "end" }, shortNumber(value)),
+      );
+    }
+    for (const tick of ticksOf(stretch.from, stretch.to, this.width - this.left)) {
+      const x = this.x(tick.ms);
+      if (x < this.left + 20 || x > this.width - 34) continue;
+      this.node.append(svg("text", { x, y: this.height - 9, "text-anchor": "middle" }, tick.text));
+    }
+  }
+
+  draw() {}
+}
+
+function niceStep(wanted) {
+  let step = 1;
+  while (step * 10 <= wanted) step *= 10;
+  return [1, 2, 5, 10].map((each) => each * step).find((each) => each >= wanted) || step * 10;
+}
+
+function shortNumber(value) {
+  if (Math.abs(value) >= 1e15) return value.toExponential(1);
+  for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"]]) {
+    if (Math.abs(value) >= size * 10) return `${+(value / size).toFixed(1)}${unit}`;
+  }
+  return value.toLocaleString("en");
+}
+
+const MARKS = {
+  rewind: { text: "rewind", tone: "error", path: "M0,5 L-6,-5 L6,-5 Z" },
+  foreign: { text: "foreign commit", tone: "error", path: "M-5,-5 L5,5 M5,-5 L-5,5", line: true },
+  reset: { text: "reset by an operator", tone: "info", path: "M0,-6 L6,0 L0,6 L-6,0 Z" },
+  deletion: { text: "deletion", tone: "soft", path: "M-5,-4 H5 V4 H-5 Z" },
+};
+
+function markShape(kind, x, y) {
+  const mark = MARKS[kind], ink = `var(--${mark.tone})`;
+  return svg("path", {
+    d: mark.path, transform: `translate(${x} ${y})`, fill: mark.line ? "none" : ink,
+    stroke: mark.line ? ink : "var(--paper)", "stroke-width": mark.line ? 2.5 : 1,
+  });
+}
+
+/* The curve of one partition: steps, as an offset stands until the next commit. */
+class OffsetPlot extends Plot {
+  show(row, marks) {
+    this.points = row[4].map(([ms, offset]) => [ms, Number(offset)]);
+    this.marks = marks;
+    this.node.setAttribute("aria-label", `Offsets of ${nameOf(row[0])}, ${partitionOf(row[1], row[2])}: ${counted(row[3], "write")}, ${counted(marks.length, "mark")}`);
+    this.later();
+  }
+
+  draw() {
+    const inside = this.points.filter(([ms], at) => ms <= stretch.to && (at + 1 === this.points.length || this.points[at + 1][0] >= stretch.from));
+    const marks = this.marks.filter((mark) => mark[4] >= stretch.from && mark[4] <= stretch.to);
+    const values = [...inside.map(([, offset]) => offset), ...marks.map((mark) => Number(mark[7] === null ? mark[6] || 0 : mark[7]))];
+    if (!values.length) {
+      this.node.append(svg("text", { x: this.width / 2, y: this.height / 2, "text-anchor": "middle" }, "no commits in this time"));
+      return;
+    }
+    this.axes(values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b)));
+    const clamped = (ms) => Math.min(Math.max(this.x(ms), this.left), this.width - 14).toFixed(1);
+    let path = "";
+    inside.forEach(([ms, offset], at) => (path += at ? `H${clamped(ms)}V${this.y(offset).toFixed(1)}` : `M${clamped(ms)},${this.y(offset).toFixed(1)}`));
+    if (path) this.node.append(svg("path", { class: "curve", d: `${path}H${clamped(report.to)}` }));
+    if (inside.length < 150) {
+      for (const [ms, offset] of inside) {
+        if (ms >= stretch.from) this.node.append(svg("circle", { cx: this.x(ms), cy: this.y(offset), r: 2.2, fill: "var(--c0)" }));
+      }
+    }
+    for (const mark of marks) {
+      const x = this.x(mark[4]), y = this.y(Number(mark[7] === null ? mark[6] || 0 : mark[7]));
+      const shape = markShape(mark[3], x, mark[3] === "rewind" ? y - 10 : y);
+      shape.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, tellMark(mark)));
+      shape.addEventListener("pointerleave", hideTip);
+      this.node.append(shape);
+    }
+  }
+}
+
+function tellMark(mark) {
+  const who = nameOf(mark[9]) || "no member";
+  return [
+    el("b", {}, MARKS[mark[3]].text), ` at ${moment(mark[4])}, zxid ${mark[5]}`, el("br"),
+    `${mark[6] === null ? "nothing" : mark[6]} → ${mark[7] === null ? "nothing" : mark[7]}`, el("br"),
+    `by ${who}${mark[8] >= 0 ? ` (session ${nameOf(mark[8])})` : ""}; owner: ${nameOf(mark[10]) || "nobody"}`,
+  ];
+}
+
+/* Bars on top of each other, a step of time each. */
+class LoadPlot extends Plot {
+  constructor(holder, load) {
+    super(holder, { height: 250, label: "Operations over time, by subtree" });
+    this.load = load;
+    this.node.addEventListener("pointermove", (event) => this.over(event));
+    this.node.addEventListener("pointerleave", hideTip);
+    this.later();
+  }
+
+  draw() {
+    const { series, step_ms: step } = this.load, steps = series.length ? series[0][1].length : 0;
+    const low = Math.max(Math.floor((stretch.from - report.from) / step), 0);
+    const high = Math.min(Math.ceil((stretch.to - report.from) / step), steps);
+    let most = 1;
+    for (let at = low; at < high; at += 1) most = Math.max(most, series.reduce((sum, [, counts]) => sum + counts[at], 0));
+    this.axes(0, most);
+    const base = new Float64Array(steps);
+    series.forEach(([, counts], number) => {
+      let path = "";
+      for (let at = low; at < high; at += 1) {
+        if (!counts[at]) continue;
+        const x = Math.max(this.x(report.from + at * step), this.left);
+        const end = Math.min(this.x(report.from + (at + 1) * step), this.width - 14);
+        const y = this.y(base[at] + counts[at]), bottom = this.y(base[at]);
+        base[at] += counts[at];
+        if (end > x) path += `M${x.toFixed(1)},${bottom.toFixed(1)}V${y.toFixed(1)}H${Math.max(end - (end - x > 3 ? 1 : 0), x + 0.5).toFixed(1)}V${bottom.toFixed(1)}Z`;
+      }
+      if (path) this.node.append(svg("path", { d: path, fill: `var(--c${number % PALETTE})` }));
+    });
+  }
+
+  over(event) {
+    const box = this.node.getBoundingClientRect(), { series, step_ms: step } = this.load;
+    const at = Math.floor((this.ms(event.clientX - box.left) - report.from) / step);
+    if (!series.length || at < 0 || at >= series[0][1].length) return hideTip();
+    const counts = series.map(([name, each]) => [nameOf(name), each[at]]).filter(([, count]) => count).sort((a, b) => b[1] - a[1]);
+    if (!counts.length) return hideTip();
+    const lines = counts.slice(0, 6).flatMap(([name, count]) => [el("br"), `${count.toLocaleString("en")} ${name}`]);
+    return showTip(event.clientX, event.clientY, [el("b", {}, moment(report.from + at * step)), ` and ${durationOf(step)} on`, ...lines]);
+  }
+}

@@ -1,0 +1,55 @@
+// The head of the page, and all sections in turn: one that fails does not take the others with it.
+
+function head() {
+  const facts = document.getElementById("facts");
+  const fact = (term, ...texts) => facts.append(el("div", {}, el("dt", {}, term), el("dd", {}, ...texts)));
+  fact(report.inputs.length === 1 ? "Input" : "Inputs", report.inputs.map((path, at) => [at ? el("br") : null, path]).flat());
+  if (report.has_log) fact("Time", `${timeOf(report.from, 0)} to ${timeOf(report.to, 0)} UTC (${durationOf(report.to - report.from)})`);
+  else fact("Time", `${timeOf(report.to, 0)} UTC, one tree without a past`);
+  fact("Zxids", el("span", { class: "mono" }, report.has_log ? `${report.zxids[0]} – ${report.zxids[1]}` : report.zxids[1]));
+  if (report.group !== null) fact("Only group", report.group);
+  const place = document.getElementById("exactness");
+  const damaged = report.files.filter((file) => !file[3]).length;
+  const link = el("a", { href: "#files" }, "See the files");
+  if (damaged || report.damages.length) {
+    place.append(el("p", { class: "alert bad" }, `✕ ${damaged ? `${counted(damaged, "file")} damaged` : "Something is missing"}: what is told here may be incomplete. `, link));
+  } else if (!report.stands_on[1]) {
+    place.append(el("p", { class: "alert" }, "! What stood before the first record is not proved. ", link));
+  }
+}
+
+/* Marks in the navigation which section is read. */
+function follow() {
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.getAttribute("href").slice(1), link]));
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      links.forEach((link) => link.removeAttribute("aria-current"));
+      links.get(entry.target.id).setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "-15% 0px -80% 0px" });
+  links.forEach((_, id) => seen.observe(document.getElementById(id)));
+}
+
+const SECTIONS = {
+  findings: findingsSection, owners: ownersSection, rebalances: rebalancesSection, offsets: offsetsSection,
+  controllers: controllersSection, brokers: brokersSection, replication: replicationSection, sessions: sessionsSection,
+  load: loadSection, files: filesSection,
+};
+
+const failed = [];
+head();
+for (const [name, build] of Object.entries(SECTIONS)) {
+  try {
+    build();
+  } catch (error) {
+    failed.push(`${name}: ${error.stack || error}`);
+    bodyOf(name).append(el("p", { class: "alert bad" }, `This section could not be drawn: ${error.message}`));
+  }
+}
+stretch.whole();
+follow();
+/* On paper the worst of it is open, and tips are gone. */
+addEventListener("beforeprint", () => document.querySelectorAll("details.rule.error").forEach((each) => (each.open = true)));
+addEventListener("scroll", hideTip, { passive: true });
+document.documentElement.dataset.report = failed.length ? `failed ${failed.join("; ")}` : "drawn";

@@ -1,0 +1,416 @@
+// Rows of spans on a canvas. Only what is seen is drawn, so thousands of rows cost nothing.
+// A span is [from, to, name, session, first zxid, last zxid, how it ended, how many it stands for].
+
+const ROW = 22, AXIS = 26, PALETTE = 12;
+const ENDS = {
+  release: "released by its own session",
+  session_end: "ended with its session",
+  deleted_by_other: "deleted by another session",
+  open: "lasts to the end",
+  over: "over",
+};
+
+class Timeline {
+  /* rows: {label, spans}; what: what a row is; toneOf: a span's {fill, hatched}; isBad: gaps are good. */
+  constructor(holder, { rows, what, label, toneOf = null, gaps = false, visible = 16 }) {
+    Object.assign(this, { all: rows, rows, what, toneOf, gaps });
+    this.colours = new Map();
+    this.row = 0;
+    this.span = null;
+    this.canvas = el("canvas", { "aria-hidden": "true" });
+    this.spacer = el("div");
+    this.view = el("div", { class: "view", tabindex: 0, role: "application", "aria-label": label, "aria-roledescription": "timeline" }, this.canvas, this.spacer);
+    this.readout = el("p", { class: "readout", "aria-live": "polite" });
+    this.visible = visible;
+    holder.append(el("div", { class: "chart" }, this.view, this.readout));
+    this.listen();
+    stretch.listeners.push(() => this.later());
+    this.filter("");
+  }
+
+  filter(text) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.rows = this.all.filter((row) => words.every((word) => row.label.toLowerCase().includes(word)));
+    this.row = 0;
+    this.span = null;
+    const rows = Math.max(Math.min(this.rows.length, this.visible), 1);
+    this.height = AXIS + rows * ROW + 8;
+    this.view.style.height = `${this.height}px`;
+    this.spacer.style.height = `${Math.max(this.rows.length - rows, 0) * ROW}px`;
+    this.view.scrollTop = 0;
+    this.hint();
+    this.later();
+  }
+
+  hint() {
+    const of = this.rows.length === this.all.length ? "" : ` of ${this.all.length.toLocaleString("en")}`;
+    this.readout.replaceChildren(
+      `${this.rows.length.toLocaleString("en")}${of} ${this.rows.length === 1 && !of ? this.what : this.what + "s"}. `,
+      "Point at a span, or press the arrow keys: ↑ ↓ rows, ← → spans, + − zoom, 0 the whole history.",
+    );
+  }
+
+  later() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.draw();
+    });
+  }
+
+  get gutter() {
+    return Math.round(Math.min(Math.max(this.width * 0.24, 96), 230, 30 + this.longest * 6.6));
+  }
+
+  get longest() {
+    if (this.measured !== this.rows) {
+      this.measured = this.rows;
+      this.length = this.rows.reduce((most, row) => Math.max(most, row.label.length), 8);
+    }
+    return this.length;
+  }
+
+  x(ms) {
+    return this.gutter + ((ms - stretch.from) / (stretch.to - stretch.from)) * (this.width - this.gutter - 8);
+  }
+
+  ms(x) {
+    return stretch.from + ((x - this.gutter) / (this.width - this.gutter - 8)) * (stretch.to - stretch.from);
+  }
+
+  tone(span) {
+    if (this.toneOf) return this.toneOf(span);
+    const key = memberOf(nameOf(span[2]));
+    if (!this.colours.has(key)) this.colours.set(key, this.colours.size % PALETTE);
+    return { fill: this.palette[this.colours.get(key)], hatched: false };
+  }
+
+  draw() {
+    this.width = this.view.clientWidth;
+    if (!this.width) return;
+    const ratio = devicePixelRatio || 1, canvas = this.canvas;
+    if (canvas.width !== Math.round(this.width * ratio) || canvas.height !== Math.round(this.height * ratio)) {
+      canvas.width = Math.round(this.width * ratio);
+      canvas.height = Math.round(this.height * ratio);
+      canvas.style.height = `${this.height}px`;
+    }
+    this.inks = Object.fromEntries(["ink", "soft", "line", "paper", "error", "warning", "accent", "gap", "box"].map((name) => [name, colour(name)]));
+    this.palette = Array.from({ length: PALETTE }, (_, at) => colour(`c${at}`));
+    const pen = this.pen = canvas.getContext("2d");
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
+    pen.font = `11.5px ${colour("sans")}`;
+    pen.textBaseline = "middle";
+    const top = this.view.scrollTop;
+    this.first = Math.floor(top / ROW);
+    this.shift = AXIS + 2 - (top % ROW);
+    this.grid();
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, AXIS, this.width, this.height - AXIS);
+    pen.clip();
+    for (let at = this.first; at < this.rows.length && this.y(at) < this.height; at += 1) this.drawRow(at);
+    pen.restore();
+    if (!this.rows.length) this.text("nothing matches", this.gutter + 8, AXIS + ROW / 2 + 2, this.inks.soft);
+  }
+
+  y(row) {
+    return this.shift + (row - this.first) * ROW;
+  }
+
+  text(text, x, y, ink, align = "left") {
+    this.pen.fillStyle = ink;
+    this.pen.textAlign = align;
+    this.pen.fillText(text, x, y);
+  }
+
+  grid() {
+    const { pen, inks } = this;
+    pen.lineWidth = 1;
+    for (const tick of ticksOf(stretch.from, stretch.to, this.width - this.gutter)) {
+      const x = Math.round(this.x(tick.ms)) + 0.5;
+      pen.strokeStyle = inks.line;
+      pen.beginPath();
+      pen.moveTo(x, AXIS - 5);
+      pen.lineTo(x, this.height);
+      pen.stroke();
+      if (x > this.gutter + 24 && x < this.width - 30) this.text(tick.text, x, AXIS / 2 - 1, inks.soft, "center");
+    }
+  }
+
+  drawRow(at) {
+    const { pen, inks } = this, row = this.rows[at], y = this.y(at), left = this.gutter, right = this.width - 8;
+    if (at === this.row && document.activeElement === this.view) {
+      pen.fillStyle = inks.box;
+      pen.fillRect(0, y, this.width, ROW);
+    }
+    this.text(fitted(pen, row.label, left - 18), 10, y + ROW / 2, inks.ink);
+    pen.save();
+    pen.beginPath();
+    pen.rect(left, y, right - left, ROW);
+    pen.clip();
+    let before = null;
+    for (const span of row.spans) {
+      const end = span[1] === null ? report.to : span[1];
+      if (this.gaps && before !== null && span[0] > before) this.gap(before, span[0], y);
+      before = end;
+      if (end < stretch.from || span[0] > stretch.to) continue;
+      this.drawSpan(span, end, y);
+    }
+    if (this.gaps && before !== null && before < report.to) this.gap(before, report.to, y);
+    pen.restore();
+  }
+
+  gap(from, to, y) {
+    const x = this.x(from), end = this.x(to);
+    if (end < this.gutter || x > this.width || end - x < 1) return;
+    this.pen.strokeStyle = this.inks.soft;
+    this.pen.setLineDash([2, 4]);
+    this.pen.beginPath();
+    this.pen.moveTo(Math.max(x, this.gutter) + 1, Math.round(y + ROW / 2) + 0.5);
+    this.pen.lineTo(Math.min(end, this.width), Math.round(y + ROW / 2) + 0.5);
+    this.pen.stroke();
+    this.pen.setLineDash([]);
+  }
+
+  drawSpan(span, end, y) {
+    const { pen, inks } = this;
+    const x = Math.max(this.x(span[0]), this.gutter - 2), till = Math.min(this.x(end), this.width + 2);
+    const width = Math.max(till - x - (till - x > 4 ? 1 : 0), 1.5), tone = this.tone(span);
+    pen.fillStyle = tone.fill;
+    pen.fillRect(x, y + 3, width, ROW - 6);
+    if (tone.hatched || span[7] > 1) this.hatch(x, y + 3, width, ROW - 6);
+    if (width > 44) {
+      const text = span[7] > 1 ? `${span[7]} spans` : nameOf(span[2]);
+      this.text(fitted(pen, text, width - 14), x + 5, y + ROW / 2 + 0.5, inks.paper);
+    }
+    const ended = nameOf(span[6]);
+    if (width > 6 && ended !== "open" && ended !== "release" && ended !== "over") {
+      this.ending(x + width, y, ended === "deleted_by_other" || ended.startsWith("deleted by session"));
+    }
+    if (span === this.span) {
+      pen.strokeStyle = inks.ink;
+      pen.lineWidth = 2;
+      pen.strokeRect(x + 1, y + 2, Math.max(width - 2, 2), ROW - 4);
+      pen.lineWidth = 1;
+    }
+  }
+
+  hatch(x, y, width, height) {
+    const { pen } = this;
+    pen.save();
+    pen.beginPath();
+    pen.rect(x, y, width, height);
+    pen.clip();
+    pen.strokeStyle = this.inks.paper;
+    pen.globalAlpha = 0.55;
+    pen.beginPath();
+    for (let at = x - height - (x % 6); at < x + width; at += 6) {
+      pen.moveTo(at, y + height);
+      pen.lineTo(at + height, y);
+    }
+    pen.stroke();
+    pen.restore();
+  }
+
+  /* A cross where somebody else ended it, a bar where its session did. */
+  ending(x, y, isForeign) {
+    const { pen, inks } = this;
+    pen.strokeStyle = isForeign ? inks.error : inks.ink;
+    pen.lineWidth = 2;
+    pen.beginPath();
+    if (isForeign) {
+      pen.fillStyle = inks.paper;
+      pen.fillRect(x - 9, y + 5, 10, ROW - 10);
+      pen.moveTo(x - 7, y + 7);
+      pen.lineTo(x - 1, y + ROW - 7);
+      pen.moveTo(x - 1, y + 7);
+      pen.lineTo(x - 7, y + ROW - 7);
+    } else {
+      pen.moveTo(x - 1, y + 1);
+      pen.lineTo(x - 1, y + ROW - 1);
+    }
+    pen.stroke();
+    pen.lineWidth = 1;
+  }
+
+  // --- what a person does ---------------------------------------------------------------------
+
+  listen() {
+    const view = this.view;
+    view.addEventListener("scroll", () => this.later());
+    view.addEventListener("focus", () => this.later());
+    view.addEventListener("blur", () => this.later());
+    view.addEventListener("keydown", (event) => this.key(event));
+    view.addEventListener("pointerdown", (event) => this.grab(event));
+    view.addEventListener("pointermove", (event) => this.over(event));
+    view.addEventListener("pointerup", () => (this.grabbed = null));
+    view.addEventListener("pointercancel", () => (this.grabbed = null));
+    view.addEventListener("pointerleave", hideTip);
+    view.addEventListener("dblclick", (event) => stretch.zoom(0.4, this.ms(this.at(event).x)));
+    view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    new ResizeObserver(() => this.later()).observe(view);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
+  }
+
+  at(event) {
+    const box = this.view.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+
+  wheel(event) {
+    if (event.ctrlKey || event.metaKey) stretch.zoom(Math.exp(event.deltaY * 0.003), this.ms(this.at(event).x));
+    else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) stretch.move((event.deltaX / this.width) * (stretch.to - stretch.from));
+    else return;
+    event.preventDefault();
+  }
+
+  grab(event) {
+    this.grabbed = { x: event.clientX, from: stretch.from, to: stretch.to };
+    const hit = this.hit(event);
+    if (hit) this.choose(hit.row, hit.span);
+  }
+
+  over(event) {
+    if (this.grabbed && event.buttons) {
+      const ms = ((this.grabbed.x - event.clientX) / (this.width - this.gutter - 8)) * (this.grabbed.to - this.grabbed.from);
+      if (Math.abs(this.grabbed.x - event.clientX) > 3) stretch.set(this.grabbed.from + ms, this.grabbed.to + ms);
+      hideTip();
+      return;
+    }
+    const hit = this.hit(event);
+    if (hit) showTip(event.clientX, event.clientY, tellSpan(this.rows[hit.row].label, hit.span));
+    else hideTip();
+  }
+
+  hit(event) {
+    const { x, y } = this.at(event);
+    if (y < AXIS || x < this.gutter) return null;
+    const row = this.first + Math.floor((y - this.shift) / ROW);
+    if (!this.rows[row]) return null;
+    const slack = (3 * (stretch.to - stretch.from)) / this.width, ms = this.ms(x);
+    const within = (span, more) => span[0] - more <= ms && (span[1] === null ? report.to : span[1]) + more >= ms;
+    const spans = this.rows[row].spans;
+    const span = spans.find((each) => within(each, 0)) || spans.find((each) => within(each, slack));
+    return span ? { row, span } : null;
+  }
+
+  key(event) {
+    const acts = {
+      ArrowUp: () => this.step(-1),
+      ArrowDown: () => this.step(1),
+      PageUp: () => this.step(-10),
+      PageDown: () => this.step(10),
+      ArrowLeft: () => (event.shiftKey ? stretch.move(-0.2 * (stretch.to - stretch.from)) : this.walk(-1)),
+      ArrowRight: () => (event.shiftKey ? stretch.move(0.2 * (stretch.to - stretch.from)) : this.walk(1)),
+      "+": () => stretch.zoom(0.5, this.middle()),
+      "=": () => stretch.zoom(0.5, this.middle()),
+      "-": () => stretch.zoom(2, this.middle()),
+      0: () => stretch.whole(),
+      Escape: hideTip,
+    };
+    if (!acts[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+
+  middle() {
+    if (!this.span) return undefined;
+    return (this.span[0] + (this.span[1] === null ? report.to : this.span[1])) / 2;
+  }
+
+  step(count) {
+    if (!this.rows.length) return;
+    const row = Math.min(Math.max(this.row + count, 0), this.rows.length - 1);
+    const top = row * ROW, room = this.height - AXIS - ROW - 8;
+    if (top < this.view.scrollTop) this.view.scrollTop = top;
+    if (top > this.view.scrollTop + room) this.view.scrollTop = top - room;
+    this.choose(row, this.rows[row].spans.find((span) => span[1] === null || span[1] >= stretch.from) || this.rows[row].spans[0]);
+  }
+
+  walk(count) {
+    const spans = this.rows[this.row] ? this.rows[this.row].spans : [];
+    if (!spans.length) return;
+    const at = spans.indexOf(this.span);
+    const span = spans[at < 0 ? 0 : Math.min(Math.max(at + count, 0), spans.length - 1)];
+    const length = stretch.to - stretch.from;
+    if (span[0] > stretch.to || span[0] < stretch.from) stretch.set(span[0] - length * 0.2, span[0] + length * 0.8);
+    this.choose(this.row, span);
+  }
+
+  choose(row, span) {
+    this.row = row;
+    this.span = span;
+    if (span) this.readout.replaceChildren(...tellSpan(this.rows[row].label, span));
+    this.later();
+  }
+}
+
+/* The member of a thread id, which ends with a dash and the thread's number. */
+function memberOf(thread) {
+  return thread.replace(/-\d+$/, "");
+}
+
+function fitted(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  let keep = Math.max(Math.floor((text.length * width) / Math.max(pen.measureText(text).width, 1)) - 1, 0);
+  const cut = (count) => text.slice(0, Math.ceil(count / 2)) + "…" + (count > 1 ? text.slice(-Math.floor(count / 2)) : "");
+  while (keep > 0 && pen.measureText(cut(keep)).width > width) keep -= 1;
+  return keep > 1 ? cut(keep) : "";
+}
+
+function tellSpan(label, span) {
+  const [from, to, name, session, first, last, ended, together] = span;
+  const lasted = (to === null ? report.to : to) - from;
+  const end = nameOf(ended);
+  const who = together > 1 ? `${together} spans, the last one ${nameOf(name)}` : nameOf(name);
+  return [
+    el("b", {}, label), `: ${who}`, el("br"),
+    `${moment(from)} to ${to === null ? "the end" : moment(to)}, ${durationOf(lasted)}; zxid ${first} to ${last || "the end"}`,
+    el("br"),
+    `${session >= 0 ? `session ${nameOf(session)}; ` : ""}${ENDS[end] || end}`,
+  ];
+}
+
+const SPAN_COLUMNS = [
+  { title: "From", nowrap: true }, { title: "To", nowrap: true }, { title: "Lasted", num: true },
+  { title: "Zxids", nowrap: true }, { title: "Session", nowrap: true }, { title: "Ended", name: true },
+];
+
+/* The same as a table; `title` heads the column of rows, `what` that of names. */
+function spanTable(timeline, caption, title, what) {
+  const items = timeline.rows.flatMap((row) => row.spans.map((span) => ({ row, span })));
+  return table(caption, [{ title, name: true }, { title: what, name: true }, ...SPAN_COLUMNS], items, ({ row, span }) => [
+    row.label, span[7] > 1 ? `${span[7]} spans, the last one ${nameOf(span[2])}` : nameOf(span[2]),
+    moment(span[0]), span[1] === null ? "the end" : moment(span[1]),
+    durationOf((span[1] === null ? report.to : span[1]) - span[0]), `${span[4]} – ${span[5] || "end"}`,
+    nameOf(span[3]), ENDS[nameOf(span[6])] || nameOf(span[6]),
+  ]);
+}
+
+/* Buttons and a filter above a timeline, and its table below it. */
+function withTools(holder, timeline, { caption, title, what, legend = [] }) {
+  const button = (text, label, act) => el("button", { class: "act", type: "button", "aria-label": label, onclick: act }, text);
+  const filter = el("input", { type: "search", placeholder: "Filter, for example orders-3", "aria-label": `Filter ${title}`, oninput: (event) => timeline.filter(event.target.value) });
+  const tools = el("div", { class: "tools" },
+    timeline.all.length > 4 ? filter : null,
+    button("+", "Zoom in", () => stretch.zoom(0.5)), button("−", "Zoom out", () => stretch.zoom(2)),
+    button("‹", "Earlier", () => stretch.move(-0.3 * (stretch.to - stretch.from))),
+    button("›", "Later", () => stretch.move(0.3 * (stretch.to - stretch.from))),
+    button("Whole history", "Show the whole history", () => stretch.whole()));
+  holder.prepend(tools);
+  if (legend.length) holder.append(el("ul", { class: "legend" }, legend));
+  let fold = folded("As a table", () => spanTable(timeline, caption, title, what));
+  holder.append(fold);
+  filter.addEventListener("input", () => {
+    const next = folded("As a table", () => spanTable(timeline, caption, title, what));
+    fold.replaceWith(next);
+    fold = next;
+  });
+  return filter;
+}
+
+function key(text, ...shapes) {
+  return el("li", {}, svg("svg", { width: 26, height: 16, "aria-hidden": "true" }, shapes), text);
+}

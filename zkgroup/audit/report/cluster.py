@@ -1,0 +1,164 @@
+"""Timelines of the brokers' side: controllers, registrations of brokers, replicas in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.partitions import Moment, TopicFold, View, brokers_text, decoded
+from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
+from zkgroup.audit.report.timelines import Span, Timeline, columns
+from zkgroup.audit.rules import Bounds, Finding, Key
+from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
+from zkgroup.audit.words import session_text
+from zkgroup.znodes.broker_registration import BrokerRegistration
+from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+
+
+def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
+    """Who was controller, and every write of the epoch."""
+    timeline: Timeline[str] = _timeline(facts, limits)
+    for life in facts.controllers:
+        value = decoded(Controller.decode, life.path, life.data)
+        row = "cannot be read" if value is None else f"broker {value.broker}"
+        until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
+        epoch = epoch_at(facts, until)
+        name = controller_name(life) if epoch is None else f"{controller_name(life)}, epoch {epoch}"
+        timeline.add(row, _span(life, name, facts, names))
+    epochs = []
+    for change in facts.controller_epochs[-limits.marks :]:
+        value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
+        session = names.of(session_text(change.session)) if change.session else NOBODY
+        text = "deleted" if change.data is None else "cannot be read" if value_ is None else str(value_.epoch)
+        epochs.append([change.time_ms, hex_zxid(change.zxid), names.of(text), session])
+    more = len(facts.controller_epochs) - len(epochs)
+    notes = timeline.notes("controller")
+    if more:
+        notes.append(f"The first {more} writes of the epoch are left out.")
+    return {"notes": notes, "rows": _rows(timeline, names), "epochs": epochs}
+
+
+def brokers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
+    """When each broker was registered, and how each registration ended."""
+    timeline: Timeline[tuple[int, str]] = _timeline(facts, limits)
+    for broker, lives in facts.brokers.items():
+        key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
+        for life in lives:
+            timeline.add(key, _span(life, _address(life), facts, names))
+    rows = [[names.of(row[1]), columns(spans)] for row, spans in timeline.rows()]
+    return {"notes": timeline.notes("broker"), "rows": rows}
+
+
+class Replication:
+    """Takes the rows of topics; keeps when a partition had no leader, or too few replicas in sync."""
+
+    def __init__(self, facts: Facts, names: Names, limits: Limits) -> None:
+        self._facts, self._names = facts, names
+        self._timeline: Timeline[tuple[str, int]] = _timeline(facts, limits)
+        self._folds: dict[str, _Fold] = {}
+
+    def see(self, event: Event, topic: str) -> None:
+        fold = self._folds.get(topic)
+        if fold is None:
+            fold = self._folds[topic] = _Fold((topic,), self._facts, {})
+        fold.see(event)
+        self._take(fold)
+
+    def end(self) -> None:
+        for fold in self._folds.values():
+            list(fold.end())
+            self._take(fold)
+
+    def data(self, names: Names) -> dict[str, Any]:
+        """As the page reads it."""
+        rows = [
+            [names.of(topic), partition, columns(spans)]
+            for (topic, partition), spans in self._timeline.rows()
+        ]
+        return {"notes": self._timeline.notes("partition"), "rows": rows}
+
+    def _take(self, fold: _Fold) -> None:
+        for partition, since, to, text in fold.over_spells():
+            session = self._names.of(session_text(since.session)) if since.session else NOBODY
+            span = Span(
+                since.ms,
+                None if to is None else to.ms,
+                self._names.of(text),
+                session,
+                since.zxid,
+                None if to is None else to.zxid,
+                self._names.of("open" if to is None else "over"),
+            )
+            self._timeline.add((fold.topic, partition), span)
+
+
+class _Fold(TopicFold):
+    """Spells of one topic, each with what was wrong in it; a change of what is wrong begins another."""
+
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        super().__init__(key, facts, bounds)
+        self._since: dict[int, tuple[Moment, str]] = {}
+        self._spells: list[tuple[int, Moment, Moment | None, str]] = []
+
+    def over_spells(self) -> list[tuple[int, Moment, Moment | None, str]]:
+        """Those that ended since the last call."""
+        over, self._spells = self._spells, []
+        return over
+
+    def changed(
+        self, partition: int, before: View | None, after: View | None, at: Moment
+    ) -> Iterable[Finding]:
+        fault = None if after is None else _fault(after)
+        known = self._since.get(partition)
+        if known is not None and known[1] != fault:
+            self._spells.append((partition, known[0], at, known[1]))
+            del self._since[partition]
+        if fault is not None and (known is None or known[1] != fault):
+            self._since[partition] = at, fault
+        return ()
+
+    def over(self) -> Iterable[Finding]:
+        self._spells.extend((number, since, None, text) for number, (since, text) in self._since.items())
+        return ()
+
+
+def _fault(view: View) -> str | None:
+    if view.state is None or view.is_deleting:
+        return None
+    if view.state.leader == NO_LEADER:
+        return f"no leader; in sync {brokers_text(view.state.isr)}"
+    missing = [broker for broker in view.replicas or () if broker not in view.state.isr]
+    if not missing:
+        return None
+    return f"not in sync {brokers_text(missing)}; leader {view.state.leader}"
+
+
+def _timeline(facts: Facts, limits: Limits) -> Timeline[Any]:
+    return Timeline(limits.spans, limits.partitions, facts.end_ms - facts.start_ms)
+
+
+def _rows(timeline: Timeline[str], names: Names) -> list[list[Any]]:
+    return [[names.of(row), columns(spans)] for row, spans in timeline.rows()]
+
+
+def _span(life: Life, name: str, facts: Facts, names: Names) -> Span:
+    ended = "open"
+    if life.to_zxid is not None:
+        ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
+    return Span(
+        life.from_ms,
+        life.to_ms,
+        names.of(name),
+        names.of(session_text(life.session)) if life.session else NOBODY,
+        life.from_zxid,
+        life.to_zxid,
+        names.of(ended),
+    )
+
+
+def _address(life: Life) -> str:
+    value = decoded(BrokerRegistration.decode, life.path, life.data)
+    return "cannot be read" if value is None else f"{value.host}:{value.port}"

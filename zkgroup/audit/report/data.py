@@ -1,0 +1,256 @@
+"""Everything that a report shows, as plain data: one pass over the rows, whoever computed the findings.
+
+Lists stand for records to keep the file small; `page/*.js` has their fields by name. Times are milliseconds
+since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.report.cluster import Replication, brokers, controllers
+from zkgroup.audit.report.curves import Curves
+from zkgroup.audit.report.keeping import NOBODY, Kept, Limits, Names, hex_zxid, shown
+from zkgroup.audit.report.load import Load
+from zkgroup.audit.report.rebalancing import AllRebalances
+from zkgroup.audit.report.timelines import Span, Timeline, columns
+from zkgroup.audit.rules import Finding, Severity
+from zkgroup.audit.run import Found
+from zkgroup.audit.views.owners import OwnerLife, OwnerLives
+from zkgroup.audit.views.sessions import SessionRow, SessionRows
+from zkgroup.audit.words import count_text, session_text
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.znodes.places import place_of
+
+SCHEMA = "zkgroup.audit_report/1"
+_SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What is known of the input beside its rows. All of it is told; nothing else is decided by it."""
+
+    inputs: Sequence[str]
+    """What was read, as it was named."""
+    files: Sequence[FileHealth] = ()
+    group: str | None = None
+    """The only group that was looked at."""
+    seen_zxid: int = 0
+    """The tree that the rows stand on."""
+    is_exact: bool = True
+    """Whether that tree is proved to be the one that servers had."""
+    detail: str = ""
+    """What keeps it from being exact."""
+    damages: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def gather(
+    events: Iterable[Event], found: Found, about: About, limits: Limits | None = None
+) -> dict[str, Any]:
+    """The data of a report.
+
+    Args:
+        events: the rows of the history in order, of the same stretch that `found` is of.
+    """
+    limits = limits or Limits()
+    shapes = _Shapes(found.facts, limits)
+    for event in events:
+        shapes.see(event)
+    data = shapes.data()
+    facts = found.facts
+    start_ms = facts.start_ms if facts.has_log else facts.end_ms
+    return {
+        "schema": SCHEMA,
+        "inputs": [shown(each, limits.text) for each in about.inputs],
+        "group": None if about.group is None else shown(about.group, limits.text),
+        "from": start_ms,
+        "to": max(facts.end_ms, start_ms),
+        "zxids": [hex_zxid(facts.start_zxid), hex_zxid(facts.end_zxid)],
+        "has_log": facts.has_log,
+        "stands_on": [hex_zxid(about.seen_zxid), about.is_exact, shown(about.detail, limits.text)],
+        "damages": [shown(each, limits.text) for each in about.damages],
+        "notes": [shown(each, limits.text) for each in about.notes],
+        "files": [_file(each, limits) for each in about.files],
+        "findings": _findings(found, shapes.names, limits),
+        **data,
+        "names": shapes.names.texts,
+    }
+
+
+class _Shapes:
+    """Hands each row to what it is for."""
+
+    def __init__(self, facts: Facts, limits: Limits) -> None:
+        self._facts, self._limits = facts, limits
+        self.names = Names(limits.text)
+        length_ms = facts.end_ms - facts.start_ms
+        self._owners: Timeline[tuple[str, str, int]] = Timeline(limits.spans, limits.partitions, length_ms)
+        self._lives: dict[tuple[str, str, int], OwnerLives] = {}
+        self._curves = Curves(facts, limits)
+        self._rebalances = AllRebalances(facts, limits)
+        self._replication = Replication(facts, self.names, limits)
+        self._sessions = SessionRows(facts)
+        self._load = Load(facts, limits)
+
+    def see(self, event: Event) -> None:
+        self._sessions.see(event)
+        self._load.see(event)
+        if not event.applied:
+            return
+        place = place_of(event.path)
+        if place.kind in ("owner", "offset"):
+            self._curves.see(event, place)
+        match place.kind:
+            case "owner":
+                self._owner(event, (place.name, place.topic, place.partition))
+                self._rebalances.see(event, place.name)
+            case "member" | "group":
+                self._rebalances.see(event, place.name)
+            case "topic" | "partition_state":
+                self._replication.see(event, place.name)
+            case "admin" if place.name in self._facts.topics:
+                self._replication.see(event, place.name)
+
+    def data(self) -> dict[str, Any]:
+        """The sections, once all rows are seen."""
+        for row, lives in self._lives.items():
+            if lives.current is not None:
+                self._owners.add(row, self._span(lives.current))
+        self._rebalances.end()
+        self._replication.end()
+        names, facts, limits = self.names, self._facts, self._limits
+        return {
+            "owners": {
+                "notes": self._owners.notes("partition"),
+                "rows": [
+                    [names.of(group), names.of(topic), partition, columns(spans)]
+                    for (group, topic, partition), spans in self._owners.rows()
+                ],
+            },
+            "rebalances": self._rebalances.data(names),
+            "offsets": self._curves.data(names),
+            "controllers": controllers(facts, names, limits),
+            "brokers": brokers(facts, names, limits),
+            "replication": self._replication.data(names),
+            "sessions": _sessions(self._sessions.rows(), names, limits),
+            "load": self._load.data(names),
+        }
+
+    def _owner(self, event: Event, row: tuple[str, str, int]) -> None:
+        lives = self._lives.get(row)
+        if lives is None:
+            if len(self._lives) >= self._limits.partitions:
+                self._owners.refuse(row)
+                return
+            lives = self._lives[row] = OwnerLives(self._facts)
+        over = lives.see(event)
+        if over is not None:
+            self._owners.add(row, self._span(over))
+
+    def _span(self, life: OwnerLife) -> Span:
+        return Span(
+            life.from_ms,
+            life.to_ms,
+            self.names.of(life.thread),
+            self.names.of(session_text(life.session)) if life.session else NOBODY,
+            life.from_zxid,
+            life.to_zxid,
+            self.names.of(life.ended_by),
+        )
+
+
+def _findings(found: Found, names: Names, limits: Limits) -> dict[str, Any]:
+    by_rule: dict[str, list[Finding]] = {}
+    for one in found.findings:
+        by_rule.setdefault(one.finding, []).append(one)
+    rules: list[dict[str, Any]] = []
+    for rule in ALL_RULES:
+        mine = by_rule.get(rule.name, [])
+        if not mine:
+            continue
+        kept: Kept[Finding] = Kept(limits.findings_of_a_rule, lambda one: -_SEVERITIES.index(one.severity))
+        for one in mine:
+            kept.add(one)
+        counts = Counter(one.severity for one in mine)
+        rules.append(
+            {
+                "name": rule.name,
+                "question": rule.question,
+                "act": rule.act,
+                "counts": [counts[severity] for severity in _SEVERITIES],
+                "left_out": kept.left_out,
+                "rows": [_finding(one, names, limits) for one in kept.items()],
+            }
+        )
+    rules.sort(key=lambda rule: tuple(-count for count in rule["counts"]))
+    totals = Counter(one.severity for one in found.findings)
+    return {
+        "counts": [totals[severity] for severity in _SEVERITIES],
+        "asked": len(ALL_RULES) - len(found.skipped),
+        "rules": rules,
+        "skipped": [[one.rule.name, one.reason] for one in found.skipped],
+    }
+
+
+def _finding(one: Finding, names: Names, limits: Limits) -> list[Any]:
+    return [
+        _SEVERITIES.index(one.severity),
+        names.of(one.group),
+        names.of(one.topic),
+        one.partition,
+        names.of(session_text(one.session)) if one.session else NOBODY,
+        hex_zxid(one.from_zxid),
+        hex_zxid(one.to_zxid),
+        one.from_ms,
+        one.to_ms,
+        shown(one.detail, 2 * limits.text),
+    ]
+
+
+def _sessions(rows: Sequence[SessionRow], names: Names, limits: Limits) -> dict[str, Any]:
+    kept: Kept[SessionRow] = Kept(limits.sessions, _session_weight)
+    for row in rows:
+        kept.add(row)
+    notes = []
+    if kept.left_out:
+        notes.append(f"{count_text(kept.left_out, 'session')} that did least are left out.")
+    ends = Counter(row.ended for row in rows)
+    return {
+        "notes": notes,
+        "counts": [ends["open"], ends["closed"], ends["expired"]],
+        "rows": [
+            [
+                *(names.of(session_text(row.session)), row.server, row.timeout_ms, row.from_ms, row.to_ms),
+                *(hex_zxid(row.from_zxid), hex_zxid(row.to_zxid), row.ended, row.writes, row.silence_ms),
+                *(row.ephemerals, names.of(_role(row))),
+            ]
+            for row in kept.items()
+        ],
+    }
+
+
+def _session_weight(row: SessionRow) -> float:
+    has_role = bool(row.members or row.brokers or row.was_controller)
+    return 4e9 * has_role + 2e9 * (row.ended == "expired") + 1e9 * bool(row.created) + row.writes
+
+
+def _role(row: SessionRow) -> str:
+    """What it was, in words; the empty text for nothing."""
+    told = [f"member {member} of {group}" for group, member in row.members]
+    told += [f"broker {broker}" for broker in row.brokers]
+    return ", ".join([*told, "controller"] if row.was_controller else told)
+
+
+def _file(one: FileHealth, limits: Limits) -> list[Any]:
+    return [
+        *(shown(str(one.path), limits.text), one.kind, one.records, one.is_healthy, one.is_exact),
+        *(hex_zxid(one.first_zxid), hex_zxid(one.last_zxid), hex_zxid(one.good_until_zxid)),
+        shown(one.detail, limits.text),
+    ]

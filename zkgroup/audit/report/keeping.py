@@ -1,0 +1,114 @@
+"""What keeps a report small, however long its history: bounded lists, names told once, safe texts.
+
+Everything that a report shows came out of a tree that anybody may have written to.
+"""
+
+from __future__ import annotations
+
+import heapq
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+Item = TypeVar("Item")
+
+NOBODY: Final = -1
+"""The number of no name."""
+
+TEXT_MAX: Final = 400
+"""Characters of one text, unless told."""
+_EXACT_MAX: Final = 2**53
+"""Integers beyond are not exact in a browser."""
+_UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+"""Categories of characters that are not seen, or change how others are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of each kind a report holds at the most; what is beyond is counted and said."""
+
+    partitions: int = 10_000
+    """Rows of owners, and of offsets, each."""
+    spans: int = 60_000
+    """Ownerships and the like in one timeline; short ones beside each other are drawn as one beyond."""
+    points: int = 80_000
+    """Points of all offset curves together."""
+    marks: int = 5_000
+    """Rewinds, foreign commits, resets and deletions."""
+    rebalances: int = 1_000
+    changes: int = 40_000
+    """Partitions named in all rebalances together."""
+    sessions: int = 5_000
+    findings_of_a_rule: int = 250
+    areas: int = 12
+    """Subtrees that have a colour of their own in the write load."""
+    buckets: int = 240
+    """Steps of the write load."""
+    text: int = TEXT_MAX
+    """Characters of one text."""
+
+
+def shown(text: str, limit: int = TEXT_MAX) -> str:
+    """A text that is what it looks like: what cannot be seen is spelled, what is too long is cut."""
+    spelled = text if text.isascii() and text.isprintable() else "".join(map(_spelled, text[: limit + 1]))
+    return spelled if len(spelled) <= limit else f"{spelled[: limit - 1]}…"
+
+
+def hex_zxid(zxid: int | None) -> str | None:
+    """As ZooKeeper's tools write it, for a browser has no whole numbers of 64 bits."""
+    return None if zxid is None else f"0x{zxid:x}"
+
+
+def number(value: int | None) -> int | str | None:
+    """As it is where a browser keeps it exactly, else its digits."""
+    return value if value is None or abs(value) < _EXACT_MAX else str(value)
+
+
+class Names:
+    """Each text once, by number: owners, sessions and topics come again and again."""
+
+    def __init__(self, limit: int = TEXT_MAX) -> None:
+        self._limit = limit
+        self._numbers: dict[str, int] = {}
+        self.texts: list[str] = []
+        """By number, as they are to be shown."""
+
+    def of(self, text: str | None) -> int:
+        """Its number; NOBODY for None."""
+        if text is None:
+            return NOBODY
+        known = self._numbers.get(text)
+        if known is None:
+            known = self._numbers[text] = len(self.texts)
+            self.texts.append(shown(text, self._limit))
+        return known
+
+
+@dataclass(slots=True)
+class Kept(Generic[Item]):
+    """The weightiest of what is added, in the order in which it was; of equal ones the first."""
+
+    limit: int
+    weight: Callable[[Item], float]
+    left_out: int = 0
+    _heap: list[tuple[float, int, Item]] = field(default_factory=list)
+    _serial: count[int] = field(default_factory=count)
+
+    def add(self, item: Item) -> None:
+        entry = (self.weight(item), -next(self._serial), item)
+        if len(self._heap) < self.limit:
+            heapq.heappush(self._heap, entry)
+        else:
+            heapq.heappushpop(self._heap, entry)
+            self.left_out += 1
+
+    def items(self) -> list[Item]:
+        return [item for _, _, item in sorted(self._heap, key=lambda entry: -entry[1])]
+
+
+def _spelled(character: str) -> str:
+    if unicodedata.category(character) in _UNSEEN:
+        return f"\\u{{{ord(character):x}}}"
+    return character

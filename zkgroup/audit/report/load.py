@@ -1,0 +1,68 @@
+"""The write load by subtree over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings.write_hot_spot import BY_AREA
+from zkgroup.audit.report.keeping import Limits, Names
+from zkgroup.audit.words import count_text
+
+_AREAS_MAX: Final = 2_000
+_TABLE_MAX: Final = 60
+_OTHER: Final = "everything else"
+_LEAST_MS: Final = 1_000
+
+
+class Load:
+    """Counts operations by what they are to, in equal steps of time."""
+
+    def __init__(self, facts: Facts, limits: Limits) -> None:
+        self._start_ms = facts.start_ms
+        length_ms = max(facts.end_ms - facts.start_ms, 1)
+        self._step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
+        self._buckets = length_ms // self._step_ms + 1
+        self._areas_drawn = limits.areas
+        self._counts: dict[str, Counter[int]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._last_refused = -1
+
+    def see(self, event: Event) -> None:
+        key = BY_AREA.key(event)
+        if key is None:
+            return
+        if not event.applied:
+            if event.zxid == self._last_refused:
+                return  # one failed multi, however many rows it has
+            self._last_refused = event.zxid
+        area = key[0] if key[0] in self._counts or len(self._counts) < _AREAS_MAX else _OTHER
+        bucket = min(max((event.time_ms - self._start_ms) // self._step_ms, 0), self._buckets - 1)
+        self._counts.setdefault(area, Counter())[bucket] += 1
+        self._bytes[area] += len(event.data or b"")
+
+    def data(self, names: Names) -> dict[str, Any]:
+        """As the page reads it."""
+        totals = {area: counts.total() for area, counts in self._counts.items()}
+        areas = sorted(totals, key=lambda area: (-totals[area], area))
+        drawn, rest = areas[: self._areas_drawn], areas[self._areas_drawn :]
+        other: Counter[int] = Counter()
+        for area in rest:
+            other.update(self._counts[area])
+        series = [[names.of(area), self._dense(self._counts[area])] for area in drawn]
+        if rest:
+            series.append([names.of(_OTHER), self._dense(other)])
+        notes = []
+        if len(areas) > _TABLE_MAX:
+            notes.append(f"{count_text(len(areas) - _TABLE_MAX, 'subtree')} more are not in the table.")
+        return {
+            "notes": notes,
+            "step_ms": self._step_ms,
+            "series": series,
+            "rows": [[names.of(area), totals[area], self._bytes[area]] for area in areas[:_TABLE_MAX]],
+        }
+
+    def _dense(self, counts: Counter[int]) -> list[int]:
+        return [counts[bucket] for bucket in range(self._buckets)]

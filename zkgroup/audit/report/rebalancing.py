@@ -1,0 +1,118 @@
+"""The rebalances of all groups, each explained: what set it off, who moved what, what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.rebalances import PartitionChange, Rebalance, Rebalances
+from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid
+from zkgroup.audit.words import count_text
+from zkgroup.znodes.consumers import Owner
+
+_FLOWS_MAX: Final = 12
+_TRIGGERS_MAX: Final = 12
+_RETAKEN_MAX: Final = 8
+
+
+class AllRebalances:
+    """Takes the rows of members, owners and groups."""
+
+    def __init__(self, facts: Facts, limits: Limits) -> None:
+        self._facts, self._limits = facts, limits
+        self._folds: dict[str, Rebalances] = {}
+        self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
+
+    def see(self, event: Event, group: str) -> None:
+        fold = self._folds.get(group)
+        if fold is None:
+            fold = self._folds[group] = Rebalances(group, self._facts)
+        self._keep(fold.see(event))
+
+    def end(self) -> None:
+        for fold in self._folds.values():
+            self._keep(fold.end())
+
+    def data(self, names: Names) -> dict[str, Any]:
+        """As the page reads it."""
+        kept = sorted(self._kept.items(), key=lambda each: (each.from_zxid, each.group))
+        changes = max(self._limits.changes // max(len(kept), 1), 1)
+        notes = []
+        if self._kept.left_out:
+            notes.append(
+                f"{count_text(self._kept.left_out, 'rebalance')} more, those that moved and cost least, are"
+                " left out."
+            )
+        if any(len(each.changes) > changes for each in kept):
+            notes.append(
+                f"Of a rebalance the {changes} partitions that stood still longest are named; the numbers"
+                " are of all."
+            )
+        return {"notes": notes, "rows": [_fields(each, names, changes) for each in kept]}
+
+    def _keep(self, found: Iterable[Rebalance]) -> None:
+        for each in found:
+            self._kept.add(each)
+
+
+def _weight(one: Rebalance) -> float:
+    return one.down_ms_max + 100 * one.moved + 1000 * one.unowned
+
+
+def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
+    down = sorted(change.down_ms for change in one.changes if change.down_ms is not None)
+    named = sorted(one.changes, key=lambda change: -_cost(change))[:changes_max]
+    return {
+        "group": names.of(one.group),
+        "zxids": [hex_zxid(one.from_zxid), hex_zxid(one.to_zxid)],
+        "from": one.from_ms,
+        "to": one.to_ms,
+        "triggers": [
+            [trigger.cause, names.of(trigger.what), hex_zxid(trigger.zxid), trigger.time_ms]
+            for trigger in one.triggers[:_TRIGGERS_MAX]
+        ],
+        "more_triggers": max(len(one.triggers) - _TRIGGERS_MAX, 0),
+        "members": one.members,
+        "touched": len(one.changes),
+        "moved": one.moved,
+        "least": one.least,
+        "retaken": len(one.retaken),
+        "retaken_named": [names.of(str(each)) for each in one.retaken[:_RETAKEN_MAX]],
+        "unowned": one.unowned,
+        "down_max": down[-1] if down else None,
+        "down_median": down[len(down) // 2] if down else None,
+        "flows": _flows(one, names),
+        "changes": [
+            [
+                names.of(change.topic_partition.topic),
+                change.topic_partition.partition,
+                names.of(change.before),
+                names.of(change.after),
+                change.down_ms,
+            ]
+            for change in sorted(named, key=lambda change: change.topic_partition)
+        ],
+    }
+
+
+def _cost(change: PartitionChange) -> float:
+    """Those without an owner first, then those that stood still longest."""
+    return float("inf") if change.after is None else float(change.down_ms or 0)
+
+
+def _flows(one: Rebalance, names: Names) -> list[list[Any]]:
+    """From whom to whom how many partitions went, the most first."""
+    flows = Counter(
+        (_member(change.before), _member(change.after))
+        for change in one.changes
+        if change.before != change.after
+    )
+    most = sorted(flows.items(), key=lambda item: (-item[1], str(item[0])))
+    return [[names.of(before), names.of(after), count] for (before, after), count in most[:_FLOWS_MAX]]
+
+
+def _member(thread: str | None) -> str | None:
+    return None if thread is None else Owner(thread).member or thread
