@@ -104,6 +104,26 @@ def test_record_repeated_after_a_clean_move_is_a_fault() -> None:
     ]
 
 
+def test_record_repeated_where_an_offset_was_moved_is_no_member_s_fault() -> None:
+    """It is counted and told apart; in another partition the same repetition stays a fault."""
+    outputs = [
+        MemberOutput("leaver", tuple(processed()), 0),
+        MemberOutput("heir", tuple(processed(token=2)[2:]), 0),
+    ]
+
+    def moved(partition: int) -> Evidence:
+        return replace(evidence(), reduction=reduce(outputs, {partition}), moved={partition})
+
+    statement = "nothing twice but what a death or a moved offset left open"
+    assert failed(moved(1)) == []
+    assert (statement, "1 of partition 1 (its offset was moved)") in [
+        (check.statement, check.evidence) for check in judge(moved(1))
+    ]
+    assert failed(moved(0)) == [
+        (statement, "1 of leaver (handed over cleanly), 0 of partition 0 (its offset was moved)")
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "statement", "text"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -69,6 +70,13 @@ def test_view_shows_owner_offset_and_lag_of_each_partition() -> None:
     assert row(lines, "0")[:5] == ["0", "ada", "17", "40", "60"]
     assert row(lines, "1")[:4] == ["1", "nobody", "0", "2,000"]
     assert any(line.split()[:2] == ["40", "2,060"] for line in lines)
+
+
+def test_view_says_which_demo_it_is() -> None:
+    """The group of another demo is shown under that one's command."""
+    assert drawn(SCENE)[0].startswith("zkgroup demo  ben is dead")
+    other = replace(SCENE, command="zkgroup demo audit")
+    assert drawn(other)[0].startswith("zkgroup demo audit  ben is dead")
 
 
 def test_view_ends_with_the_last_part_of_the_story() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.demo.checks import Check
@@ -17,7 +18,7 @@ from zkgroup.demo.flights import PARTITIONS, TOPIC, AirportDelay, bundled_lines,
 from zkgroup.demo.group.scene import MemberRow, PartitionRow, Scene
 from zkgroup.demo.members import sight
 from zkgroup.demo.members.orders import Orders
-from zkgroup.demo.members.output import decode, reduce
+from zkgroup.demo.members.output import MemberOutput, decode, reduce
 from zkgroup.demo.members.processes import MemberProcess
 from zkgroup.demo.members.proof import Evidence, judge, slowest
 from zkgroup.demo.story import Screen, Story, Tone
@@ -29,6 +30,7 @@ NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
 
 EMBEDDED_TICK_MS = 500
+StageT = TypeVar("StageT", bound="Stage")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +87,32 @@ def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
     `EmbeddedServerError` when there is no server to start, and what the first look at an existing
     ensemble raises.
     """
+    with folder_of(keep=options.keep) as folder, prepared(Stage, options, screen, folder) as stage:
+        stage.play()
+        return stage.report()
+
+
+@contextmanager
+def folder_of(*, keep: bool) -> Iterator[Path]:
+    """Where a run has its files."""
+    folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def prepared(
+    kind: type[StageT], options: DemoOptions, screen: Screen[Scene], folder: Path
+) -> Iterator[StageT]:
+    """A run that can be played. No process of it is left afterwards, so the server's files are whole.
+
+    Raises what `run` raises before the members start.
+    """
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
-        if not options.keep:
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        stage = Stage(options=options, screen=screen, folder=folder, patience_s=options.patience_s)
+        stage = kind(options=options, screen=screen, folder=folder, patience_s=options.patience_s)
         stage.tell(
             "starting ZooKeeper" if options.zookeeper is None else f"connecting to {options.zookeeper}"
         )
@@ -98,7 +121,7 @@ def run(options: DemoOptions, screen: Screen[Scene]) -> DemoReport:
             connected(stage.zookeeper, options.connection, options.answer_timeout_s)
         )
         stage.prepare(stack)
-        return stage.play()
+        yield stage
 
 
 @contextmanager
@@ -106,8 +129,7 @@ def _zookeeper(options: DemoOptions, folder: Path) -> Iterator[str]:
     if options.zookeeper is not None:
         yield options.zookeeper
         return
-    data = folder / "zookeeper" if options.keep else None
-    with EmbeddedZooKeeper(data_dir=data, tick_time_ms=EMBEDDED_TICK_MS) as server:
+    with EmbeddedZooKeeper(data_dir=folder / "zookeeper", tick_time_ms=EMBEDDED_TICK_MS) as server:
         yield server.address
 
 
@@ -124,6 +146,7 @@ class Stage(Story[Scene]):
     dealt: Sequence[Sequence[bytes]] = ()
     made_topic: bool = False
     group: str = "demo"
+    command: str = "zkgroup demo"
     verify_problems: list[str] = field(default_factory=list)
     takeover_s: float = 0.0
 
@@ -141,14 +164,15 @@ class Stage(Story[Scene]):
         total = sum(map(len, self.dealt))
         self.tell(f"ZooKeeper is up; topic {TOPIC}: {PARTITIONS} partitions, {total:,} records")
 
-    def play(self) -> DemoReport:
-        """The scenario proper."""
+    def play(self) -> None:
+        """The scenario proper, until all have left."""
         self.headline = "three members share twelve partitions"
         for name in NAMES[:3]:
             self._start(name)
         self.until("the first three members share all partitions", self._shared_by(NAMES[:3]))
         self.tell("every partition has an owner", "good")
-        self.until("a third of the records is committed", lambda: self._done_share() > 0.33)
+        self.interlude()
+        self.until("a third of the records is committed", lambda: self.done_share() > 0.33)
         self._kill(self.members[1])
         self.headline = "a new member joins"
         self._start(NAMES[3])
@@ -158,11 +182,18 @@ class Stage(Story[Scene]):
         stayed = sorted(number for number, token in self.seen.tokens.items() if before.get(number) == token)
         self.tell(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
         self.headline = "draining to the end"
-        self.until("every record is committed", lambda: self._done_share() >= 1.0)
+        self.until("every record is committed", lambda: self.done_share() >= 1.0)
         self.tell("every record is committed; asking group verify", "good")
         self.verify_problems = sight.problems(self.ensemble, self.group, wait_s=10.0)
         self._stop_members()
-        return self._report()
+
+    def interlude(self) -> None:
+        """What another demo of this group does while its first three members share everything."""
+
+    @property
+    def moved(self) -> frozenset[int]:
+        """Partitions whose offsets the interlude has moved."""
+        return frozenset()
 
     def _start(self, name: str) -> None:
         orders = Orders(
@@ -214,6 +245,10 @@ class Stage(Story[Scene]):
         for one in self.members:
             for event in one.news():
                 self._retell(one, event)
+        self.show()
+
+    def show(self) -> None:
+        """Shows what was seen last."""
         self.screen.show(
             Scene(
                 elapsed_s=self.elapsed_s,
@@ -222,6 +257,7 @@ class Stage(Story[Scene]):
                 members=_member_rows(self.members, self.seen.owners),
                 partitions=_partition_rows(self.seen, [len(lines) for lines in self.dealt]),
                 story=tuple(self.story),
+                command=self.command,
             )
         )
 
@@ -249,15 +285,20 @@ class Stage(Story[Scene]):
 
         return reached
 
-    def _done_share(self) -> float:
+    def done_share(self) -> float:
+        """How much of the input is committed, from 0 to 1."""
         total = sum(map(len, self.dealt))
         return sum(value for value in self.seen.offsets.values() if value > 0) / total
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _report(self) -> DemoReport:
-        outputs = [decode(one.name, one.output.read_bytes()) for one in self.members]
-        reduction = reduce(outputs)
+    def outputs(self) -> list[MemberOutput]:
+        """What the members have written."""
+        return [decode(one.name, one.output.read_bytes()) for one in self.members]
+
+    def report(self) -> DemoReport:
+        """The verdict, once all have left."""
+        reduction = reduce(self.outputs(), self.moved)
         verdict = check_history(read_files(sorted(self.folder.glob("*.history.jsonl"))))
         gone = {one.name: "killed" for one in self.members if one.killed}
         gone |= {one.name: "its session ended" for one in self.members if one.lost_session}
@@ -269,6 +310,7 @@ class Stage(Story[Scene]):
                 verdict=verdict,
                 group_problems=self.verify_problems,
                 gone=gone,
+                moved=self.moved,
             )
         )
         return DemoReport(

@@ -46,6 +46,8 @@ class Scene:
     members: Sequence[MemberRow]
     partitions: Sequence[PartitionRow]
     story: Sequence[Happening]
+    command: str = "zkgroup demo"
+    """The demo whose group this is."""
 
     @property
     def committed(self) -> int:

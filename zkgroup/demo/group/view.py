@@ -29,7 +29,7 @@ def render(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
     rows = len(scene.partitions) + 2 if tall else (len(scene.partitions) + 1) // 2 + 2
     story = scene.story[-max(height - around - rows, 1) :][-STORY_LINES:]
     return Group(
-        headline("zkgroup demo", scene.headline, scene.zookeeper, scene.elapsed_s, width),
+        headline(scene.command, scene.headline, scene.zookeeper, scene.elapsed_s, width),
         Text(),
         _members(scene, colors),
         Text(),

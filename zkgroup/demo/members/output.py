@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.demo.flights import AirportDelay, delays
+
+TAIL_BYTES = 4096
+"""Far more than the longest line."""
 
 
 class Processed(NamedTuple):
@@ -40,7 +45,7 @@ class Reduction:
     repeated: Mapping[tuple[int, int], int]
     """Those processed more than once, with how often."""
     repeated_by: Mapping[str, int]
-    """For each member whose record was processed again by another hand: how many."""
+    """For each member whose record was processed again: how many, outside the partitions that were moved."""
     contradictions: tuple[tuple[int, int], ...]
     """Records that two lines describe differently; there must be none."""
     airports: Mapping[str, AirportDelay]
@@ -60,11 +65,23 @@ def decode(member: str, data: bytes) -> MemberOutput:
     return MemberOutput(member, tuple(Processed(**json.loads(line)) for line in lines), 1 if tail else 0)
 
 
-def reduce(outputs: Iterable[MemberOutput]) -> Reduction:
+def last_of(file: Path) -> Processed | None:
+    """The last record in a member's file, which may be growing; None where there is none, or no file yet."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(opened.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
+            *lines, _ = opened.read().split(b"\n")
+    except FileNotFoundError:
+        return None
+    return Processed(**json.loads(lines[-1])) if lines else None
+
+
+def reduce(outputs: Iterable[MemberOutput], moved: Collection[int] = ()) -> Reduction:
     """Mean delay per airport over distinct (partition, offset), and what was processed twice.
 
     Of two lines for one record that with the greater token counts: its writer owned the partition
-    later. The lines have to agree on everything but the token.
+    later. The lines have to agree on everything but the token. In the partitions of `moved` somebody has
+    moved the offset, so that a repetition is no member's.
     """
     best: dict[tuple[int, int], tuple[Processed, str]] = {}
     times: Counter[tuple[int, int]] = Counter()
@@ -81,7 +98,8 @@ def reduce(outputs: Iterable[MemberOutput]) -> Reduction:
             if known[0][:4] != record[:4]:
                 contradictions.append(place)
             earlier, later = sorted((known, (record, output.member)), key=lambda one: one[0].token)
-            repeated_by[earlier[1]] += 1
+            if record.partition not in moved:
+                repeated_by[earlier[1]] += 1
             best[place] = later
     return Reduction(
         processed=frozenset(best),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.demo.checks import Check, named
@@ -32,6 +32,8 @@ class Evidence:
     """Members that went without saying goodbye, and how: SIGKILL, or a session that ended under them."""
     events_min: Mapping[str, int] = field(default_factory=lambda: EVENTS_MIN)
     """What the history must hold at least."""
+    moved: Collection[int] = ()
+    """Partitions whose offset somebody else has moved: the same ones that the reduction knows of."""
 
 
 def judge(evidence: Evidence) -> tuple[Check, ...]:
@@ -79,6 +81,10 @@ def _twice(evidence: Evidence) -> Check:
     ]
     unexcused = set(evidence.reduction.repeated_by) - set(evidence.gone)
     statement = "nothing twice but what a death left open"
+    for partition in sorted(evidence.moved):
+        statement = "nothing twice but what a death or a moved offset left open"
+        again = [count - 1 for place, count in evidence.reduction.repeated.items() if place[0] == partition]
+        parts.append(f"{sum(again)} of partition {partition} (its offset was moved)")
     return Check(statement, not unexcused, ", ".join(parts) or "none")
 
 
