@@ -15,6 +15,7 @@ audit = make_group(
         "sessions": (".audit.sessions_command:sessions", "Tell the life of every session."),
         "findings": (".audit.findings_command:findings", "Look for what went wrong."),
         "report": (".audit.report_command:report", "Write it all as one HTML page."),
+        "run": (".audit.run_command:run", "Look for it in many folders, with Spark."),
         "export": (".audit.export_command:export", "Write a tree into a file of its own."),
     },
     help="""Ask ZooKeeper's own files what happened. Nothing here writes to an ensemble or to its files.

@@ -18,11 +18,12 @@ from ..schema_parts import (
     word,
 )
 
+_MOMENT = object_of(zxid=COUNT, time=nullable(TIME))
+
 
 def document(name: str, **properties: Schema) -> Schema:
     """A whole document. `as_of` is the last transaction that was looked at; the time is null without one."""
-    moment = object_of(zxid=COUNT, time=nullable(TIME))
-    return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=moment, **properties)
+    return object_of(schema={"const": f"zkgroup.{name}/1"}, as_of=_MOMENT, **properties)
 
 
 _SPAN: dict[str, Schema] = {
@@ -30,6 +31,17 @@ _SPAN: dict[str, Schema] = {
     "to_zxid": nullable(COUNT),
     "from": nullable(TIME),
     "to": nullable(TIME),
+}
+
+_FINDING: dict[str, Schema] = {
+    "finding": STRING,
+    "severity": word("error", "warning", "info"),
+    "group": nullable(STRING),
+    "topic": nullable(STRING),
+    "partition": nullable(COUNT),
+    "session": nullable(SESSION),
+    **_SPAN,
+    "detail": STRING,
 }
 
 AUDIT_SCHEMAS: Mapping[str, Schema] = {
@@ -124,18 +136,7 @@ AUDIT_SCHEMAS: Mapping[str, Schema] = {
     ),
     "zkgroup.audit_findings/1": document(
         "audit_findings",
-        findings=list_of(
-            object_of(
-                finding=STRING,
-                severity=word("error", "warning", "info"),
-                group=nullable(STRING),
-                topic=nullable(STRING),
-                partition=nullable(COUNT),
-                session=nullable(SESSION),
-                **_SPAN,
-                detail=STRING,
-            )
-        ),
+        findings=list_of(object_of(**_FINDING)),
         skipped=list_of(object_of(finding=STRING, reason=STRING)),
     ),
     "zkgroup.audit_report/1": document(
@@ -144,6 +145,18 @@ AUDIT_SCHEMAS: Mapping[str, Schema] = {
         errors=COUNT,
         warnings=COUNT,
         notes=COUNT,
+    ),
+    "zkgroup.audit_run/1": object_of(
+        schema={"const": "zkgroup.audit_run/1"},
+        ensembles=list_of(
+            object_of(
+                ensemble=STRING,
+                as_of=_MOMENT,
+                skipped=list_of(object_of(finding=STRING, reason=STRING)),
+                damages=list_of(STRING),
+            )
+        ),
+        findings=list_of(object_of(ensemble=STRING, **_FINDING)),
     ),
     "zkgroup.audit_export/1": document(
         "audit_export",

@@ -1,0 +1,64 @@
+"""Where a job looks: the folders of one or several ensembles, on this machine or behind a Hadoop URI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from zkgroup.errors import ConfigError
+
+UNNAMED: Final = "ensemble"
+"""The name of the ensemble whose folders were given without one."""
+
+_NAMED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)")
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):/")
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleInput:
+    """The folders of one ensemble's servers: all on local or shared paths, or one behind a URI."""
+
+    name: str
+    folders: tuple[str, ...]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every worker opens the files by their paths."""
+        return not any(is_uri(folder) for folder in self.folders)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The folders on local or shared paths."""
+        return tuple(Path(folder) for folder in self.folders)
+
+
+def is_uri(place: str) -> bool:
+    """Whether a place is read by Hadoop's filesystems."""
+    return _SCHEME.match(place) is not None
+
+
+def inputs_of(given: Sequence[str]) -> list[EnsembleInput]:
+    """`[NAME=]FOLDER|URI`: the same name for the servers of one ensemble, none where there is one only.
+
+    Raises ConfigError for a mixture of the two, and for servers of one ensemble behind URIs: which record of
+    several servers counts is decided over files on paths.
+    """
+    folders: dict[str, list[str]] = {}
+    for text in given:
+        named = _NAMED.fullmatch(text)
+        name, place = (named[1], named[2]) if named else (UNNAMED, text)
+        place = place.removeprefix("file://") if place.startswith("file:///") else place
+        folders.setdefault(name, []).append(place if is_uri(place) else str(Path(place).absolute()))
+    if not folders:
+        raise ConfigError("expected at least one folder as input")
+    found = [EnsembleInput(name, tuple(places)) for name, places in folders.items()]
+    for each in found:
+        if not each.is_local and len(each.folders) > 1:
+            raise ConfigError(
+                f"ensemble {each.name!r}: expected one URI, or local or shared paths of its servers, found "
+                f"{', '.join(each.folders)}; give each server a name of its own with NAME=URI"
+            )
+    return found

@@ -1,0 +1,144 @@
+"""The options of the data sources, and what filters that are pushed down make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.schemas import Column, select
+
+_TRUE: Final = ("true", "1", "yes")
+_FALSE: Final = ("false", "0", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for. Numbers of zxids are decimal or 0x hex; both ends are included."""
+
+    path: Path
+    columns: tuple[str, ...] | None = None
+    data: bool = True
+    from_zxid: int | None = None
+    to_zxid: int | None = None
+    path_prefix: str | None = None
+    resync: bool = False
+    """Whether reading goes on behind damage, where it can."""
+    records_per_split: int | None = None
+    """Logs with more records than that are read in several partitions; None for one partition a file."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], source: str) -> Options:
+        """Raises ConfigError for what is missing or no value of its kind."""
+        path = given.get("path")
+        if not path:
+            raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")
+        names = given.get("columns")
+        split = _number(given, "records_per_split")
+        if split is not None and split < 1:
+            raise ConfigError(f"option records_per_split: expected at least 1, found {split}")
+        return cls(
+            path=Path(path.removeprefix("file://")),
+            columns=None if names is None else tuple(each.strip() for each in names.split(",")),
+            data=boolean(given, "data", default=True),
+            from_zxid=_number(given, "from_zxid"),
+            to_zxid=_number(given, "to_zxid"),
+            path_prefix=given.get("path_prefix"),
+            resync=boolean(given, "resync", default=False),
+            records_per_split=split,
+        )
+
+    def selected(self, table: tuple[Column, ...]) -> tuple[Column, ...]:
+        """The columns of a table. Raises ConfigError for one that there is not."""
+        try:
+            return select(table, self.columns, data=self.data)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def narrowed(self, filters: Iterable[Filter], zxid_column: str) -> tuple[Options, list[Filter]]:
+        """With the filters that reading itself can obey, and those that are left for Spark.
+
+        Obeyed: bounds of the zxid, and the beginning of the path.
+        """
+        options, left = self, []
+        for each in filters:
+            narrowed = _narrowed(options, each, zxid_column)
+            if narrowed is None:
+                left.append(each)
+            else:
+                options = narrowed
+        return options, left
+
+
+def _narrowed(options: Options, each: Filter, zxid_column: str) -> Options | None:
+    if isinstance(each, StringStartsWith) and each.attribute == ("path",):
+        return _below(options, each.value)
+    if not isinstance(
+        each, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+    ) or each.attribute != (zxid_column,):
+        return None
+    if not isinstance(each.value, int):
+        return None
+    low, high = options.from_zxid, options.to_zxid
+    match each:
+        case EqualTo() | EqualNullSafe():
+            low, high = _largest(low, each.value), _smallest(high, each.value)
+        case GreaterThan():
+            low = _largest(low, each.value + 1)
+        case GreaterThanOrEqual():
+            low = _largest(low, each.value)
+        case LessThan():
+            high = _smallest(high, each.value - 1)
+        case _:
+            high = _smallest(high, each.value)
+    return replace(options, from_zxid=low, to_zxid=high)
+
+
+def _below(options: Options, prefix: str) -> Options | None:
+    known = options.path_prefix or ""
+    if prefix.startswith(known):
+        return replace(options, path_prefix=prefix)
+    return options if known.startswith(prefix) else None
+
+
+def _largest(known: int | None, value: int) -> int:
+    return value if known is None else max(known, value)
+
+
+def _smallest(known: int | None, value: int) -> int:
+    return value if known is None else min(known, value)
+
+
+def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """An option that is true or false. Raises ConfigError for anything else."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise ConfigError(f"option {name}: expected true or false, found {text!r}")
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise ConfigError(f"option {name}: expected a number, decimal or 0x hex, found {text!r}") from None

@@ -1,0 +1,109 @@
+"""The Spark session, and what has to be installed for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from zkgroup.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+"""Whether readers may be asked to filter. Off by default; a reader that can then fails each query."""
+
+_NEEDED: Final = ("pyspark", "pyarrow", "pandas")
+_LOOPBACK: Final = "127.0.0.1"
+
+_ALWAYS: Final[Mapping[str, str]] = {
+    PUSHDOWN: "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+}
+"""One machine: nothing listens to others, and the driver does all the work."""
+_LOCAL_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": _LOOPBACK,
+}
+"""Workers run the interpreter for which zkgroup is installed."""
+
+
+def require_spark() -> None:
+    """Raises ConfigError where what Spark needs is not installed."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"Spark needs {', '.join(missing)}, not installed here: pip install 'zkgroup[audit]'"
+        )
+
+
+def open_session(
+    master: str | None = None, *, name: str = "zkgroup audit", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with what the audit needs; `settings` win over that.
+
+    Args:
+        master: as `spark-submit` takes it; None for the one that `spark-submit` gave, else `local[*]`.
+
+    A session that is open already is given as it is, with the settings that can still be changed. Raises
+    ConfigError where something is not installed, or no Java is found.
+    """
+    require_spark()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"
+    is_local = master is not None and master.startswith("local")
+    chosen = {**_ALWAYS, **(_LOCAL if is_local else {})}
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    try:
+        with _environment(_LOCAL_ENVIRONMENT if is_local else {}):
+            return builder.getOrCreate()
+    except PySparkException as error:
+        raise ConfigError(f"Spark did not start: {error}") from error
+
+
+@contextmanager
+def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session of `open_session` that ends with the block; one that was open before stays open."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    was_open = SparkSession.getActiveSession() is not None
+    spark = open_session(master, settings=settings)
+    try:
+        yield spark
+    finally:
+        if not was_open:
+            spark.stop()
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """What Spark reads from the environment only, while it starts; what the user set there stays."""
+    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]

@@ -1,0 +1,169 @@
+"""What is converted in one task: a stretch of the history of one ensemble, from one log's name to the next.
+
+A server alone has its logs one a task, read as columns. Of several servers the same stretch of all of them is
+read together, since which record counts is decided between them (`zkfiles.ensemble`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from zkgroup.audit.spark.schemas import struct_of
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.arrow import record_batch, schema
+from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns
+from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.log_lists import Wanted, batch_of
+from zkgroup.zkfiles.names import ServerFile, list_files
+from zkgroup.zkfiles.schemas import LOG, Column
+
+NAME: Final = "zookeeper-units"
+LAST: Final = (1 << 63) - 1
+
+OPERATIONS: Final[tuple[Column, ...]] = (
+    *LOG,
+    Column("stretch", "long", False, "The zxid in the name of the log where this stretch begins."),
+    Column("ensemble", "string", False, "The name that the ensemble was given."),
+)
+"""What is stored, beside the day that Parquet is partitioned by."""
+
+
+@dataclass(frozen=True)
+class Unit(InputPartition):
+    """One task: the records from one zxid to another, both included."""
+
+    ensemble: str
+    stretch: int
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    """The logs that begin the stretch, one of each server that has it."""
+    from_zxid: int
+    to_zxid: int
+    start_offset: int | None = None
+    """Of a record at or before `from_zxid`, in the only file."""
+
+    def __repr__(self) -> str:
+        return f"Unit({self.ensemble}, {self.stretch:#x}, {', '.join(self.files)})"
+
+
+def batches_of(unit: Unit) -> Iterator[Any]:
+    """The rows of a unit as pyarrow.RecordBatches of OPERATIONS.
+
+    What is damaged is passed over, as the laptop does; the files' health is told by `History`.
+    """
+    batches = _of_one_file(unit) if len(unit.folders) == 1 else _of_servers(unit)
+    return (with_place(batch, unit.stretch, unit.ensemble) for batch in batches)
+
+
+def with_place(batch: Any, stretch: int, ensemble: str) -> Any:
+    """A batch of LOG with the columns that say where it is from."""
+    places = [
+        pa.repeat(pa.scalar(stretch, pa.int64()), batch.num_rows),
+        pa.repeat(pa.scalar(ensemble, pa.string()), batch.num_rows),
+    ]
+    return pa.RecordBatch.from_arrays([*batch.columns, *places], schema=schema(OPERATIONS))
+
+
+def _of_one_file(unit: Unit) -> Iterator[Any]:
+    (file,) = unit.files
+    batches = log_columns(
+        Path(file),
+        from_zxid=unit.from_zxid,
+        to_zxid=unit.to_zxid,
+        start_offset=unit.start_offset,
+        resync=True,
+    )
+    try:
+        for batch in batches:
+            yield record_batch(batch)
+    except DamagedFileError:
+        return
+    except NotZooKeeperFileError as error:
+        if error.__cause__ is not None:
+            raise
+
+
+def _of_servers(unit: Unit) -> Iterator[Any]:
+    wanted = Wanted(LOG, ", ".join(unit.files), unit.from_zxid, unit.to_zxid, None, ROWS_PER_BATCH)
+    transactions = History(*unit.folders).transactions(unit.from_zxid, unit.to_zxid)
+    while some := list(islice(transactions, ROWS_PER_BATCH)):
+        batch = batch_of(some, wanted)
+        if batch is not None:
+            yield record_batch(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A stretch as the folders have it now."""
+
+    start: int
+    end: int
+    files: tuple[str, ...]
+    sizes: tuple[int, ...]
+    is_closed: bool
+
+
+def listed(folders: tuple[Path, ...]) -> list[Listed]:
+    """The stretches of an ensemble, told by the names of its logs. Raises NotZooKeeperFileError."""
+    of_servers = [list_files(folder).logs for folder in folders]
+    return stretches_of([[(log, log.path.stat().st_size) for log in logs] for logs in of_servers])
+
+
+def stretches_of(servers: list[list[tuple[ServerFile, int]]]) -> list[Listed]:
+    """The stretches between the names of all logs; each log comes with its size."""
+    starts = sorted({log.zxid for logs in servers for log, _ in logs})
+    found = []
+    for start, following in pairwise([*starts, None]):
+        assert start is not None
+        ours = [max((each for each in logs if each[0].zxid <= start), default=None) for logs in servers]
+        there = [each for each in ours if each is not None]
+        found.append(
+            Listed(
+                start,
+                LAST if following is None else following - 1,
+                tuple(str(log.path) for log, _ in there),
+                tuple(size for _, size in there),
+                following is not None,
+            )
+        )
+    return found
+
+
+class UnitsReader(DataSourceReader):
+    """One partition a unit."""
+
+    def __init__(self, units: tuple[Unit, ...]) -> None:
+        self._units = units
+
+    def partitions(self) -> list[InputPartition]:
+        return list(self._units)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Unit)
+        return batches_of(partition)
+
+
+def source_of(units: list[Unit]) -> type[DataSource]:
+    """A data source that gives the rows of these units; register it, then load NAME."""
+    taken = tuple(units)
+
+    class UnitsSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return NAME
+
+        def schema(self) -> StructType:
+            return struct_of(OPERATIONS)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return UnitsReader(taken)
+
+    return UnitsSource
