@@ -85,7 +85,7 @@ def test_partitions_are_checked_before_the_member_hears_of_them(face: Face, worl
         ({"topics": Whitelist(None)}, "topics: expected a Java expression, found None"),  # type: ignore[arg-type]
         ({"topics": Whitelist("a", "2")}, "threads: expected a whole number above 0"),  # type: ignore[arg-type]
         ({"settings": {}}, "settings: expected an instance of GroupSettings, found {}"),
-        ({"listener": object()}, "listener: expected an instance of .*RebalanceListener"),
+        ({"listener": 7}, "listener: expected an instance of .*RebalanceListener"),
         ({"listener": RebalanceListener}, "listener: expected an instance of .*RebalanceListener"),
         ({"client": "127.0.0.1:2181", "address": None}, "client: expected a ZooKeeperClient"),
         ({"connection": 5000}, "connection: expected an instance of ClientSettings, found 5000"),
