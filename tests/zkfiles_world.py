@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests import zkfiles_writer as writer
+from tests.golden_data import data_of, lines
+from zkgroup.model.stat import ZnodeStat
 from zkgroup.zkfiles.records import Acl, Operation, StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.tree import Tree
 
@@ -195,3 +198,27 @@ def znodes_of(tree: Tree) -> list[StoredZnode]:
     """All znodes, parents first."""
     stored = [tree.stored(path) for path in tree.paths()]
     return [each for each in stored if each is not None]
+
+
+def shown_tree(tree: Tree) -> list[tuple[Any, ...]]:
+    """Path, data, stat and ACL of each znode as a client walks them, without the server's own."""
+    found = []
+    for znode in tree.znodes():
+        if znode.path.split("/")[1] != "zookeeper":
+            stored = tree.stored(znode.path)
+            assert stored is not None
+            found.append((znode.path, znode.data, znode.stat, stored.acl))
+    return found
+
+
+def recorded_tree(name: str) -> list[tuple[Any, ...]]:
+    """The same of a tree in `tests/golden`."""
+    return [
+        (
+            each["path"],
+            data_of(each),
+            ZnodeStat(*each["stat"].values()),
+            tuple((acl["perms"], acl["scheme"], acl["id"]) for acl in each["acl"]),
+        )
+        for each in sorted(lines(f"{name}.jsonl"), key=lambda each: str(each["path"]))
+    ]

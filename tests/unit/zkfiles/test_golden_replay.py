@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.golden_data import FOLDER, data_of, lines
-from zkgroup.model.stat import ZnodeStat
+from tests.golden_data import FOLDER
+from tests.zkfiles_world import recorded_tree, shown_tree
 from zkgroup.zkfiles.bases import candidates, load
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
@@ -52,29 +51,6 @@ TREES = {
 
 def folder(name: str) -> Path:
     return FOLDER / KAFKA / name / "version-2"
-
-
-def shown(tree: Tree) -> list[tuple[Any, ...]]:
-    """As a client walks it, without the server's own."""
-    found = []
-    for znode in tree.znodes():
-        if znode.path.split("/")[1] != "zookeeper":
-            stored = tree.stored(znode.path)
-            assert stored is not None
-            found.append((znode.path, znode.data, znode.stat, stored.acl))
-    return found
-
-
-def recorded(name: str) -> list[tuple[Any, ...]]:
-    return [
-        (
-            each["path"],
-            data_of(each),
-            ZnodeStat(*each["stat"].values()),
-            tuple((acl["perms"], acl["scheme"], acl["id"]) for acl in each["acl"]),
-        )
-        for each in sorted(lines(f"{KAFKA}/{name}.jsonl"), key=lambda each: str(each["path"]))
-    ]
 
 
 def test_every_digest_of_a_real_server_is_ours() -> None:
@@ -127,8 +103,8 @@ def test_where_no_digests_are_the_records_prove_each_other(name: str) -> None:
 def test_the_last_tree_is_what_a_server_served(name: str) -> None:
     """The last tree is what a server served."""
     tree, account = History(folder(name)).tree_at()
-    served = recorded(f"{name}/tree")
-    assert shown(tree) == served
+    served = recorded_tree(f"{KAFKA}/{name}/tree")
+    assert shown_tree(tree) == served
     assert account.is_exact
     assert account.is_certain
     assert account.snapshot is not None
@@ -139,7 +115,7 @@ def test_each_recorded_tree_is_the_tree_at_its_zxid(name: str) -> None:
     """Each recorded tree is the tree at its zxid."""
     zxid = TREES[name]
     tree, account = History(folder(OLD)).tree_at(zxid=zxid)
-    assert shown(tree) == recorded(name)
+    assert shown_tree(tree) == recorded_tree(f"{KAFKA}/{name}")
     assert account.zxid == zxid
     assert account.is_exact
     assert account.detail == ""
@@ -149,8 +125,8 @@ def test_a_difference_is_that_of_two_recorded_trees() -> None:
     """A difference is that of two recorded trees."""
     history = History(folder(OLD))
     start, end = TREES["13-deletion-done-after-return"], TREES["22-group-three-members"]
-    before = {each[0]: each for each in recorded("13-deletion-done-after-return")}
-    after = {each[0]: each for each in recorded("22-group-three-members")}
+    before = {each[0]: each for each in recorded_tree(f"{KAFKA}/13-deletion-done-after-return")}
+    after = {each[0]: each for each in recorded_tree(f"{KAFKA}/22-group-three-members")}
     changes = [each for each in history.diff(start, end) if not each.path.startswith("/zookeeper")]
     assert {each.path: each.change for each in changes} == {
         path: "added" if path not in before else "removed" if path not in after else "changed"
