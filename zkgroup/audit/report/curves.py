@@ -18,7 +18,7 @@ _FINEST: Final = 2048
 _COARSEST: Final = 2**63
 _PINNED_MAX: Final = 200
 """Points beside falls that are kept whatever happens, of one curve."""
-_WEIGHTS: Final = {"rewind": 4, "foreign": 3, "reset": 2, "deletion": 1}
+_WEIGHTS: Final = {"rewind": 5, "foreign": 4, "unowned": 3, "reset": 2, "deletion": 1}
 
 
 class Mark(NamedTuple):
@@ -26,7 +26,8 @@ class Mark(NamedTuple):
 
     row: Row
     kind: str
-    """`rewind`, `foreign` (by a session that did not own the partition), `reset` or `deletion`."""
+    """`rewind`; `foreign`: a commit by a session while another one owned the partition; `unowned`: while
+    nobody did; `reset` or `deletion`."""
     write: OffsetRow
 
 
@@ -152,7 +153,9 @@ def _kinds(write: OffsetRow) -> list[str]:
     if write.kind in ("reset", "deletion"):
         return [write.kind]
     found = ["rewind"] if write.is_rewind else []
-    return [*found, "foreign"] if write.kind == "commit" and write.owned is False else found
+    if write.kind == "commit" and write.owned is False:
+        found.append("unowned" if write.owner is None else "foreign")
+    return found
 
 
 def _mark(mark: Mark, names: Names) -> list[Any]:

@@ -42,7 +42,7 @@ class Limits:
     """Partitions named in all rebalances together."""
     sessions: int = 5_000
     findings_of_a_rule: int = 250
-    areas: int = 12
+    areas: int = 11
     """Subtrees that have a colour of their own in the write load."""
     buckets: int = 240
     """Steps of the write load."""

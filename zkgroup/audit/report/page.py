@@ -10,7 +10,10 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-SCRIPTS: Final = ("base.js", "chart.js", "timeline.js", "findings.js", "groups.js", "cluster.js", "main.js")
+SCRIPTS: Final = (
+    *("base.js", "timeline.js", "spans.js", "chart.js"),
+    *("findings.js", "groups.js", "cluster.js", "main.js"),
+)
 """In the order in which they stand in the page."""
 
 _HARMLESS: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

@@ -62,7 +62,7 @@ function explained(row) {
   const flows = row.flows.map(([before, after, count]) => el("li", {}, `${counted(count, "partition")}: ${nameOf(before) || "nobody"} → ${nameOf(after) || "nobody"}`));
   const extra = row.least !== null && row.moved > row.least ? ` ${counted(row.moved - row.least, "move")} more than needed.` : "";
   return [
-    el("p", {}, `zxid ${row.zxids[0]} – ${row.zxids[1]}. ${counted(row.touched, "partition")} touched, ${row.moved} moved${row.least === null ? "" : `, ${row.least} at the least`}; half of them stood without an owner for ${row.down_median === null ? "no known time" : `${durationOf(row.down_median)} or less`}.${extra}`),
+    el("p", {}, `zxid ${row.zxids[0]} – ${row.zxids[1]}. ${counted(row.touched, "partition")} touched, ${row.moved} moved${row.least === null ? "" : `, ${row.least} at the least`}.${row.down_median === null ? "" : ` Half of those that had an owner before stood without one for ${durationOf(row.down_median)} or less.`}${extra}`),
     el("p", {}, el("button", { class: "act", type: "button", onclick: () => showGroup(row) }, "Show in the timeline of owners")),
     told.length ? [el("h3", {}, "What set it off"), el("ul", {}, told)] : null,
     flows.length ? [el("h3", {}, "Who moved what"), el("ul", {}, flows)] : null,

@@ -1,0 +1,107 @@
+"""`zkgroup audit report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.audit.report.made import data_in
+from tests.cli.audit.golden import INCIDENTS, V394, copy
+from tests.cli.running import Shell
+from zkgroup.audit.report import parquet
+
+
+def _report(shell: Shell, output: Path, *words: str, code: int = 3) -> dict[str, object]:
+    return shell.json("audit", "report", str(output), *words, code=code)
+
+
+def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_path: Path) -> None:
+    """`findings.json` is the document of `audit findings`, word for word; Parquet has the same rows."""
+    output = tmp_path / "report.html"
+
+    told = _report(lone_shell, output, "--input", str(INCIDENTS))
+    findings = lone_shell.json("audit", "findings", "--input", str(INCIDENTS), code=3)
+
+    assert json.loads((tmp_path / "findings.json").read_text(encoding="utf-8")) == findings
+    severities = [one["severity"] for one in findings["findings"]]
+    assert (told["errors"], told["warnings"], told["notes"]) == tuple(
+        map(severities.count, ("error", "warning", "info"))
+    )
+    data = data_in(output.read_text(encoding="utf-8"))
+    assert data["findings"]["counts"] == [told["errors"], told["warnings"], told["notes"]]
+    tables = [parquet.FINDINGS] if parquet.is_there() else []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["findings.json", *tables, "report.html"]
+    )
+    if tables:
+        rows = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / parquet.FINDINGS).to_pylist()
+        for row, one in zip(rows, findings["findings"], strict=True):
+            same = [key for key in one if key not in ("from", "to")]
+            assert [row[key] for key in same] == [one[key] for key in same]
+
+
+def test_only_a_stretch_and_a_group(lone_shell: Shell, tmp_path: Path) -> None:
+    """The page says what was asked for, and has nothing else."""
+    output = tmp_path / "report.html"
+
+    _report(lone_shell, output, "--input", str(INCIDENTS), "--group", "g", "--from", "0x80", "--to", "0x9f")
+    data = data_in(output.read_text(encoding="utf-8"))
+
+    assert data["group"] == "g"
+    assert {data["names"][row[0]] for row in data["owners"]["rows"]} == {"g"}
+    assert (data["zxids"][0], data["stands_on"][0]) == ("0x80", "0x7f")
+    assert 0x80 < int(data["zxids"][1], 16) <= 0x9F
+
+
+def test_what_is_there_is_not_overwritten_unasked(lone_shell: Shell, tmp_path: Path) -> None:
+    """Not before the work and not behind it; with --overwrite it is."""
+    beside = tmp_path / "findings.json"
+    beside.write_text("mine")
+    words = ("audit", "report", str(tmp_path / "report.html"), "--input", str(INCIDENTS))
+
+    refused = lone_shell.run(*words)
+
+    assert refused.code == 2
+    assert "findings.json" in refused.err
+    assert "--overwrite" in refused.err
+    assert (beside.read_text(), len(list(tmp_path.iterdir()))) == ("mine", 1)
+    assert lone_shell.run(*words, "--overwrite").code == 3
+    assert beside.read_text() != "mine"
+
+
+def test_evidence_stays_as_it_is(lone_shell: Shell, tmp_path: Path) -> None:
+    """No report among the files that are read."""
+    folder = copy(V394, tmp_path / "server")
+    before = sorted(folder.iterdir())
+
+    ran = lone_shell.run("audit", "report", str(folder / "report.html"), "--input", str(folder))
+
+    assert ran.code == 2
+    assert "among the files" in ran.err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_where_it_cannot_be_written(lone_shell: Shell, tmp_path: Path) -> None:
+    """No folder: told before anything is read."""
+    ran = lone_shell.run("audit", "report", str(tmp_path / "none" / "report.html"), "--input", str(V394))
+
+    assert ran.code == 2
+    assert "expected a folder" in ran.err
+
+
+def test_a_damaged_file_is_told_in_the_page(lone_shell: Shell, tmp_path: Path) -> None:
+    """Exit 3, and the file stands in the list as damaged; what is good before it is there."""
+    folder = copy(INCIDENTS, tmp_path / "server")
+    log = next(path for path in sorted(folder.iterdir()) if path.name.startswith("log."))
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    log.write_bytes(content)
+    output = tmp_path / "report.html"
+
+    _report(lone_shell, output, "--input", str(folder))
+    data = data_in(output.read_text(encoding="utf-8"))
+
+    assert [path.rsplit("/", 1)[-1] for path, _, _, healthy, *_ in data["files"] if not healthy] == [log.name]
+    assert data["damages"]
