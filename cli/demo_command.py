@@ -49,7 +49,7 @@ NEED_AN_ENSEMBLE = (
 
 
 @command("demo")
-@click.argument("what", type=click.Choice(["group", "brokers"]), default="group")
+@click.argument("what", type=click.Choice(["group", "brokers", "audit"]), default="group")
 @click.option("--keep", is_flag=True, help="Leave znodes and files for looking around.")
 @click.pass_context
 def demo(ctx: click.Context, what: str, keep: bool) -> int:
@@ -59,13 +59,15 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
     group    Three members share partitions; one is killed, another joins; nothing is lost. [default]
     brokers  Four brokers host lines while two consumers read them; the controller is killed, another broker,
              and the controller in the middle of a move; one broker is emptied; nothing is lost.
+    audit    The demo of the group, with two offsets written by a client that is no member; the files of the
+             server that has stopped say which, when and by whom, and a report is written.
 
     Starts ZooKeeper servers of its own (needs Java and the extra `embedded`). `group` uses the one given
     with -z instead; ZKGROUP_ZOOKEEPER alone does not count. Ends with 0 when everything was proved, with 3
     when something was wrong.
     """
     options = shared(ctx)
-    return _brokers(options, keep) if what == "brokers" else _group(options, keep)
+    return {"group": _group, "brokers": _brokers, "audit": _audit}[what](options, keep)
 
 
 def _group(options: Shared, keep: bool) -> int:
@@ -96,6 +98,22 @@ def _brokers(options: Shared, keep: bool) -> int:
     if not out.document(demo_brokers.report_document(report)):
         demo_brokers.print_report(out, report)
     demo_brokers.say_what_is_left(report)
+    return 0 if report.passed else EXIT_NOT_PROVED
+
+
+def _audit(options: Shared, keep: bool) -> int:
+    from zkgroup.demo.audit.scenario import DemoOptions, run
+    from zkgroup.demo.group.view import render
+
+    from . import demo_audit
+
+    out = options.output()
+    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
+        report = run(DemoOptions(keep=keep), screen)
+    if not out.document(demo_audit.report_document(report)):
+        demo_audit.print_report(out, report)
+    demo_audit.say_what_is_left(report)
     return 0 if report.passed else EXIT_NOT_PROVED
 
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .schema_parts import BOOLEAN, COUNT, INTEGER, STRING, Schema, document, list_of, nullable, object_of
+from .schema_parts import (
+    BOOLEAN,
+    COUNT,
+    INTEGER,
+    SESSION,
+    STRING,
+    TIME,
+    Schema,
+    document,
+    list_of,
+    nullable,
+    object_of,
+    word,
+)
 
 _CHECKS = list_of(object_of(statement=STRING, holds=BOOLEAN, evidence=STRING))
 
@@ -54,6 +67,39 @@ DEMOS: Mapping[str, Schema] = {
         controller_epochs=COUNT,
         replicas_moved=COUNT,
         failovers_ms=list_of(COUNT),
+        took_ms=COUNT,
+    ),
+    "zkgroup.demo_audit/1": document(
+        "demo_audit",
+        group=STRING,
+        zookeeper=STRING,
+        kept=nullable(STRING),
+        passed=BOOLEAN,
+        checks=_CHECKS,
+        planted=list_of(
+            object_of(
+                findings=list_of(STRING),
+                partition=COUNT,
+                owner=STRING,
+                session=SESSION,
+                zxid=COUNT,
+                before=COUNT,
+                after=COUNT,
+            )
+        ),
+        findings=object_of(error=COUNT, warning=COUNT, info=COUNT),
+        partition=COUNT,
+        owners=list_of(
+            object_of(
+                owner=STRING,
+                session=nullable(SESSION),
+                from_zxid=nullable(COUNT),
+                to_zxid=nullable(COUNT),
+                **{"from": nullable(TIME), "to": nullable(TIME)},
+                ended_by=word("release", "session_end", "deleted_by_other", "open"),
+            )
+        ),
+        report=list_of(STRING),
         took_ms=COUNT,
     ),
 }

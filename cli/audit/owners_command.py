@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from zkgroup.audit.sources import Moment
@@ -65,17 +67,18 @@ def owners(
         group=group,
         topic=partition.topic,
         partition=partition.partition,
-        intervals=[_fields(life) for life in lives],
+        intervals=[owner_fields(life) for life in lives],
     )
     if not out.document(fields, "intervals", _KEYS):
-        _show(out, lives)
+        show_owners(out, lives)
         if not lives:
             say(f"nobody owned {partition} of {group}")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-def _fields(life: OwnerLife) -> Json:
+def owner_fields(life: OwnerLife) -> Json:
+    """One of them, for programs."""
     return {
         "owner": life.thread,
         "session": session_text(life.session),
@@ -84,7 +87,8 @@ def _fields(life: OwnerLife) -> Json:
     }
 
 
-def _show(out: Output, lives: list[OwnerLife]) -> None:
+def show_owners(out: Output, lives: Sequence[OwnerLife]) -> None:
+    """A table of them."""
     columns = [
         Column(header="FROM"),
         Column(header="TO"),

@@ -1,0 +1,122 @@
+"""`zkgroup demo audit`: what it refuses, and how its report becomes exit code and output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Shell
+from zkgroup.admin.ensemble import AsOf
+from zkgroup.audit.views.owners import OwnerLife
+from zkgroup.demo.audit import scenario
+from zkgroup.demo.audit.planting import Planted
+from zkgroup.demo.audit.scenario import DemoReport
+from zkgroup.demo.checks import Check
+from zkgroup.demo.story import Happening
+
+RIGHT = Check("its errors are exactly what was planted", True, "zombie_commit at 0x41")
+WRONG = Check("its errors are exactly what was planted", False, "no error; missed: zombie_commit at 0x41")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Without an ensemble."""
+    return Shell(tmp_path)
+
+
+def report(check: Check, page: Path, folder: Path | None = None) -> DemoReport:
+    """A run with two planted writes and this verdict."""
+    return DemoReport(
+        checks=(check,),
+        planted=(Planted(1, "ada", 0xABC, 0x41, 255, 275), Planted(9, "cleo", 0xABC, 0x47, 292, 146)),
+        severities={"error": 3, "info": 1},
+        partition=9,
+        owners=(OwnerLife("demo_cleo-0", 0xDEF, 0x26, 1_000, 0x89, 2_000, "release", 0xDEF),),
+        report=(page,),
+        took_s=43.2,
+        as_of=AsOf(0xB5, 2_500),
+        group="demo",
+        zookeeper="127.0.0.1:1",
+        folder=folder,
+    )
+
+
+def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
+    """The demo is not run: it tells one line and comes to this. What it was told to do."""
+    told: list[Any] = []
+
+    def run(options: Any, screen: Any) -> DemoReport:
+        told.append(options)
+        screen.happened(Happening(1.5, "a stranger writes"))
+        return found
+
+    monkeypatch.setattr(scenario, "run", run)
+    return told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("-z", "h:1"), ("--profile", "p"), ("--zk-tls-ca", "ca"), ("--connect-timeout", "5s")],
+    ids=lambda options: options[0],
+)
+def test_demo_of_the_audit_takes_no_ensemble(shell: Shell, options: tuple[str, str]) -> None:
+    """It reads its own server's files, so an ensemble given is refused by name, not ignored."""
+    ran = shell.run(*options, "demo", "audit")
+
+    assert ran.code == 2
+    name = {"-z": "--zookeeper"}.get(options[0], options[0])
+    assert f"{name}: it reads the files of its own server" in ran.err
+
+
+def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Story on stderr; planted writes, owners and checks on stdout; where the report is on stderr."""
+    told = stage(monkeypatch, report(RIGHT, tmp_path / "report.html"))
+    ran = shell.run("demo", "audit")
+
+    assert ran.code == 0
+    assert "  1.5 s  a stranger writes" in ran.err
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["1", "ada", "255", "275", "0x41", "zombie_commit"] in rows
+    assert ["9", "cleo", "292", "146", "0x47", "offset_regression,", "zombie_commit"] in rows
+    owners = next(row for row in rows if "demo_cleo-0" in row)
+    assert owners[2:4] == ["demo_cleo-0", "release"]
+    assert "yes     its errors are exactly what was planted  zombie_commit at 0x41" in ran.out
+    assert "3 errors, 0 warnings, 1 note in the files of a run of 43 s." in ran.out
+    assert f"report: {tmp_path / 'report.html'}" in ran.err
+    assert "kept" not in ran.err
+    assert [one.keep for one in told] == [False]
+
+
+def test_demo_that_found_something_else_ends_with_3(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was missed stands in full; --keep says where to look."""
+    told = stage(monkeypatch, report(WRONG, tmp_path / "report.html", tmp_path))
+    ran = shell.run("demo", "audit", "--keep")
+
+    assert ran.code == 3
+    assert f"NOT PROVED: {WRONG.statement}\n{WRONG.evidence}\n" in ran.out
+    assert f"zkgroup audit findings --input {tmp_path / 'zookeeper' / 'server-0'}" in ran.err
+    assert [one.keep for one in told] == [True]
+
+
+def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By its published schema."""
+    stage(monkeypatch, report(WRONG, tmp_path / "report.html"))
+    document = shell.json("demo", "audit", code=3)
+
+    assert document["passed"] is False
+    assert document["planted"][1] == {
+        "findings": ["offset_regression", "zombie_commit"],
+        "partition": 9,
+        "owner": "cleo",
+        "session": "0xabc",
+        "zxid": 0x47,
+        "before": 292,
+        "after": 146,
+    }
+    assert document["findings"] == {"error": 3, "warning": 0, "info": 1}
+    assert document["owners"][0]["ended_by"] == "release"
+    assert document["report"] == [str(tmp_path / "report.html")]
