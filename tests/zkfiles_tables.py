@@ -73,8 +73,9 @@ def _with_digest(each: Transaction, number: int) -> Transaction:
 
 def use_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if numpy were not installed."""
-    monkeypatch.setitem(sys.modules, "zkgroup.zkfiles.vectorised", None)
-    monkeypatch.delattr("zkgroup.zkfiles.vectorised", raising=False)
+    for name in ("zkgroup.zkfiles.vectorised", "zkgroup.zkfiles.snapshot_arrays"):
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delattr(name, raising=False)
 
 
 def rows_of(batches: Iterable[Batch]) -> list[Row]:

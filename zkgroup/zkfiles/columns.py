@@ -1,7 +1,8 @@
 """Logs and snapshots as columns, batch by batch: the two tables of `schemas`, for analysis.
 
-With numpy installed the columns of a log are made by it (`vectorised`), else and for what it leaves over in
-plain Python (`log_lists`); the values are the same. `arrow.record_batch` makes Arrow of a batch.
+With numpy installed the columns are made by it (`vectorised`, `snapshot_arrays`), else and for what it
+leaves over in plain Python (`log_lists`, `snapshot_lists`); the values are the same. `arrow.record_batch`
+makes Arrow of a batch.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from zkgroup.zkfiles.frames import Find, LogChunk, whole_records
 from zkgroup.zkfiles.log_lists import Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
+from zkgroup.zkfiles.snapshot_lists import Faster
 from zkgroup.zkfiles.snapshots import open_snapshot
 
 ROWS_PER_BATCH: Final = 16_384
@@ -89,12 +91,23 @@ def snapshot_columns(
     stands in for that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
     that column is wanted.
 
+    A batch has at least one row. One piece of the file is in memory, or one larger znode, and one batch.
+
     What was given is to be trusted only when the iteration has ended: the seals are behind the znodes. Raises
     as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
     """
     wanted = select(SNAPSHOT, columns, data=data)
     reader = open_snapshot(path, zxid)
-    return snapshot_lists.batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
+    return snapshot_lists.batches(reader, wanted, path_prefix, max(rows_per_batch, 1), _faster())
+
+
+def _faster() -> Faster | None:
+    """How many znodes at a time are made columns of here."""
+    try:
+        from zkgroup.zkfiles import snapshot_arrays
+    except ImportError:
+        return None
+    return Faster(snapshot_arrays.find, snapshot_arrays.batches)
 
 
 def _fastest() -> tuple[Find, _Take, int]:

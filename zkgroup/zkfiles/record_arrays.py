@@ -67,6 +67,19 @@ class Bytes:
         """Ints at places that are known to be inside."""
         return self._ints[places].astype(np.int64)
 
+    def begin_with(self, prefix: bytes, starts: Numbers, ends: Numbers) -> Numbers:
+        """Which of the pieces do."""
+        fits: Numbers = np.flatnonzero(ends - starts >= len(prefix))
+        if prefix:
+            fronts = self.view(f"V{len(prefix)}")[starts[fits]].view(np.uint8).reshape(-1, len(prefix))
+            fits = fits[(fronts == np.frombuffer(prefix, np.uint8)).all(axis=1)]
+        return fits
+
+    def are_ascii(self, starts: Numbers, ends: Numbers) -> bool:
+        """Whether all the pieces are, none of which is empty or reaches the end of the bytes."""
+        bounds = np.stack((starts, ends), axis=1).reshape(-1)
+        return bool((np.bitwise_or.reduceat(self.bytes, bounds)[::2] < 0x80).all())
+
     @cached_property
     def slashes(self) -> Numbers:
         """Where they are."""
@@ -87,8 +100,8 @@ def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
     following = starts + (FRAME.size + 1) + stretch.ints_within(starts + 8)
     linked = following[:-1] == starts[1:]
     if not linked.all():
-        chain = _chain(starts, following, linked)
-        starts, following = starts[chain], following[chain]
+        linked_on = chain(starts, following, linked)
+        starts, following = starts[linked_on], following[linked_on]
     starts, ends = starts[:-1], following[:-1] - 1  # of the last one nothing is known yet
     starts, ends = _until(ends - starts < FRAME.size + HEADER.size, starts, ends)
     places = zip((starts + FRAME.size).tolist(), ends.tolist(), strict=True)
@@ -109,8 +122,8 @@ def _joined(places: Numbers, more: list[int]) -> Sequence[int]:
     return joined  # type: ignore[no-any-return]
 
 
-def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
-    """Which of the places are records, when some only look like one."""
+def chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
+    """Which of the places follow one from the other, from the first on, when some only look like records."""
     breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
     pieces, first = [], 0
     while True:

@@ -5,10 +5,11 @@ Sources: FileSnap.java and DataTree.serialize of ZooKeeper 3.4 to 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.batches import Batch, Same
@@ -16,7 +17,9 @@ from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.jute import JuteError, text_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.log_lists import parent_of
+from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import Column
+from zkgroup.zkfiles.snapshot_runs import FindRun, Run, runs_from
 from zkgroup.zkfiles.snapshots import RawZnode, SnapshotReader
 
 BATCH_BYTES: Final = 4 << 20
@@ -31,19 +34,40 @@ _DIGEST: Final = Struct(">qiq")
 _LAST_ZXID: Final = Struct(">q")
 
 
+class Faster(NamedTuple):
+    """A way to make columns of many znodes at a time."""
+
+    find: FindRun
+    batches: Callable[
+        [Run, tuple[Column, ...], Mapping[str, Same], Mapping[int, Acl], bytes, int], Iterator[Batch]
+    ]
+    """As snapshot_arrays.batches."""
+
+
 def batches(
-    reader: SnapshotReader, columns: tuple[Column, ...], path_prefix: str | None, rows: int
+    reader: SnapshotReader,
+    columns: tuple[Column, ...],
+    path_prefix: str | None,
+    rows: int,
+    faster: Faster | None = None,
 ) -> Iterator[Batch]:
     """The znodes whose path begins with a prefix, by so many at most."""
     prefix = (path_prefix or "").encode()
     names = {column.name for column in columns}
     end_zxid = _end_zxid(reader) if "end_zxid" in names else None
-    with closing(_groups(reader, rows, prefix)) as groups:
-        for znodes in groups:
-            of_file = {"snap_zxid": reader.zxid, "end_zxid": end_zxid, "file": str(reader.path)}
-            lists = _lists(reader, znodes, names)
-            lists |= {name: Same(value) for name, value in of_file.items() if name in names}
-            yield Batch(columns, len(znodes), lists)
+    values = {"snap_zxid": reader.zxid, "end_zxid": end_zxid, "file": str(reader.path)}
+    of_file = {name: Same(value) for name, value in values.items() if name in names}
+    with closing(_groups(reader, rows, prefix, faster)) as groups:
+        for group in groups:
+            if isinstance(group, Run):
+                assert faster is not None
+                yield from faster.batches(group, columns, of_file, reader.acls, prefix, rows)
+                continue
+            readable, error = _readable(reader, group)
+            if readable:
+                yield Batch(columns, len(readable), _lists(reader, readable, names) | of_file)
+            if error is not None:
+                raise error
     if end_zxid is not None and end_zxid != reader.end.end_zxid:
         raise DamagedFileError(
             str(reader.path),
@@ -53,13 +77,23 @@ def batches(
         )
 
 
-def _groups(reader: SnapshotReader, rows: int, prefix: bytes) -> Generator[list[RawZnode]]:
-    """Damage is raised after the znodes before it."""
+def _groups(
+    reader: SnapshotReader, rows: int, prefix: bytes, faster: Faster | None
+) -> Generator[list[RawZnode] | Run]:
+    """Damage is raised after the znodes before it. Runs are given as they are, with all their znodes."""
     group: list[RawZnode] = []
     size = 0
-    znodes = reader.raw_znodes()
+    znodes: Iterator[RawZnode | Run] = reader.raw_znodes()
+    if faster is not None:
+        znodes = reader.read(partial(runs_from, find=faster.find))
     try:
         for znode in znodes:
+            if isinstance(znode, Run):
+                if group:
+                    yield group
+                    group, size = [], 0
+                yield znode
+                continue
             if prefix and not (znode.path or b"/").startswith(prefix):
                 continue
             group.append(znode)
@@ -76,13 +110,29 @@ def _groups(reader: SnapshotReader, rows: int, prefix: bytes) -> Generator[list[
         yield group
 
 
+def _readable(
+    reader: SnapshotReader, znodes: list[RawZnode]
+) -> tuple[list[RawZnode], DamagedFileError | None]:
+    """Those before the first whose path is no text, and what is wrong with that one."""
+    for number, znode in enumerate(znodes):
+        if not znode.path.isascii():
+            try:
+                text_of(znode.path)
+            except JuteError as error:
+                expected, found = f"a path in {error.expected}", repr(znode.path[:40])
+                damage = DamagedFileError(str(reader.path), znode.offset, expected, found)
+                damage.__cause__ = error
+                return znodes[:number], damage
+    return znodes, None
+
+
 def _lists(
     reader: SnapshotReader, znodes: list[RawZnode], names: set[str]
 ) -> dict[str, Sequence[Any] | Same]:
-    raw_paths, data, stats, offsets = zip(*znodes, strict=True)
+    raw_paths, data, stats, _ = zip(*znodes, strict=True)
     lists: dict[str, Sequence[Any]] = dict(zip(_STAT, map(list, zip(*stats, strict=True)), strict=True))
     lists["acl"] = [reader.acls.get(number) for number in lists["acl"]]
-    paths = _texts(reader, raw_paths, offsets)
+    paths = _texts(raw_paths)
     lists["path"], lists["data"] = paths, list(data)
     if "parent" in names:
         lists["parent"] = [parent_of(path) for path in paths]
@@ -98,22 +148,14 @@ def _lists(
     return {name: lists[name] for name in lists if name in names}
 
 
-def _texts(reader: SnapshotReader, raw_paths: Sequence[bytes], offsets: Sequence[int]) -> list[str]:
+def _texts(raw_paths: Sequence[bytes]) -> list[str]:
     try:
         paths = [path.decode() for path in raw_paths]
     except UnicodeDecodeError:
-        paths = [_text(reader, *each) for each in zip(raw_paths, offsets, strict=True)]
+        paths = [text_of(path) for path in raw_paths]
     if "" in paths:  # the root
         paths = [path or "/" for path in paths]
     return paths
-
-
-def _text(reader: SnapshotReader, path: bytes, offset: int) -> str:
-    try:
-        return text_of(path)
-    except JuteError as error:
-        expected, found = f"a path in {error.expected}", repr(path[:40])
-        raise DamagedFileError(str(reader.path), offset, expected, found) from error
 
 
 def _end_zxid(reader: SnapshotReader) -> int | None:

@@ -8,9 +8,9 @@ came until it ended. Servers from 3.6 on write where that was.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
@@ -22,6 +22,8 @@ from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
 from zkgroup.zkfiles.window import MAX_RECORD_BYTES, Window
 
+T = TypeVar("T")
+
 MAGIC: Final = b"ZKSN"
 FORMAT_VERSION: Final = 2
 FILE_HEADER: Final = struct.Struct(">4siq")
@@ -30,7 +32,7 @@ OPEN_ACL_ID: Final = -1
 """The ACL that is in no table."""
 
 _SESSION: Final = struct.Struct(">qi")
-_STAT: Final = struct.Struct(">qqqqqiiiqq")
+STAT: Final = struct.Struct(">qqqqqiiiqq")
 """The ACL's number, then StatPersisted."""
 _TERMINATOR: Final = b"/"
 _SEAL_BYTES: Final = 13
@@ -125,25 +127,32 @@ class SnapshotReader:
 
     def raw_znodes(self) -> Iterator[RawZnode]:
         """The same, not decoded; paths may be anything. Raises as `znodes` does."""
+        return self.read(znodes_from)
+
+    def read(self, znodes_of: Callable[[SummedWindow], Iterator[T]]) -> Iterator[T]:
+        """What `znodes_of` makes of the bytes from the first znode on.
+
+        It has to leave the window behind the terminator. Raises what it does, and as `znodes` does.
+        """
         with FileBytes(self.path) as file:
-            window = _SummedWindow(file)
+            window = SummedWindow(file)
             self._tables_from(window)
-            yield from _znodes(window)
+            yield from znodes_of(window)
             self._end = _end_from(window)
 
     def _read_tables(self) -> None:
         with FileBytes(self.path) as file:
-            self._tables_from(_SummedWindow(file))
+            self._tables_from(SummedWindow(file))
 
-    def _tables_from(self, window: _SummedWindow) -> None:
+    def _tables_from(self, window: SummedWindow) -> None:
         _pass_header(window)
         sessions = _sessions_from(window)
         acls = _acls_from(window)
         self._sessions, self._acls = sessions, acls
 
 
-class _SummedWindow(Window):
-    """Knows the Adler-32 of everything before `at`."""
+class SummedWindow(Window):
+    """Moves over a snapshot, and knows the Adler-32 of everything before `at`."""
 
     def __init__(self, file: FileBytes) -> None:
         super().__init__(file)
@@ -235,7 +244,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
     )
 
 
-def _pass_header(window: _SummedWindow) -> None:
+def _pass_header(window: SummedWindow) -> None:
     is_there = window.ensure(FILE_HEADER.size)
     front = window.data[: FILE_HEADER.size]
     if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
@@ -248,7 +257,7 @@ def _pass_header(window: _SummedWindow) -> None:
     window.at = FILE_HEADER.size
 
 
-def _count(window: _SummedWindow, what: str, smallest: int) -> int:
+def _count(window: SummedWindow, what: str, smallest: int) -> int:
     (count,) = window.take(INT, f"the number of {what}")
     offset = window.offset
     if count < 0 or count * smallest > _TABLE_BYTES or not window.fits(offset + count * smallest):
@@ -256,7 +265,7 @@ def _count(window: _SummedWindow, what: str, smallest: int) -> int:
     return count
 
 
-def _sessions_from(window: _SummedWindow) -> dict[int, int]:
+def _sessions_from(window: SummedWindow) -> dict[int, int]:
     sessions = {}
     for _ in range(_count(window, "sessions", _SESSION.size)):
         session, timeout_ms = window.take(_SESSION, "a session")
@@ -264,7 +273,7 @@ def _sessions_from(window: _SummedWindow) -> dict[int, int]:
     return sessions
 
 
-def _acls_from(window: _SummedWindow) -> dict[int, Acl]:
+def _acls_from(window: SummedWindow) -> dict[int, Acl]:
     acls: dict[int, Acl] = {OPEN_ACL_ID: OPEN_ACL}
     start = window.offset
     for _ in range(_count(window, "ACLs", LONG.size + INT.size)):
@@ -275,7 +284,7 @@ def _acls_from(window: _SummedWindow) -> dict[int, Acl]:
     return acls
 
 
-def _acl_from(window: _SummedWindow) -> Acl:
+def _acl_from(window: SummedWindow) -> Acl:
     """A list of any length: more of the file is read until it fits, in steps that double."""
     size = INT.size
     while True:
@@ -293,10 +302,10 @@ def _acl_from(window: _SummedWindow) -> Acl:
             return acl or ()
 
 
-def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
-    """Up to the terminator, which is passed."""
-    int_of, stat_of = INT.unpack_from, _STAT.unpack_from
-    number, behind = INT.size, INT.size + _STAT.size
+def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
+    """Up to the terminator, which is passed. Between two znodes the window may be moved on by others."""
+    int_of, stat_of = INT.unpack_from, STAT.unpack_from
+    number, behind = INT.size, INT.size + STAT.size
     root_at = None
     while True:
         if len(window.data) - window.at < number:
@@ -330,11 +339,11 @@ def _znodes(window: _SummedWindow) -> Iterator[RawZnode]:
         start = window.at + number
         data = None if size < 0 else window.data[start : start + length]
         stat = stat_of(window.data, start + length)
-        window.at = start + length + _STAT.size
+        window.at = start + length + STAT.size
         yield RawZnode(path, data, stat, offset)
 
 
-def _end_from(window: _SummedWindow) -> SnapshotEnd:
+def _end_from(window: SummedWindow) -> SnapshotEnd:
     """The seals and the sections between them; what is left in the file tells which there are."""
     _check_seal(window)
     digest_zxid = digest = last_zxid = None
@@ -352,13 +361,13 @@ def _end_from(window: _SummedWindow) -> SnapshotEnd:
     return SnapshotEnd(digest_zxid, digest, last_zxid)
 
 
-def _left(window: _SummedWindow) -> int:
+def _left(window: SummedWindow) -> int:
     """Bytes to the end, as far as that matters."""
     window.ensure(_TAIL_BYTES)
     return len(window.data) - window.at
 
 
-def _digest_from(window: _SummedWindow) -> TreeDigest:
+def _digest_from(window: SummedWindow) -> TreeDigest:
     """The first builds of 3.6 wrote it as a text in hex (ZxidDigest.deserialize, version below 2)."""
     window.require(INT.size, "a digest")
     (version,) = INT.unpack_from(window.data, window.at)
@@ -374,7 +383,7 @@ def _digest_from(window: _SummedWindow) -> TreeDigest:
     return TreeDigest(version, value)
 
 
-def _check_seal(window: _SummedWindow) -> None:
+def _check_seal(window: SummedWindow) -> None:
     expected = window.checksum
     offset = window.offset
     (found,) = window.take(LONG, "a seal")

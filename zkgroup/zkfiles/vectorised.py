@@ -5,7 +5,8 @@ Sources: FileTxnLog.java, SerializeUtils.java and zookeeper.jute of ZooKeeper 3.
 A number that each record has somewhere is read for all of them by one indexing, of a view that takes the
 bytes for numbers which may start anywhere. Texts and data are not copied but told by their bounds.
 A chunk with anything in it that is not decoded here is left to `log_lists`; so nothing is decided here about
-damage, nor about dialects that hardly occur. Only this module and `record_arrays` import numpy.
+damage, nor about dialects that hardly occur. Only this module, `record_arrays` and `snapshot_arrays` import
+numpy.
 """
 
 from __future__ import annotations
@@ -141,8 +142,8 @@ class _Columns:
         need((stops > starts) & (stops <= ends))
         if len(rows):
             need(self._stretch.bytes[starts] == SLASH)
-            bounds = np.stack((starts, stops), axis=1).reshape(-1)
-            need(np.bitwise_or.reduceat(self._stretch.bytes, bounds)[::2] < 0x80)
+            if not self._stretch.are_ascii(starts, stops):
+                raise OddError
         self._end[rows] = stops
         return rows, starts, stops
 
@@ -228,12 +229,7 @@ class _Columns:
 
     def _below(self, prefix: bytes) -> Numbers:
         rows, starts, stops = self._paths
-        if prefix:
-            fits = stops - starts >= len(prefix)
-            rows, starts = rows[fits], starts[fits]
-            fronts = self._stretch.view(f"V{len(prefix)}")[starts].view(np.uint8).reshape(-1, len(prefix))
-            rows = rows[(fronts == np.frombuffer(prefix, np.uint8)).all(axis=1)]
-        return rows
+        return rows[self._stretch.begin_with(prefix, starts, stops)]
 
     def _column(self, name: str) -> Packed:
         headers, rows = self._records.headers, self._rows

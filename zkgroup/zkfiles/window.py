@@ -24,6 +24,8 @@ class Window:
         self.at = 0
         self.base = 0
         """Where `data[0]` stands in the plain file."""
+        self._failure: DamagedFileError | None = None
+        """Why no more can be read."""
 
     @property
     def path(self) -> str:
@@ -36,21 +38,32 @@ class Window:
         return self.base + self.at
 
     def ensure(self, count: int) -> bool:
-        """Whether at least so many bytes are there from `at` on; False where the file ends before."""
+        """Whether at least so many bytes are there from `at` on; False where the file ends before.
+
+        Raises DamagedFileError where it cannot be read so far.
+        """
+        self.fill(count)
+        is_there = len(self.data) - self.at >= count
+        if not is_there and self._failure is not None:
+            raise self._failure
+        return is_there
+
+    def fill(self, count: int) -> None:
+        """Reads until so many bytes are there from `at` on, or as far as can be."""
         there = len(self.data) - self.at
         if there >= count:
-            return True
+            return
         pieces = [self.data[self.at :]]
-        while there < count and (
-            piece := self._file.read(max(self._piece_bytes, min(count - there, 1 << 20)))
-        ):
-            pieces.append(piece)
-            there += len(piece)
+        try:
+            while there < count and self._failure is None and (piece := self._file.read(self._piece_bytes)):
+                pieces.append(piece)
+                there += len(piece)
+        except DamagedFileError as error:
+            self._failure = error  # what was read before it counts
         self._leave()
         self.base += self.at
         self.at = 0
         self.data = b"".join(pieces)
-        return there >= count
 
     def jump(self, offset: int) -> None:
         """Goes on to an offset of the plain file that is not behind."""
@@ -65,7 +78,7 @@ class Window:
         """Reads anew from an offset, and further back too; False where the file is packed and cannot."""
         if not self._file.seek(offset):
             return False
-        self.data, self.at, self.base = b"", 0, offset
+        self.data, self.at, self.base, self._failure = b"", 0, offset, None
         return True
 
     def has_changed(self, offset: int, seen: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.zkfiles_tables import use_plain_python
+from zkgroup.zkfiles import snapshot_arrays
 
 
 @pytest.fixture(params=["numpy", "plain"])
@@ -13,3 +14,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "plain":
         use_plain_python(monkeypatch)
     return str(request.param)
+
+
+@pytest.fixture
+def even_few_znodes_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that those of small snapshots go through numpy too."""
+    monkeypatch.setattr(snapshot_arrays, "_WORTH_BYTES", 0)

@@ -61,7 +61,8 @@ def test_logs_of_real_servers(path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
-def test_snapshots_of_real_servers(path: Path) -> None:
+@pytest.mark.usefixtures("even_few_znodes_are_worth_it")
+def test_snapshots_of_real_servers(path: Path, way: str) -> None:
     """All columns of all znodes."""
     assert equal_to_lists(snapshot_columns(path), SNAPSHOT)
 

@@ -19,6 +19,7 @@ from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode
 from zkgroup.zkfiles.schemas import SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
 
+pytestmark = pytest.mark.usefixtures("even_few_znodes_are_worth_it")
 TTL = -(2**56) + 5000
 OWNERS = {"/": 0, "/a": -(2**63), "/a/b": TTL, "/a/é": 0x1000_0001_0000_0001, "/a/b/c": -(2**60)}
 BY_DIGEST = (AclEntry(31, "digest", "admin:x="),)
@@ -52,7 +53,7 @@ def written(folder: Path, *, old: bool = False, version: int = 2) -> Path:
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
-def test_snapshots_of_real_servers(path: Path) -> None:
+def test_snapshots_of_real_servers(path: Path, way: str) -> None:
     """All columns of all znodes."""
     assert rows_of(snapshot_columns(path)) == expected(path)
 
@@ -60,7 +61,7 @@ def test_snapshots_of_real_servers(path: Path) -> None:
 @pytest.mark.parametrize(("old", "version", "end"), [(False, 2, 11), (False, 1, 11), (True, 0, None)])
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_every_kind_of_znode(
-    old: bool, version: int, end: int | None, is_packed: bool, tmp_path: Path
+    old: bool, version: int, end: int | None, is_packed: bool, way: str, tmp_path: Path
 ) -> None:
     """The end is told by each dialect, and is in each row."""
     path = written(tmp_path, old=old, version=version)
@@ -75,7 +76,7 @@ def test_every_kind_of_znode(
     assert tuple(found[0]) == tuple(column.name for column in SNAPSHOT)
 
 
-def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
+def test_rows_and_columns_are_chosen(way: str, tmp_path: Path) -> None:
     """By a prefix of the path, and by name."""
     path = written(tmp_path)
     whole = rows_of(snapshot_columns(path))
@@ -97,7 +98,7 @@ def test_batches_are_bounded_by_rows_and_by_bytes(tmp_path: Path, monkeypatch: p
     assert [batch.rows for batch in snapshot_columns(path)] == [4, 1]
 
 
-def test_a_snapshot_that_is_cut_off_at_each_byte(tmp_path: Path) -> None:
+def test_a_snapshot_that_is_cut_off_at_each_byte(way: str, tmp_path: Path) -> None:
     """The znodes before, then the error of the plain reader, if that has one: not behind a seal."""
     path = written(tmp_path)
     raw = path.read_bytes()
