@@ -32,10 +32,9 @@ WARM_UP = 4
 TIMEOUT_S = 600
 ARROW, PACKED, LISTS = "Arrow, by numpy", "columns, by numpy", "columns, plain Python"
 _WAYS = {ARROW: "arrow", PACKED: "packed", LISTS: "lists"}
-_SNAPSHOT_WAYS = {"Arrow, by plain Python": "arrow", LISTS: "lists"}
-"""numpy has no part in them."""
 BYTES = "CPU: the checksum of each record, one call from Python, passes over all bytes and some 60 indexings"
-LINES = "CPU: the reading of each znode's lengths in Python, and a value for each column"
+LINES = "CPU: passes over all bytes, some 40 indexings and, for Arrow, the copying of texts"
+PLAIN_LINES = "CPU: the reading of each znode's lengths in Python, and a value for each column"
 
 
 class Reading(NamedTuple):
@@ -66,7 +65,7 @@ class Reading(NamedTuple):
 
 def ours(kind: str, path: Path, side: str, repeats: int) -> Reading:
     """In a process of its own."""
-    way = (_WAYS | _SNAPSHOT_WAYS)[side]
+    way = _WAYS[side]
     found = _json([sys.executable, "-m", "tests.benchmarks.read_files", kind, str(path), way, str(repeats)])
     return Reading(found["rows"], found["cpu_s"], found["seconds"], found["peak_mb"])
 
@@ -147,9 +146,9 @@ def _snapshots(plan: Plan, report: Report, folder: Path) -> None:
     empty = write_snapshot(folder / "snapshot.300000001", 1)
     formatter = tool(FORMATTER, small, empty, few, 1 if plan.short else plan.repeats)
     report.lines.append(formatter.line("snapshot", "SnapshotFormatter -d"))
-    for side in _SNAPSHOT_WAYS:
+    for side, wanted, limit in ((ARROW, 15, LINES), (PACKED, 15, LINES), (LISTS, 5, PLAIN_LINES)):
         reading = ours("snapshot", large, side, plan.repeats)
         report.lines.append(reading.line("snapshot", side))
         found = formatter.cost_s / reading.cost_s
-        report.at_least(f"snapshot: {side}, over SnapshotFormatter", 15, found, LINES)
-        report.at_most(f"snapshot of {znodes} znodes: {side}", 60, median(reading.seconds) or 0.0, "s", LINES)
+        report.at_least(f"snapshot: {side}, over SnapshotFormatter", wanted, found, limit)
+        report.at_most(f"snapshot of {znodes} znodes: {side}", 60, median(reading.seconds) or 0.0, "s", limit)
