@@ -107,6 +107,8 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "audit offsets",
         "audit sessions",
         "audit findings",
+        "audit report",
+        "audit run",
         "audit export",
         "znode get",
         "znode ls",
