@@ -5,8 +5,8 @@
     python -m tests.benchmarks --json results.json    the same figures for a program
 
 Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start; failover
-failover-loss controller-memory describe move-plan; files. Real Kafka needs Maven and a JDK; without them its
-lines are missing. Exit code 3 when a goal was not reached.
+failover-loss controller-memory describe move-plan; files replay; spark, by its name only.
+Real Kafka needs Maven and a JDK; without them its lines are missing. Exit code 3 when a goal was not reached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import sys
 from pathlib import Path
 
-from tests.benchmarks.measurements import MEASUREMENTS
+from tests.benchmarks.measurements import BY_NAME_ONLY, MEASUREMENTS
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.report import Report
 
@@ -36,7 +36,7 @@ def main() -> int:
     report, plan = Report(), Plan(options.repeat, options.short)
     if not plan.peers():
         report.notes.append("No JVM members: Maven or the JDK is missing.")
-    for name in options.names or MEASUREMENTS:
+    for name in options.names or [name for name in MEASUREMENTS if name not in BY_NAME_ONLY]:
         print(f"measuring {name}", file=sys.stderr, flush=True)
         MEASUREMENTS[name](plan, report)
     print(report.as_table())

@@ -13,6 +13,7 @@ from tests.benchmarks import (
     file_measurements,
     reads,
     replay_measurements,
+    spark_measurements,
 )
 from tests.benchmarks.pauses import PauseBench
 from tests.benchmarks.plan import Plan, cost_line, ratio
@@ -288,4 +289,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "move-plan": cluster_measurements.move_plan,
     "files": file_measurements.files,
     "replay": replay_measurements.replay,
+    "spark": spark_measurements.spark,
 }
+BY_NAME_ONLY = frozenset({"spark"})
+"""What takes long, and is not of "everything"."""

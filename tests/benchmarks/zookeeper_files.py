@@ -95,12 +95,14 @@ class _Operations:
         return head + body + digest
 
 
-def write_log(path: Path, records: int, *, multi_of: int = 0, seed: int = 1) -> Path:
+def write_log(
+    path: Path, records: int, *, multi_of: int = 0, seed: int = 1, first_zxid: int = FIRST_ZXID
+) -> Path:
     """A log of so many records, all of them multis of so many operations where that is told."""
     operations = _Operations(seed)
     with path.open("wb") as file:
         file.write(b"ZKLG" + pack(">iq", 2, 0))
-        for zxid in range(FIRST_ZXID, FIRST_ZXID + records):
+        for zxid in range(first_zxid, first_zxid + records):
             kind, body = operations.multi(multi_of) if multi_of else operations.single()
             entry = operations.entry(zxid, kind, body)
             file.write(_FRAME(adler32(entry), len(entry)) + entry + b"B")
