@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 
@@ -12,6 +13,7 @@ from docs.tools import (
     controller_checklist_page,
     controller_statements,
     errors_page,
+    file_columns_page,
     known_defects_page,
     znodes_page,
 )
@@ -21,6 +23,7 @@ from docs.tools.statements import ITEMS, RECIPES
 from tests.simulation.scenarios import SCENARIOS
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.settings import GroupSettings
+from zkgroup.zkfiles import schemas
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -42,6 +45,16 @@ def test_every_error_says_what_to_do() -> None:
 
     assert {kind.__name__ for kind in kinds} == set(errors_page.WHAT_TO_DO)
     assert [kind.__name__ for kind in kinds if "__doc__" not in vars(kind)] == []
+
+
+def test_every_column_of_files_says_what_it_means() -> None:
+    """Each has a row with a sentence, and each type is told in the words of lists, Arrow and Spark."""
+    text = (DOCS / "reference/file-columns.md").read_text(encoding="utf-8")
+
+    for column in (*schemas.LOG, *schemas.SNAPSHOT):
+        assert column.meaning.endswith(".")
+        assert f"| `{column.name}` | `{column.type}` |" in text
+    assert set(file_columns_page.TYPES) == set(get_args(schemas.ColumnType))
 
 
 def test_every_znode_has_a_page_of_its_own() -> None:
