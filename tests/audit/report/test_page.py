@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 
@@ -140,3 +141,32 @@ def test_a_thousand_partitions_fit() -> None:
 
     assert len(data_in(html)["owners"]["rows"]) == 1000
     assert len(html) < 4_000_000
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_texts_and_bars_can_be_told_from_the_ground(scheme: int) -> None:
+    """The contrast of each pair of colours is 4.5 or more, which WCAG 2 asks of texts."""
+    style = (files("zkgroup.audit.report") / "assets" / "report.css").read_text(encoding="utf-8")
+    block = re.findall(r":root \{(.*?)\n *\}", style, re.DOTALL)[scheme]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+    pairs = [(f"c{number}", "paper") for number in range(12)]
+    pairs += [(tone, ground) for tone in ("error", "warning", "info") for ground in ("paper", f"{tone}-box")]
+    pairs += [(text, ground) for text in ("ink", "soft", "accent") for ground in ("paper", "ground", "box")]
+
+    faint = {pair: ratio for pair in pairs if (ratio := _contrast(*(colours[name] for name in pair))) < 4.5}
+
+    assert faint == {}
+
+
+def _contrast(one: str, other: str) -> float:
+    """By WCAG 2.2, relative luminance."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
