@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from zlib import crc32
 
 import pytest
 
+from tests.unit.zkfiles.digests import naive_digest
 from tests.zkfiles_world import OPEN_ACL, START_MS, STEP_MS, World, znodes_of
 from zkgroup.zkfiles.lifetimes import CONTAINER_OWNER, lifetime_of, owner_of, ttl_ms_of
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,
     StoredStat,
-    StoredZnode,
     Transaction,
     TransactionType,
-    TreeDigest,
 )
 from zkgroup.zkfiles.tree import Tree
 
 READ = (AclEntry(1, "world", "anyone"),)
-
-
-def naive_digest(tree: Tree) -> int:
-    """From DigestCalculator.java, over the whole tree."""
-    total = 0
-    for znode in znodes_of(tree):
-        path = "" if znode.path == "/" else znode.path
-        if not path.startswith("/zookeeper/"):
-            total += _counted_as(znode, path.encode())
-    return total % 2**64
-
-
-def _counted_as(znode: StoredZnode, path: bytes) -> int:
-    """Field by field."""
-    stat = znode.stat
-    longs = (stat.czxid, stat.mzxid, stat.pzxid, stat.ctime, stat.mtime)
-    raw = b"".join(each.to_bytes(8, "big", signed=True) for each in longs)
-    raw += b"".join(
-        each.to_bytes(4, "big", signed=True) for each in (stat.version, stat.cversion, stat.aversion)
-    )
-    raw += stat.ephemeral_owner.to_bytes(8, "big", signed=True)
-    return crc32(path + (znode.data or b"") + raw)
 
 
 def record(zxid: int, *operations: Operation, kind: int | None = None, session: int = 1) -> Transaction:
@@ -60,7 +36,7 @@ def stat(tree: Tree, path: str) -> StoredStat:
 
 
 def test_a_client_sees_the_eleven_names() -> None:
-    """A client sees the eleven names."""
+    """Data and stat of a znode are what a client reads: lengths, children counted, a session as owner."""
     world = World()
     world.create("/a", b"one")
     world.create("/a/b", session=7, ephemeral=True)
@@ -89,7 +65,7 @@ def test_a_client_sees_the_eleven_names() -> None:
 
 
 def test_containers_and_times_to_live_show_no_owner() -> None:
-    """Containers and times to live show no owner."""
+    """The stored owner of containers and TTL znodes holds their kind; a client sees 0."""
     world = World()
     world.create("/c", kind=TransactionType.CREATE_CONTAINER)
     world.create("/t", kind=TransactionType.CREATE_TTL, ttl_ms=1234)
@@ -122,20 +98,20 @@ def test_what_an_owner_means(owner: int, lifetime: str | None) -> None:
 
 
 def test_the_owner_that_a_create_makes() -> None:
-    """The owner that a create makes."""
+    """A plain create stores owner 0, an ephemeral one the session of its record."""
     assert owner_of(create("/a", 1), 7) == 0
     assert owner_of(create("/a", 1, is_ephemeral=True), 7) == 7
 
 
 def test_a_create_without_a_parent_is_ignored() -> None:
-    """A create without a parent is ignored."""
+    """A record that creates below a path that is not there leaves the tree as it was."""
     tree = Tree()
     tree.apply(record(1, create("/a/b", 1)))
     assert tree.paths() == ["/", "/zookeeper", "/zookeeper/quota"]
 
 
 def test_a_create_of_what_is_there_keeps_data_and_takes_the_acl_and_the_parents_count() -> None:
-    """A create of what is there keeps data and takes the acl and the parents count."""
+    """A create replayed over its own result keeps data and czxid, and sets ACL and the parent's stat."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1, b"first")))
     tree.apply(record(2, replace(create("/a", 5, b"second"), acl=READ)))
@@ -189,7 +165,7 @@ def test_a_znode_that_is_later_than_the_record_is_left_alone() -> None:
 
 
 def test_a_parents_count_never_falls() -> None:
-    """A parents count never falls."""
+    """A create that carries cversion 2 below a parent at 3 leaves 3 and its pzxid, and makes the znode."""
     tree = Tree()
     tree.apply(record(5, create("/a", 3)))
     tree.apply(record(6, create("/b", 2)))
@@ -199,7 +175,7 @@ def test_a_parents_count_never_falls() -> None:
 
 @pytest.mark.parametrize("count", [None, -1])
 def test_a_create_from_before_3_4_counts_on(count: int | None) -> None:
-    """A create from before 3.4 counts on."""
+    """A create that carries no cversion of its parent, or -1, adds one to what the parent has."""
     tree = Tree()
     tree.apply(record(1, create("/a", 4)))
     tree.apply(record(2, create("/b", count)))
@@ -207,7 +183,7 @@ def test_a_create_from_before_3_4_counts_on(count: int | None) -> None:
 
 
 def test_a_delete_of_what_is_gone_raises_the_parents_pzxid_and_nothing_else() -> None:
-    """A delete of what is gone raises the parents pzxid and nothing else."""
+    """A delete replayed over its own result raises pzxid only, never back, and needs the parent."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1)))
     tree.apply(record(9, Operation(TransactionType.DELETE, "/b")))
@@ -219,7 +195,7 @@ def test_a_delete_of_what_is_gone_raises_the_parents_pzxid_and_nothing_else() ->
 
 
 def test_versions_are_taken_from_the_record() -> None:
-    """Versions are taken from the record."""
+    """A set gives the version that its record says, be it 7 after 0; a gone path is ignored."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1)))
     tree.apply(record(2, Operation(TransactionType.SET_DATA, "/a", b"x", version=7)))
@@ -234,7 +210,7 @@ def test_versions_are_taken_from_the_record() -> None:
 
 
 def test_the_root_has_two_names() -> None:
-    """The root has two names."""
+    """Records that name the root "/" or "" change the same znode, and the digest follows."""
     tree = Tree()
     for zxid, path in enumerate(("/", ""), 1):
         tree.apply(record(zxid, Operation(TransactionType.SET_DATA, path, b"x", version=zxid)))
@@ -243,7 +219,7 @@ def test_the_root_has_two_names() -> None:
 
 
 def test_nothing_of_a_failed_multi_is_applied() -> None:
-    """Nothing of a failed multi is applied."""
+    """A multi with an error in it changes nothing but the zxid; a check in a good one is no obstacle."""
     tree = Tree()
     error = Operation(TransactionType.ERROR, error=-110)
     tree.apply(record(1, create("/a", 1), error, Operation(TransactionType.ERROR, error=-2), kind=14))
@@ -254,7 +230,7 @@ def test_nothing_of_a_failed_multi_is_applied() -> None:
 
 
 def test_what_a_later_server_may_write_changes_nothing() -> None:
-    """What a later server may write changes nothing."""
+    """A record of a type that we do not know leaves the digest alone and counts its zxid."""
     tree = Tree()
     before = tree.digest
     tree.apply(record(1, Operation(99, "/a")))
@@ -262,7 +238,7 @@ def test_what_a_later_server_may_write_changes_nothing() -> None:
 
 
 def test_a_session_takes_what_is_listed_and_what_it_has_besides() -> None:
-    """A session takes what is listed and what it has besides."""
+    """A close takes all ephemerals of its session, listed or not, and no others."""
     world = World()
     world.open(7)
     world.open(8)
@@ -280,7 +256,7 @@ def test_a_session_takes_what_is_listed_and_what_it_has_besides() -> None:
 
 
 def test_without_a_list_the_tree_knows_what_goes() -> None:
-    """Without a list the tree knows what goes."""
+    """A close of before 3.6 takes what its session still owns, not a path that another made since."""
     world = World(lists=False)
     world.open(7)
     world.create("/mine", session=7, ephemeral=True)
@@ -292,95 +268,8 @@ def test_without_a_list_the_tree_knows_what_goes() -> None:
     assert world.tree.ephemerals(8) == {"/let-go"}
 
 
-def test_the_digest_is_kept_up_with_every_change() -> None:
-    """The digest is kept up with every change."""
-    world = World()
-    world.open(7)
-    changes = [
-        lambda: world.create("/a", None),
-        lambda: world.create("/a/ä€𝄞", b"\xff", session=7, ephemeral=True),
-        lambda: world.set("/a", b"x" * 100),
-        lambda: world.set_acl("/a", READ),
-        lambda: world.create("/c", kind=TransactionType.CREATE_CONTAINER),
-        lambda: world.create("/t", kind=TransactionType.CREATE_TTL, ttl_ms=5),
-        lambda: world.create("/zookeeper/quota/a", b"count=1"),
-        lambda: world.set("/zookeeper/quota/a", b"count=2"),
-        lambda: world.multi(world.creation("/m"), world.change("/a", b""), world.creation("/n", number=2)),
-        lambda: world.delete("/c"),
-        lambda: world.set("/", b"root"),
-        lambda: world.close(7),
-    ]
-    for change in changes:
-        change()
-        assert world.tree.digest == naive_digest(world.tree)
-
-
-def test_quotas_count_nothing_and_their_parent_counts() -> None:
-    """Quotas count nothing and their parent counts."""
-    world = World()
-    world.create("/a")
-    before = world.tree.digest
-    world.create("/zookeeper/quota/a", b"count=1")
-    world.set("/zookeeper/quota/a", b"count=2")
-    assert world.tree.digest == before
-    assert stat(world.tree, "/zookeeper/quota").cversion == 1
-
-
-def test_a_digest_is_compared_or_is_not() -> None:
-    """A digest is compared or is not."""
-    world = World()
-    world.create("/a")
-    right = world.transactions[0]
-    wrong = replace(right, digest=TreeDigest(2, 1))
-    assert world.tree.agrees(right) is True
-    assert world.tree.agrees(wrong) is False
-    assert world.tree.agrees(replace(right, digest=None)) is None
-    assert world.tree.agrees(replace(right, digest=TreeDigest(3, 1))) is None
-    bare = Tree(digests=False)
-    bare.apply(right)
-    assert bare.agrees(wrong) is None
-
-
-@pytest.mark.parametrize("charset", ["ascii", "latin-1"])
-def test_a_server_with_another_charset_has_other_digests_of_paths(charset: str) -> None:
-    """DigestCalculator takes Java's default, which was the locale's before Java 18: `LANG=C` gives ASCII."""
-    world = World()
-    world.create("/a")
-    world.create("/é€")
-    world.set("/é€", b"1")
-    tree = Tree()
-    for transaction in world.transactions:
-        tree.apply(transaction)
-        shown = tree.stored("/é€")
-        value = tree.digest
-        if shown is not None:
-            value += _counted_as(shown, "/é€".encode(charset, "replace"))
-            value -= _counted_as(shown, "/é€".encode())
-        assert tree.agrees(replace(transaction, digest=TreeDigest(2, value))) is True
-        assert tree.agrees(replace(transaction, digest=TreeDigest(2, value + 1))) is False
-        tree = Tree.from_znodes(znodes_of(tree))
-
-
-def test_a_charset_that_was_found_is_kept() -> None:
-    """A charset that was found is kept."""
-    world = World()
-    world.create("/é")
-    tree = world.tree
-    found = tree.stored("/é")
-    assert found is not None
-    value = tree.digest - _counted_as(found, "/é".encode()) + _counted_as(found, b"/?")
-    assert tree.agrees(replace(world.transactions[0], digest=TreeDigest(2, value))) is True
-    assert tree.digest == value
-    world.delete("/é")
-    assert tree.digest == naive_digest(tree)
-    world.create("/ü")
-    found = tree.stored("/ü")
-    assert found is not None
-    assert tree.digest == naive_digest(tree) - _counted_as(found, "/ü".encode()) + _counted_as(found, b"/?")
-
-
 def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
-    """A tree is made of a snapshots znodes."""
+    """Made of a snapshot's znodes a tree has the digest, sessions, children and subtrees of the replay."""
     world = World()
     world.open(7)
     world.create("/a", b"1")
@@ -399,7 +288,7 @@ def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
 
 
 def test_an_acl_that_a_snapshot_lacks_is_no_difference() -> None:
-    """An acl that a snapshot lacks is no difference."""
+    """An ACL that one tree lacks is passed over; data that differ are found."""
     world = World()
     world.create("/a")
     znodes = [each if each.path != "/a" else replace(each, acl=None) for each in znodes_of(world.tree)]
