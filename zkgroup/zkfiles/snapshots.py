@@ -221,24 +221,28 @@ def inspect_snapshot(path: Path) -> FileHealth:
             raise
         damage = error
     end = SnapshotEnd() if damage else reader.end
+    ended = end.end_zxid
+    if ended is not None and first is not None:
+        # A server that computed no digest since it was started writes that of zxid 0, or of an epoch before.
+        ended = max(ended, first) if ended or end.last_zxid is not None or not first else None
     notes = []
     if damage:
         notes.append(str(damage).removeprefix(str(path)).lstrip(",: "))
-    elif end.end_zxid is None:
+    elif ended is None:
         notes.append("it does not say when it ended, so what came meanwhile is not known")
-    elif first is not None and end.end_zxid > first:
-        notes.append(f"taken while writes went on, from {first:#x} to {end.end_zxid:#x}")
+    elif first is not None and ended > first:
+        notes.append(f"taken while writes went on, from {first:#x} to {ended:#x}")
     if unknown_acls:
         notes.append(f"{unknown_acls} znodes whose ACL the file does not have (ZOOKEEPER-4689)")
     return FileHealth(
         path=path,
         kind=SNAPSHOT,
         first_zxid=first,
-        last_zxid=latest if end.end_zxid is None else end.end_zxid,
+        last_zxid=latest if ended is None else ended,
         records=records,
         is_healthy=damage is None,
         good_until_zxid=None if damage else first,
-        is_exact=damage is None and first is not None and end.end_zxid == first,
+        is_exact=damage is None and first is not None and ended == first,
         detail="; ".join(notes),
         damaged_at=None if damage is None else getattr(damage, "offset", 0),
     )
