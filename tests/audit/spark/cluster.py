@@ -119,7 +119,7 @@ def _environment(place: Path) -> dict[str, str]:
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": _HOST,
-        "SPARK_LOCAL_DIRS": str(place / "local"),
+        "SPARK_LOCAL_DIRS": str(place / "scratch"),
         "SPARK_CONF_DIR": str(place),
         "SPARK_HOME": str(_home()),
     }
