@@ -1,6 +1,6 @@
-"""Records the demos' pictures: `python -m docs.tools.record_demo [group|brokers]`, from the project's folder.
+"""Records the demos' pictures: `python -m docs.tools.record_demo [group|brokers|audit]`, from the top folder.
 
-Runs the demo and draws what a terminal shows: the live view a moment after a SIGKILL, and what is printed at
+Runs the demo and draws what a terminal shows: the live view at its worst moment, and what is printed at
 the end, from one real run.
 """
 
@@ -16,10 +16,12 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
+from zkgroup_cli.demo_audit import print_report as print_audit
 from zkgroup_cli.demo_brokers import print_report as print_brokers
 from zkgroup_cli.demo_command import print_report as print_group
 from zkgroup_cli.output import Output
 
+from zkgroup.demo.audit import scenario as audit
 from zkgroup.demo.brokers import scenario as brokers
 from zkgroup.demo.brokers import view as brokers_view
 from zkgroup.demo.brokers.scene import Scene as BrokersScene
@@ -32,6 +34,7 @@ from zkgroup.demo.story import Happening
 PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
 WIDTH_BROKERS = 130
+WIDTH_AUDIT = 140
 
 
 class Album:
@@ -58,6 +61,11 @@ def _dead_controller(scene: BrokersScene) -> bool:
     return "is dead" in scene.headline and scene.open_moves > 0
 
 
+def _noticed(scene: GroupScene) -> bool:
+    """The stranger has written twice."""
+    return "the owners notice it" in scene.headline
+
+
 def record_group() -> None:
     """`zkgroup demo`."""
     album = Album()
@@ -76,6 +84,18 @@ def record_brokers() -> None:
     drawn = brokers_view.render(scene, WIDTH_BROKERS)
     command = "zkgroup demo brokers"
     _draw("demo-brokers", command, drawn, lambda out: print_brokers(out, report), WIDTH_BROKERS)
+
+
+def record_audit() -> None:
+    """`zkgroup demo audit`; the report that it leaves is of no use here."""
+    album = Album()
+    report = audit.run(audit.DemoOptions(), album)
+    for path in report.report:
+        path.unlink()
+    report.report[0].parent.rmdir()
+    scene = next(one for one in album.scenes if _noticed(one))
+    drawn = group_view.render(scene, WIDTH)
+    _draw("demo-audit", "zkgroup demo audit", drawn, lambda out: print_audit(out, report), WIDTH_AUDIT)
 
 
 def _draw(name: str, command: str, scene: RenderableType, show: Callable[[Output], None], width: int) -> None:
@@ -100,4 +120,5 @@ def _self_contained(svg: str) -> str:
 
 
 if __name__ == "__main__":
-    {"group": record_group, "brokers": record_brokers}[sys.argv[1] if len(sys.argv) > 1 else "group"]()
+    recorders = {"group": record_group, "brokers": record_brokers, "audit": record_audit}
+    recorders[sys.argv[1] if len(sys.argv) > 1 else "group"]()

@@ -16,8 +16,10 @@ from zkgroup.demo.audit.scenario import DemoReport
 from zkgroup.demo.checks import Check
 from zkgroup.demo.story import Happening
 
-RIGHT = Check("its errors are exactly what was planted", True, "zombie_commit at 0x41")
-WRONG = Check("its errors are exactly what was planted", False, "no error; missed: zombie_commit at 0x41")
+RIGHT = Check("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
+WRONG = Check(
+    "the audit's errors are exactly what was planted", False, "no error; missed: zombie_commit at 0x41"
+)
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, 
     assert ["9", "cleo", "292", "146", "0x47", "offset_regression,", "zombie_commit"] in rows
     owners = next(row for row in rows if "demo_cleo-0" in row)
     assert owners[2:4] == ["demo_cleo-0", "release"]
-    assert "yes     its errors are exactly what was planted  zombie_commit at 0x41" in ran.out
+    assert "yes     the audit's errors are exactly what was planted  zombie_commit at 0x41" in ran.out
     assert "3 errors, 0 warnings, 1 note in the files of a run of 43 s." in ran.out
     assert f"report: {tmp_path / 'report.html'}" in ran.err
     assert "kept" not in ran.err

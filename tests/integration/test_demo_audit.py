@@ -48,7 +48,7 @@ def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
     ]
     page = kept / "report.html"
     assert report["report"][0] == str(page)
-    assert page.read_text().startswith("<!doctype html>")
+    assert page.read_text().startswith("<!DOCTYPE html>")
     assert f"report: {page}" in done.stderr
 
 
@@ -57,7 +57,7 @@ def test_only_the_report_is_left(tmp_path: Path) -> None:
     done = demo("demo", "audit", folder=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "yes     its errors are exactly what was planted" in done.stdout
+    assert "yes     the audit's errors are exactly what was planted" in done.stdout
     assert "3 errors, " in done.stdout
     (folder,) = tmp_path.iterdir()
     assert f"report: {folder / 'report.html'}" in done.stderr

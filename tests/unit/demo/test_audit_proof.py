@@ -77,7 +77,7 @@ def test_missed_write_is_told(lost: int) -> None:
     found = FOUND[:lost] + FOUND[lost + 1 :]
     (wrong,) = failed(replace(RUN, findings=found))
 
-    assert wrong[0] == "its errors are exactly what was planted"
+    assert wrong[0] == "the audit's errors are exactly what was planted"
     assert wrong[1].endswith(f"; missed: {FOUND[lost].finding} at {FOUND[lost].from_zxid:#x}")
 
 
@@ -101,7 +101,7 @@ def test_run_without_its_planted_writes_proves_nothing() -> None:
     told = dict(failed(replace(RUN, planted=(), findings=())))
 
     assert told == {
-        "its errors are exactly what was planted": (
+        "the audit's errors are exactly what was planted": (
             "no error; not even planted: offset_regression, zombie_commit"
         ),
         "they name the partitions and the writer": "partitions ; session ",

@@ -66,7 +66,7 @@ def _exact(evidence: Evidence) -> Check:
     for what, which in (("missed", missed), ("not planted", invented), ("not even planted", sorted(short))):
         if which:
             text += f"; {what}: {named(which)}"
-    return Check("its errors are exactly what was planted", not (missed or invented or short), text)
+    return Check("the audit's errors are exactly what was planted", not (missed or invented or short), text)
 
 
 def _named(evidence: Evidence) -> Check:
