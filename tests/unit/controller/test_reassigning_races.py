@@ -126,3 +126,21 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
     cluster.wires.extend(cluster.kept)
     finished(cluster)
     assert cluster.replicas.lists("t").partitions == {0: (1,)}
+
+
+def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_ends() -> None:
+    """Recipes 17: it told the target alone (step 7) and died, then the request goes back."""
+    cluster = ruled((1, 2, 3), {0: (1, 2, 3)})
+    cluster.request({tp(0): (1, 2)})
+    cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
+    cluster.kill(cluster.ruler)
+    cluster.change({tp(0): (1, 2, 3)})
+    cluster.candidate()
+    finished(cluster)
+    assert cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2, 3)
+
+    assert cluster.replicas.drop(tp(0), 3)
+    cluster.rest()
+    state = cluster.replicas.state(tp(0))
+    assert state is not None
+    assert set(state.isr) == {1, 2, 3}

@@ -102,6 +102,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         self._left_out: dict[TopicPartition, int] = {}
         """Partitions of which a shorter list was told, as somebody was held or it was the target alone, with
         the leader epoch. A whole list undoes it with a greater one only: a leader passes over the same."""
+        self._has_followed = False
         self._followed: Request | None = None
         """The request as it was when it was last followed."""
 
@@ -126,7 +127,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
                 self.reached(each, Stage.PLAN)
 
     def was_left_out(self, topic_partition: TopicPartition) -> bool:
-        """Whether somebody was left out of the list that brokers were told last."""
+        """Whether somebody was left out of the list that brokers were told last, or may have been."""
         return topic_partition in self._left_out
 
     def interrupted(
@@ -192,8 +193,20 @@ class Moves(Mapping[TopicPartition, OpenMove]):
                 self._open[each] = _begin(picture, each, target, asked)
             else:
                 self._follow_one(move, target, asked=asked, replaced=replaced)
+        if not self._has_followed:
+            self._found(picture)
         picture.moves = set(self._open)
         return Followed(dropped, gone)
+
+    def _found(self, picture: Picture) -> None:
+        """Moves found at a take-over: who ruled before may have told the target of that time alone (step 7).
+
+        Nothing in ZooKeeper says so, and a request that was changed since may even end at once.
+        """
+        self._has_followed = True
+        for each in self._open:
+            if (standing := picture.standing(each)) is not None:
+                self._left_out.setdefault(each, standing.leader_epoch)
 
     def _follow_one(self, move: OpenMove, target: Brokers, *, asked: bool, replaced: bool) -> None:
         if target != move.target:
