@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.audit.golden import HEALTHY, INCIDENTS, folder
+from zkgroup.testing import wait_until
 
 _HOST = "127.0.0.1"
 _WORKERS = 2
@@ -105,13 +106,11 @@ def _process(name: str, log: Path, place: Path, *words: str) -> Iterator[None]:
 
 
 def _line_with(log: Path, text: str) -> str:
-    deadline = time.monotonic() + _DEADLINE_S
-    while time.monotonic() < deadline:
-        for line in log.read_text().splitlines():
-            if text in line:
-                return line
-        time.sleep(0.2)
-    raise SystemExit(f"{log.name}: expected {text!r} within {_DEADLINE_S:g} s:\n{log.read_text()}")
+    def found() -> list[str]:
+        return [line for line in log.read_text().splitlines() if text in line]
+
+    wait_until(found, _DEADLINE_S, lambda: f"{log.name}: a line with {text!r}, in:\n{log.read_text()}")
+    return found()[0]
 
 
 def _environment(place: Path) -> dict[str, str]:
