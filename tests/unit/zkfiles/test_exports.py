@@ -224,6 +224,7 @@ def test_a_header_without_a_key_is_damage(written: Path, tmp_path: Path, key: st
 @pytest.mark.parametrize(
     "content",
     [b"", b"ZKSN", gzip.compress(b"ZKSN\n\n"), gzip.compress(b'{"schema":"zkgroup.tree/2"}\n'), b"\x1f\x8b"],
+    ids=["empty", "a snapshot", "another packed file", "a later schema", "two bytes"],
 )
 def test_another_file_is_none(tmp_path: Path, content: bytes) -> None:
     """One typed error; a later version of the form is named."""
