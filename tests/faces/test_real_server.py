@@ -304,6 +304,7 @@ def test_a_consumer_of_files_on_a_real_server(
     """Reads, commits at close, and the next run goes on behind it."""
     quick = settings(consumer_timeout_ms=500, **REAL)
     with face.consumer(zk_server.address, source=FileSource(folder), settings=quick) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
         first = sorted((record.partition, record.offset) for record in consumer)
         assert consumer.state is MemberState.STABLE
     append(folder, 1, 1)

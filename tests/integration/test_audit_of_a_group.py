@@ -14,6 +14,7 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 from zkgroup.history import read_transactions
+from zkgroup.testing import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path
@@ -56,6 +57,7 @@ def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: Kazoo
                 member.commit({lease.topic_partition: 7 for lease in member.leases()})
             planted = stranger.set(Offset.path(GROUP, ORDERS[0]), b"3")
         assert set(stranger.get_children(ids_path(GROUP))) == {f"{GROUP}_ada"}
+        wait_until(lambda: len(ada.leases()) == len(ORDERS), 30)  # else both leave in one rebalance
 
     source = open_source(_folders(zk_ensemble), zk_ensemble.chroot)
     found = audit(source, ALL_RULES, group=GROUP).findings
