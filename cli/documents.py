@@ -28,6 +28,7 @@ from zkgroup.admin.values import (
 )
 from zkgroup.admin.verify import hex_session
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model.stat import STAT_NAMES
 
 from .units import iso_time
 
@@ -35,21 +36,6 @@ if TYPE_CHECKING:
     from zkgroup.lines.log_ends import LogEnd, LogEnds
 
 Json = dict[str, Any]
-
-_STAT_NAMES = (
-    "czxid",
-    "mzxid",
-    "ctime",
-    "mtime",
-    "version",
-    "cversion",
-    "aversion",
-    "ephemeralOwner",
-    "dataLength",
-    "numChildren",
-    "pzxid",
-)
-"""As ZooKeeper's own Stat names them, in its order."""
 
 
 def document(name: str, as_of: AsOf, **fields: Any) -> Json:
@@ -248,7 +234,7 @@ def znode(one: Znode) -> Json:
 
 def stat(values: ZnodeStat) -> Json:
     """A Stat with ZooKeeper's own names."""
-    return dict(zip(_STAT_NAMES, values, strict=True))
+    return dict(zip(STAT_NAMES, values, strict=True))
 
 
 def _summary(row: GroupSummary) -> Json:

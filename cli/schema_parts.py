@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from zkgroup.model.stat import STAT_NAMES
+
 Schema = dict[str, Any]
 
 STRING: Schema = {"type": "string"}
@@ -53,24 +55,7 @@ def document(name: str, **properties: Schema) -> Schema:
 LOG_END = {"log_end_offset": nullable(COUNT), "high_watermark": nullable(COUNT), "reason": nullable(STRING)}
 """How far a replica is, or why that is not known."""
 
-STAT = object_of(
-    **dict.fromkeys(
-        (
-            "czxid",
-            "mzxid",
-            "ctime",
-            "mtime",
-            "version",
-            "cversion",
-            "aversion",
-            "ephemeralOwner",
-            "dataLength",
-            "numChildren",
-            "pzxid",
-        ),
-        INTEGER,
-    )
-)
+STAT = object_of(**dict.fromkeys(STAT_NAMES, INTEGER))
 """A Stat, with ZooKeeper's own names."""
 
 ZNODE: dict[str, Schema] = {

@@ -8,19 +8,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-_STAT = (
-    "czxid",
-    "mzxid",
-    "ctime",
-    "mtime",
-    "version",
-    "cversion",
-    "aversion",
-    "ephemeralOwner",
-    "dataLength",
-    "numChildren",
-    "pzxid",
-)
+from zkgroup.model.stat import STAT_NAMES
 
 
 def walked(client: KazooClient) -> str:
@@ -42,6 +30,6 @@ def _line(client: KazooClient, path: str) -> str:
         line["data"] = None if data is None else data.decode()
     except UnicodeDecodeError:
         line["data64"] = base64.b64encode(data).decode()
-    line["stat"] = dict(zip(_STAT, stat, strict=True))
+    line["stat"] = dict(zip(STAT_NAMES, stat, strict=True))
     line["acl"] = [{"perms": each.perms, "scheme": each.id.scheme, "id": each.id.id} for each in acls]
     return json.dumps(line, ensure_ascii=False, separators=(",", ":"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class ZnodeStat(NamedTuple):
@@ -29,6 +29,22 @@ class ZnodeStat(NamedTuple):
     children_count: int
     pzxid: int
     """Transaction that last created or deleted a child."""
+
+
+STAT_NAMES: Final = (
+    "czxid",
+    "mzxid",
+    "ctime",
+    "mtime",
+    "version",
+    "cversion",
+    "aversion",
+    "ephemeralOwner",
+    "dataLength",
+    "numChildren",
+    "pzxid",
+)
+"""How ZooKeeper's own tools name the fields of ZnodeStat, in the same order."""
 
 
 class AclEntry(NamedTuple):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
-from zkgroup.model.stat import ZnodeStat
+from zkgroup.model.stat import STAT_NAMES, ZnodeStat
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.packed_lines import (
     PackedLines,
@@ -36,20 +36,6 @@ from zkgroup.zkfiles.snapshots import SnapshotEnd
 
 EXPORT: Final = "export"
 SCHEMA: Final = "zkgroup.tree/1"
-STAT_NAMES: Final = (
-    "czxid",
-    "mzxid",
-    "ctime",
-    "mtime",
-    "version",
-    "cversion",
-    "aversion",
-    "ephemeralOwner",
-    "dataLength",
-    "numChildren",
-    "pzxid",
-)
-"""As ZooKeeper's own Stat names them, in its order."""
 
 _BEGINNING: Final = re.compile(rb'\{\s*"schema"\s*:\s*"zkgroup\.tree/')
 _SNIFFED: Final = 64
