@@ -1,4 +1,4 @@
-"""Folders of a broker, written and fresh."""
+"""Folders of a broker, written and fresh, and brokers that run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.folders import write_batches
+from tests.unit.broker.node_world import World
 from zkgroup.broker.directory import DirectoryReplicaHost
 
 
@@ -30,3 +31,16 @@ def host(tmp_path: Path) -> Iterator[DirectoryReplicaHost]:
     made = DirectoryReplicaHost(1, tmp_path / "fresh")
     yield made
     made.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """No brokers yet."""
+    world = World()
+    try:
+        yield world
+    finally:
+        for idle in world.running.idle.values():
+            idle.answers.clear()
+        world.running.close()
+        world.zk.close()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.running_brokers import QUICK, Running, ask
+from tests.running_brokers import QUICK, ask
+from tests.unit.broker.node_world import T0, World
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
 from zkgroup.model import TopicPartition
@@ -20,46 +20,8 @@ from zkgroup.testing import MemoryZooKeeper, wait_until
 from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.znodes.config_changes import ConfigChange
-from zkgroup.znodes.config_entity import ConfigEntity
-from zkgroup.znodes.configs import BrokerConfig
 from zkgroup.znodes.controller import Controller
-from zkgroup.znodes.partitions import PartitionState
-from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
-
-T0 = TopicPartition("t", 0)
-
-
-class World:
-    """A server in memory, brokers, and somebody who looks."""
-
-    def __init__(self) -> None:
-        self.server = MemoryZooKeeper(SystemClock())
-        self.running = Running()
-        self.zk = Blocking(self.server.client("witness"))
-
-    def add(self, *brokers: int, settings: BrokerSettings = QUICK, **more: object) -> None:
-        for broker in brokers:
-            self.running.add(self.server.client(f"b{broker}"), broker, settings=settings, **more)
-
-    def isr(self, tp: TopicPartition = T0) -> tuple[int, ...]:
-        path = PartitionState.path(tp)
-        return PartitionState.decode(path, self.zk.read(path).data).isr
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    """No brokers yet."""
-    world = World()
-    try:
-        yield world
-    finally:
-        for idle in world.running.idle.values():
-            idle.answers.clear()
-        world.running.close()
-        world.zk.close()
 
 
 def test_lines_are_acknowledged_once_the_followers_have_them(world: World) -> None:
@@ -270,62 +232,6 @@ def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: Wor
     world.running.brokers[2].close()
 
     assert world.running.idle[2].closed
-
-
-def _configured(world: World, entity: ConfigEntity, **overrides: str) -> None:
-    """Writes a configuration and its notification."""
-    names = {
-        "rate": FOLLOWER_RATE,
-        "replicas": FOLLOWER_REPLICAS,
-        "giving": LEADER_RATE,
-        "given": LEADER_REPLICAS,
-    }
-    told = {names[name]: value for name, value in overrides.items()}
-    world.server.put(entity.config_path, BrokerConfig(told).encode())
-    data = ConfigChange(entity, "v2").encode()
-    world.server.write(Create(ConfigChange.prefix(), data, sequential=True))
-
-
-def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: World) -> None:
-    """Kafka's names in `/config`, applied by notification, and taken off by another."""
-    world.add(1, 2)
-    world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,))
-    wait_until(lambda: world.isr() == (1, 2))
-    _configured(world, ConfigEntity.topic("t"), replicas="0:2")
-    _configured(world, ConfigEntity.broker(2), rate="1")
-    wait_until(lambda: len(world.running.told[2].of("config")) == 2)
-    for _ in range(3):
-        assert world.running.append(1, T0, 0, b"x" * 1000).error == 0  # it keeps up: no throttle
-    world.running.brokers[2].close()
-    wait_until(lambda: world.isr() == (1,))
-    for _ in range(3):
-        assert world.running.append(1, T0, 0, b"x" * 1000).error == 0
-
-    world.running.add(world.server.client("again"), 2, settings=QUICK)
-    world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,), leader_epoch=1)
-    wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)  # the next one is due in 1000 s
-    _configured(world, ConfigEntity.broker(2))
-    wait_until(lambda: world.isr() == (1, 2))
-    assert world.running.view(2, T0).log_end_offset == 6
-
-
-def test_a_throttled_leader_gives_at_its_rate_to_who_lags(world: World) -> None:
-    """KIP-73: the newcomer waits for the leader's bound; who is in sync gets every line at once."""
-    world.add(1, 2, 3)
-    world.running.lead(world.zk, T0, 1, (1, 2), isr=(1, 2))
-    _configured(world, ConfigEntity.topic("t"), given="0:1,0:2")
-    _configured(world, ConfigEntity.broker(1), giving="1")
-    wait_until(lambda: len(world.running.told[1].of("config")) == 2)
-    for _ in range(3):
-        assert world.running.append(1, T0, 0, b"x" * 1_000_000).error == 0  # acks=all: 2 has them too
-
-    world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
-    wait_until(lambda: world.running.view(3, T0).log_end_offset == 1)  # the next one is due in a million s
-    assert world.running.append(1, T0, 1, b"x").error == 0
-    assert world.running.view(3, T0).log_end_offset == 1
-    _configured(world, ConfigEntity.broker(1))
-    wait_until(lambda: world.isr() == (1, 2, 3))
-    assert world.running.view(3, T0).log_end_offset == 4
 
 
 def test_a_folder_remembers_its_broker(world: World, tmp_path: Path) -> None:
