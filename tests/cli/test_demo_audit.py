@@ -1,4 +1,4 @@
-"""`zkgroup demo audit`: what it refuses, and how its report becomes exit code and output."""
+"""`zkgroup demo audit`: how its report becomes exit code and output."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Shell
+from tests.cli.staged_demos import staged
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.demo.audit import scenario
 from zkgroup.demo.audit.planting import Planted
 from zkgroup.demo.audit.scenario import DemoReport
 from zkgroup.demo.checks import Check
-from zkgroup.demo.story import Happening
 
 RIGHT = Check("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
 WRONG = Check(
@@ -46,30 +46,8 @@ def report(check: Check, page: Path, folder: Path | None = None) -> DemoReport:
 
 
 def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
-    """The demo is not run: it tells one line and comes to this. What it was told to do."""
-    told: list[Any] = []
-
-    def run(options: Any, screen: Any) -> DemoReport:
-        told.append(options)
-        screen.happened(Happening(1.5, "a stranger writes"))
-        return found
-
-    monkeypatch.setattr(scenario, "run", run)
-    return told
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("-z", "h:1"), ("--profile", "p"), ("--zk-tls-ca", "ca"), ("--connect-timeout", "5s")],
-    ids=lambda options: options[0],
-)
-def test_demo_of_the_audit_takes_no_ensemble(shell: Shell, options: tuple[str, str]) -> None:
-    """It reads its own server's files, so an ensemble given is refused by name, not ignored."""
-    ran = shell.run(*options, "demo", "audit")
-
-    assert ran.code == 2
-    name = {"-z": "--zookeeper"}.get(options[0], options[0])
-    assert f"{name}: it reads the files of its own server" in ran.err
+    """The demo comes to this."""
+    return staged(monkeypatch, scenario, found, "a stranger writes")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

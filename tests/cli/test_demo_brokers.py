@@ -1,4 +1,4 @@
-"""`zkgroup demo brokers`: what it refuses, and how its report becomes exit code and output."""
+"""`zkgroup demo brokers`: how its report becomes exit code and output."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Shell
+from tests.cli.staged_demos import staged
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.demo.brokers import scenario
 from zkgroup.demo.brokers.closing import Outcome
 from zkgroup.demo.brokers.scenario import DemoReport
 from zkgroup.demo.checks import Check
-from zkgroup.demo.story import Happening
 from zkgroup.history import ClusterFigures
 
 RIGHT = Check("nothing is stuck", True, "all led")
@@ -41,30 +41,8 @@ def report(*checks: Check, folder: Path | None = None) -> DemoReport:
 
 
 def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
-    """The demo is not run: it tells one line and comes to this. What it was told to do."""
-    told: list[Any] = []
-
-    def run(options: Any, screen: Any) -> DemoReport:
-        told.append(options)
-        screen.happened(Happening(1.5, "a broker starts"))
-        return found
-
-    monkeypatch.setattr(scenario, "run", run)
-    return told
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("-z", "h:1"), ("--profile", "p"), ("--zk-tls-ca", "ca"), ("--connect-timeout", "5s")],
-    ids=lambda options: options[0],
-)
-def test_demo_of_brokers_takes_no_ensemble(shell: Shell, options: tuple[str, str]) -> None:
-    """It proves by its own servers' files, so an ensemble given is refused by name, not ignored."""
-    ran = shell.run(*options, "demo", "brokers")
-
-    assert ran.code == 2
-    name = {"-z": "--zookeeper"}.get(options[0], options[0])
-    assert f"{name}: it reads the files of its own servers" in ran.err
+    """The demo comes to this."""
+    return staged(monkeypatch, scenario, found, "a broker starts")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

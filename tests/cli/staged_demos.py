@@ -1,0 +1,23 @@
+"""Demos of the command line that are not run: what they come to is given."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from zkgroup.demo.story import Happening
+
+
+def staged(monkeypatch: pytest.MonkeyPatch, scenario: ModuleType, found: object, line: str) -> list[Any]:
+    """The demo of this scenario tells one line and comes to `found`. What it was told to do."""
+    told: list[Any] = []
+
+    def run(options: Any, screen: Any) -> object:
+        told.append(options)
+        screen.happened(Happening(1.5, line))
+        return found
+
+    monkeypatch.setattr(scenario, "run", run)
+    return told
