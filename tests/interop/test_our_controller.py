@@ -333,7 +333,8 @@ def _goes_to_a_real_broker(led: Led) -> None:
     led.create("events", 3, 3)
     wait_until(lambda: led.in_sync("events", 3, 3), 30, "all partitions are led")
     led.ours[0].kill()
-    wait_until(lambda: led.controller in (1, 2, 3), 60, "a real broker rules")
+    wait_until(lambda: led.controller in (1, 2, 3), 60, "a real broker is elected")
+    wait_until(lambda: led.epoch != 1, 60, "it has raised the epoch, which it does after its election")
     assert led.epoch == 2
     led.create("theirs", 2, 2)
     wait_until(lambda: led.in_sync("theirs", 2, 2), 30, "a real controller leads a new topic")
