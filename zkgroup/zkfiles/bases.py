@@ -96,7 +96,7 @@ def find(candidate: Candidate, path: str) -> StoredZnode | None:
 
 
 def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | None:
-    """A server that computed none since it was started writes that of zxid 0, or of an epoch before."""
+    """One of zxid 0 or of an epoch before is of no tree on the way: `SnapshotEnd.window_end`."""
     zxid, digest = end.digest_zxid, end.digest
     if zxid is None or digest is None or digest.version != DIGEST_VERSION:
         return None
@@ -104,9 +104,9 @@ def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | 
 
 
 def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
-    told = end.end_zxid
-    if told is not None and (told or end.last_zxid is not None):
-        return max(candidate.zxid, told), True
+    told = end.window_end(candidate.zxid)
+    if told is not None:
+        return told, True
     if candidate.zxid == 0:
         return 0, True  # written at the first start, before anybody could connect
     if candidate.next_zxid is not None:

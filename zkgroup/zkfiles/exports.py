@@ -199,8 +199,8 @@ def _znode_fields(znode: ExportedZnode) -> dict[str, Any]:
 class ExportReader:
     """One export, read as often as asked; only the header is kept.
 
-    `zxid`, `end`, `sessions` and `znodes()` are those of a snapshot. Raises NotZooKeeperFileError where the
-    file is no export or may not be read, DamagedFileError where its header is broken.
+    `zxid`, `end`, `end_zxid`, `sessions` and `znodes()` are those of a snapshot. Raises NotZooKeeperFileError
+    where the file is no export or may not be read, DamagedFileError where its header is broken.
     """
 
     def __init__(self, path: Path) -> None:
@@ -218,6 +218,11 @@ class ExportReader:
         """Where a replay is exact from, as with a snapshot that was taken while writes went on."""
         header = self.header
         return SnapshotEnd(last_zxid=header.zxid_after if header.changed else header.zxid_before)
+
+    @property
+    def end_zxid(self) -> int | None:
+        """From there on a replay is exact."""
+        return self.end.window_end(self.zxid)
 
     @property
     def sessions(self) -> dict[int, int]:
@@ -253,11 +258,11 @@ class ExportReader:
 
 
 def is_export(path: Path) -> bool:
-    """Whether the file begins as an export does. Raises nothing."""
+    """Whether it is a file that begins as an export does. Raises nothing."""
     try:
-        with gzip.open(path, "rb") as packed:
+        with opened(path) as packed:
             return _BEGINNING.match(packed.read(_SNIFFED)) is not None
-    except (EOFError, OSError, zlib.error):
+    except (NotZooKeeperFileError, EOFError, OSError, zlib.error):
         return False
 
 

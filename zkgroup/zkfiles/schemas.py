@@ -73,7 +73,12 @@ LOG: tuple[Column, ...] = (
 
 SNAPSHOT: tuple[Column, ...] = (
     _column("snap_zxid", "long", "From the file's name: everything up to it is inside."),
-    _or_null("end_zxid", "long", "Nothing after it is inside; null before 3.6 and with digests off."),
+    _or_null(
+        "end_zxid",
+        "long",
+        "Nothing after it is inside; null where the file does not say: before 3.6, with digests off, and "
+        "where a server of 3.6 to 3.8 had applied nothing since it was started.",
+    ),
     _column("path", "string", "The root is /."),
     _or_null("parent", "string", "The path above; null for the root."),
     _column("name", "string", "The last part of path; empty for the root."),

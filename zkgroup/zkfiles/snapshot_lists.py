@@ -20,7 +20,7 @@ from zkgroup.zkfiles.log_lists import parent_of
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import Column
 from zkgroup.zkfiles.snapshot_runs import FindRun, Run, runs_from
-from zkgroup.zkfiles.snapshots import RawZnode, SnapshotReader
+from zkgroup.zkfiles.snapshots import RawZnode, SnapshotEnd, SnapshotReader
 
 BATCH_BYTES: Final = 4 << 20
 """What the data of a batch may come to, and one znode more."""
@@ -68,12 +68,12 @@ def batches(
                 yield Batch(columns, len(readable), _lists(reader, readable, names) | of_file)
             if error is not None:
                 raise error
-    if end_zxid is not None and end_zxid != reader.end.end_zxid:
+    if end_zxid is not None and end_zxid != reader.end_zxid:
         raise DamagedFileError(
             str(reader.path),
             0,
             f"the end zxid {end_zxid:#x}",
-            f"{reader.end.end_zxid or 0:#x}: it was replaced",
+            f"{reader.end_zxid or 0:#x}: it was replaced",
         )
 
 
@@ -168,15 +168,15 @@ def _end_zxid(reader: SnapshotReader) -> int | None:
             file.skip(max(file.size - _TAIL_BYTES, 0))
             told = _told(file.read(_TAIL_BYTES))
             if told is not None:
-                return told
+                return told.window_end(reader.zxid)
     try:
-        return reader.end.end_zxid
+        return reader.end_zxid
     except DamagedFileError:
         return None
 
 
-def _told(tail: bytes) -> int | None:
-    """The zxid behind the first seal, in a file of 3.9 with all sections; None for others."""
+def _told(tail: bytes) -> SnapshotEnd | None:
+    """The zxids behind the first seal, in a file of 3.9 with all sections; None for others."""
     at = len(tail) - _TAIL_BYTES
     seals = (at + 5, at + 5 + _SEAL_BYTES + _DIGEST.size, len(tail) - _SEAL_BYTES)
     if at < 0 or not tail.startswith(_SLASH, at):
@@ -185,7 +185,7 @@ def _told(tail: bytes) -> int | None:
         return None
     digest_zxid, version, _ = _DIGEST.unpack_from(tail, seals[0] + _SEAL_BYTES)
     (last_zxid,) = _LAST_ZXID.unpack_from(tail, seals[1] + _SEAL_BYTES)
-    return max(digest_zxid, last_zxid) if version >= 2 else None
+    return SnapshotEnd(digest_zxid, None, last_zxid) if version >= 2 else None
 
 
 _TAIL_BYTES: Final = len(_SLASH) + 3 * _SEAL_BYTES + _DIGEST.size + _LAST_ZXID.size

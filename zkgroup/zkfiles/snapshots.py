@@ -53,11 +53,19 @@ class SnapshotEnd(NamedTuple):
     last_zxid: int | None = None
     """The last one applied, by servers of 3.9."""
 
-    @property
-    def end_zxid(self) -> int | None:
-        """From there on a replay is exact; None where the file does not tell."""
+    def window_end(self, began: int | None) -> int | None:
+        """The last zxid of which a dump that began at another can hold something; None where it is not told.
+
+        A server writes the digest of the last transaction that it applied since it was started. Where it
+        applied none it writes that of zxid 0, which tells nothing but in its very first snapshot; a new
+        leader, whose dump begins at no transaction's zxid, writes that of an epoch before, and nothing came
+        in meanwhile (DataTree.serializeZxidDigest and deserializeZxidDigest@3.9.4).
+        """
         known = [zxid for zxid in (self.digest_zxid, self.last_zxid) if zxid is not None]
-        return max(known, default=None)
+        has_no_transaction = self.last_zxid is None and self.digest_zxid == 0
+        if not known or (has_no_transaction and began != 0):
+            return None
+        return max(began or 0, *known)
 
 
 class RawZnode(NamedTuple):
@@ -110,6 +118,11 @@ class SnapshotReader:
                 pass
         assert self._end is not None
         return self._end
+
+    @property
+    def end_zxid(self) -> int | None:
+        """From there on a replay is exact; None where the file does not tell. Raises DamagedFileError."""
+        return self.end.window_end(self.zxid)
 
     def znodes(self) -> Iterator[StoredZnode]:
         """Every znode, a parent before its children; the seals are checked behind the last one.
@@ -220,11 +233,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
         if named is None:
             raise
         damage = error
-    end = SnapshotEnd() if damage else reader.end
-    ended = end.end_zxid
-    if ended is not None and first is not None:
-        # A server that computed no digest since it was started writes that of zxid 0, or of an epoch before.
-        ended = max(ended, first) if ended or end.last_zxid is not None or not first else None
+    ended = None if damage else reader.end.window_end(first)
     notes = []
     if damage:
         notes.append(str(damage).removeprefix(str(path)).lstrip(",: "))

@@ -74,7 +74,7 @@ def test_the_other_sections_of_a_snapshot(spark: Any, section: str) -> None:
                 number: list(acl) for number, acl in reader.acls.items()
             }
         case _:
-            assert [(row.snap_zxid, row.end_zxid) for row in table] == [(0x114, reader.end.end_zxid)]
+            assert [(row.snap_zxid, row.end_zxid) for row in table] == [(0x114, reader.end_zxid)]
     assert table
 
 

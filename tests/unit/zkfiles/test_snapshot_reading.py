@@ -77,7 +77,30 @@ def test_every_dialect_plain_and_packed(dialect: str, suffix: str, tmp_path: Pat
     health = inspect_snapshot(path)
     assert (health.is_healthy, health.records, health.first_zxid) == (True, 4, 0x10)
     assert health.good_until_zxid == 0x10
-    assert health.last_zxid == (end.end_zxid or 16)
+    assert health.last_zxid == (open_snapshot(path).end_zxid or 16)
+
+
+@pytest.mark.parametrize(
+    ("began", "end", "expected"),
+    [
+        (16, SnapshotEnd(), None),
+        (16, SnapshotEnd(18, DIGEST), 18),
+        (16, SnapshotEnd(18, DIGEST, 19), 19),
+        (16, SnapshotEnd(last_zxid=19), 19),
+        (2 << 32, SnapshotEnd(1 << 32 | 5, DIGEST), 2 << 32),
+        (2 << 32, SnapshotEnd(0, DIGEST), None),
+        (2 << 32, SnapshotEnd(0, DIGEST, 2 << 32), 2 << 32),
+        (0, SnapshotEnd(0, DIGEST), 0),
+        (0, SnapshotEnd(last_zxid=0), 0),
+        (None, SnapshotEnd(0, DIGEST), None),
+        (None, SnapshotEnd(18, DIGEST), 18),
+    ],
+)
+def test_a_digest_of_no_transaction_does_not_say_when_the_dump_ended(
+    began: int | None, end: SnapshotEnd, expected: int | None
+) -> None:
+    """Else a leader that has applied nothing yet would be said to have dumped an empty tree, at zxid 0."""
+    assert end.window_end(began) == expected
 
 
 def test_exact_is_a_snapshot_during_which_nothing_was_written(tmp_path: Path) -> None:

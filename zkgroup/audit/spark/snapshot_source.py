@@ -149,4 +149,4 @@ def _rows(section: str, reader: SnapshotReader) -> Iterator[tuple[Any, ...]]:
     else:
         digest = reader.end.digest
         signed = None if digest is None else (digest.value + (1 << 63)) % (1 << 64) - (1 << 63)
-        yield zxid, len(reader.sessions), len(reader.acls), reader.end.end_zxid, signed, file
+        yield zxid, len(reader.sessions), len(reader.acls), reader.end_zxid, signed, file
