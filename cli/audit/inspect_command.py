@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from zkgroup.audit.inspection import inspected
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
@@ -24,6 +25,7 @@ from .progress import progress
 _KEYS = (
     *("path", "kind", "first_zxid", "last_zxid", "records", "healthy", "good_until_zxid", "exact", "detail"),
 )
+_EXPECTED = "a snapshot, a transaction log or an export"
 _MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
 
 
@@ -100,14 +102,13 @@ def _kind(path: Path) -> str:
         return named.kind
     if is_export(path):
         return EXPORT
-    try:
-        with path.open("rb") as file:
+    with FileBytes(path) as file:
+        try:
             magic = file.read(4)
-    except OSError as error:
-        raise NotZooKeeperFileError(str(path), "a file to read", error.strerror or str(error)) from error
+        except DamagedFileError as error:
+            raise NotZooKeeperFileError(str(path), _EXPECTED, f"damage: {error.found}") from error
     if magic not in _MAGICS:
-        expected = "a snapshot, a transaction log or an export"
-        raise NotZooKeeperFileError(str(path), expected, f"a file that starts with {magic!r}")
+        raise NotZooKeeperFileError(str(path), _EXPECTED, f"a file that starts with {magic!r}")
     return _MAGICS[magic]
 
 

@@ -101,15 +101,27 @@ class FileBytes:
         self.close()
 
 
+def open_regular(path: Path, expected: str) -> int:
+    """A descriptor to read a regular file by; nothing is waited for, as a pipe would, and no link followed.
+
+    Raises NotZooKeeperFileError, which says that `expected` was, for anything else and what may not be read.
+    """
+    try:
+        descriptor = os.open(path, _REGULAR_ONLY)
+    except (OSError, ValueError) as error:
+        found = "a link, which is not followed" if path.is_symlink() else _words(error)
+        raise NotZooKeeperFileError(str(path), f"{expected} to read", found) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotZooKeeperFileError(str(path), f"{expected} to read", "no regular file")
+    return descriptor
+
+
 class _RawFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.at = 0
-        try:
-            self._descriptor = os.open(path, _REGULAR_ONLY)
-        except (OSError, ValueError) as error:
-            found = "a link, which is not followed" if path.is_symlink() else _words(error)
-            raise NotZooKeeperFileError(str(path), "a snapshot or log to read", found) from error
+        self._descriptor = open_regular(path, "a snapshot or log")
         try:
             self.size, self.front = self._looked_at()
         except BaseException:
@@ -117,11 +129,8 @@ class _RawFile:
             raise
 
     def _looked_at(self) -> tuple[int, bytes]:
-        status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise NotZooKeeperFileError(str(self.path), "a snapshot or log", "no regular file")
         try:
-            return status.st_size, os.pread(self._descriptor, len(snappy.STREAM_MAGIC), 0)
+            return self.size_now(), os.pread(self._descriptor, len(snappy.STREAM_MAGIC), 0)
         except OSError as error:
             raise NotZooKeeperFileError(str(self.path), "bytes to read", _words(error)) from error
 

@@ -118,4 +118,6 @@ def _entries(folder: Path) -> Iterator[tuple[ServerFile, bool]]:
                 if file is not None:
                     yield file, stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
     except OSError as error:
-        raise NotZooKeeperFileError(str(folder), "a folder to read", error.strerror or str(error)) from error
+        is_link = folder.is_symlink() and not folder.is_dir()
+        found = "a link, which is not followed" if is_link else error.strerror or str(error)
+        raise NotZooKeeperFileError(str(folder), "a folder to read", found) from error

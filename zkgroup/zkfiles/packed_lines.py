@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import open_regular
 
 LINE_LIMIT: Final = 128 << 20
 """Bytes of a line beyond which it cannot be ours: a znode has at most a few MB."""
@@ -47,16 +49,27 @@ class PackedLines:
 
 
 def opened(path: Path) -> gzip.GzipFile:
-    """The unpacked file. Raises NotZooKeeperFileError."""
+    """The unpacked file. Raises NotZooKeeperFileError; a link is not followed."""
+    file = FileIO(open_regular(path, "a file"), "rb")
     try:
-        with path.open("rb") as file:
-            magic = file.read(2)
-        if magic != b"\x1f\x8b":
-            found = f"one that begins with {magic.hex(' ')}" if magic else "an empty one"
-            raise NotZooKeeperFileError(str(path), "a gzip file, as `audit export` writes", found)
-        return gzip.open(path, "rb")
+        _require_gzip(path, file)
+        packed = gzip.GzipFile(fileobj=file, mode="rb")
+    except BaseException:
+        file.close()
+        raise
+    packed.myfileobj = file  # closed with it
+    return packed
+
+
+def _require_gzip(path: Path, file: FileIO) -> None:
+    try:
+        magic = file.read(2)
+        file.seek(0)
     except OSError as error:
         raise NotZooKeeperFileError(str(path), "a file to read", error.strerror or str(error)) from error
+    if magic != b"\x1f\x8b":
+        found = f"one that begins with {magic.hex(' ')}" if magic else "an empty one"
+        raise NotZooKeeperFileError(str(path), "a gzip file, as `audit export` writes", found)
 
 
 def object_of(path: Path, start: int, line: bytes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,58 @@ def test_a_file_under_a_wrong_name_is_told_by_what_it_is(lone_shell: Shell, tmp_
 
     assert (renamed["kind"], renamed["healthy"], renamed["first_zxid"]) == ("snapshot", True, None)
     assert (wrong["kind"], wrong["healthy"]) == ("log", False)
+
+
+def test_a_packed_copy_under_another_name_is_told_by_what_is_in_it(lone_shell: Shell, tmp_path: Path) -> None:
+    """As plain ones are; a packed file that is cut off at once is none."""
+    packed = (V394 / "version-2" / "log.1.gz").read_bytes()
+    (tmp_path / "moved").write_bytes(packed)
+    (tmp_path / "torn").write_bytes(packed[:12])
+
+    (file,) = lone_shell.json("audit", "inspect", str(tmp_path / "moved"))["files"]
+    torn = lone_shell.run("audit", "inspect", str(tmp_path / "torn"))
+
+    assert (file["kind"], file["healthy"], file["first_zxid"]) == ("log", True, 1)
+    assert torn.code == 2
+    assert "cut off" in torn.err
+
+
+def test_pipes_and_links_are_not_opened(lone_shell: Shell, tmp_path: Path) -> None:
+    """Nobody writes into the pipe, so who opened it would wait; what a link names lies elsewhere."""
+    folder, elsewhere = copy(V394, tmp_path / "server"), tmp_path / "elsewhere"
+    elsewhere.write_bytes(gzip.decompress((folder / "snapshot.66.gz").read_bytes()))
+    os.mkfifo(folder / "notes")
+    os.mkfifo(folder / "log.999")
+    (folder / "linked").symlink_to(elsewhere)
+
+    ran = lone_shell.run(
+        "audit", "inspect", *(str(folder / name) for name in ("notes", "linked", "log.1.gz"))
+    )
+    pipe = lone_shell.json("audit", "inspect", str(folder / "log.999"), code=3)["files"]
+    alone = lone_shell.run("audit", "inspect", str(folder / "linked"))
+    listed = lone_shell.run("audit", "inspect", str(folder))
+
+    assert (ran.code, len(ran.lines)) == (0, 2)
+    assert f"{folder / 'notes'}: expected a snapshot or log to read, found no regular file" in ran.err
+    assert f"{folder / 'linked'}: expected a snapshot or log to read, found a link" in ran.err
+    assert pipe[0]["detail"] == "expected a snapshot or log to read, found no regular file"
+    assert (alone.code, alone.out) == (2, "")
+    assert (listed.code, len(listed.lines)) == (0, 7)
+    assert "log.999 is no regular file" in listed.err
+
+
+def test_a_pipe_or_a_link_is_no_input(lone_shell: Shell, tmp_path: Path) -> None:
+    """Exit 2 at once, whatever reads it: a link to an export as one to a log."""
+    export = tmp_path / "tree.gz"
+    write_export(export, ExportHeader(time_ms=1, source="", zxid_before=7, zxid_after=7), [])
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "latest").symlink_to(export)
+    words = ("audit", "findings", "--input")
+
+    pipe = lone_shell.run(*words, str(tmp_path / "pipe"))
+    link = lone_shell.run(*words, str(tmp_path / "latest"))
+
+    assert lone_shell.run(*words, str(export)).code == 0
+    assert (pipe.code, link.code) == (2, 2)
+    assert "expected a folder to read" in pipe.err
+    assert "a link, which is not followed" in link.err
