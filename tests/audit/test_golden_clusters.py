@@ -80,8 +80,12 @@ def test_requests_that_nobody_finished() -> None:
     assert [each.from_zxid for each in found("deposed_controller_write") if each.severity == "warning"] == [
         0x123
     ]
-    assert [(each.topic, each.from_zxid, each.to_zxid) for each in found("under_replicated")] == [
-        ("mv", 0x134, None)
+    assert [
+        (each.topic, each.from_zxid, each.to_zxid, each.detail) for each in found("under_replicated")
+    ] == [
+        (None, 0x134, None, "broker 3 was not in sync in 1 partition of 1 topic, for 46.2 s in all"),
+        ("mv", 0x134, None, "replicas [3, 2], not in sync: 2 for 1.6 s, 3 for 46.2 s"),
+        (None, 0x23F, None, "broker 2 was not in sync in 1 partition of 1 topic, for 1.6 s in all"),
     ]
 
 
@@ -90,6 +94,16 @@ def test_a_partition_whose_replicas_both_died() -> None:
     assert [
         (each.severity, each.topic, each.from_zxid, each.to_zxid) for each in found("offline_partition")
     ] == [("error", "mv", 0x239, None)]
+
+
+def test_brokers_that_did_not_stay_are_told_with_what_they_led() -> None:
+    """The four short lives of brokers: 3 and 8 led nothing, 1 and 2 did."""
+    assert [(each.from_zxid, each.detail.rpartition("; ")[2]) for each in found("broker_flapping")] == [
+        (0x136, "it led nothing"),
+        (0x137, "it led 2 partitions of t"),
+        (0x223, "it led nothing"),
+        (0x239, "it led 6 partitions of l, mv, t"),
+    ]
 
 
 def test_outages_of_a_healthy_cluster_are_warnings() -> None:

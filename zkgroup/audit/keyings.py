@@ -1,4 +1,4 @@
-"""How rows are brought together: by group, by partition of a group, by topic, by broker, by session."""
+"""How rows are brought together: by group, by partition of a group, by topic, by session, or all in one."""
 
 from __future__ import annotations
 
@@ -41,13 +41,9 @@ def _topic(event: Event) -> Key | None:
     return (place.name,) if place.kind in ("topic", "partition_state") else None
 
 
-def _topics(event: Event) -> Key | None:
-    return None if _topic(event) is None else ("topics",)
-
-
-def _broker(event: Event) -> Key | None:
-    place = place_of(event.path)
-    return (place.name,) if event.applied and place.kind == "broker" and event.path.count("/") == 3 else None
+def _replication(event: Event) -> Key | None:
+    is_broker = event.applied and place_of(event.path).kind == "broker" and event.path.count("/") == 3
+    return ("replication",) if is_broker or _topic(event) is not None else None
 
 
 def _decision(event: Event) -> Key | None:
@@ -88,10 +84,8 @@ BY_OWNED_PARTITION = Keying("owned_partition", _owned_partition)
 """The owner rows of BY_GROUP_PARTITION."""
 BY_TOPIC = Keying("topic", _topic)
 """Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
-TOPICS = Keying("topics", _topics)
-"""The same of all topics; one key."""
-BY_BROKER = Keying("broker", _broker)
-"""Applied rows of `/brokers/ids/<id>`; key: the id."""
+REPLICATION = Keying("replication", _replication)
+"""The same of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
 BY_DECISION = Keying("decision", _decision)
 """What only a controller may write: by topic its replica lists and states; below `/admin`; the epoch."""
 BY_SESSION = Keying("session", _session)

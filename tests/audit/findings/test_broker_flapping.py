@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.audit.cluster import Cluster
+from tests.audit.cluster import Cluster, state_path
 from zkgroup.audit.findings.broker_flapping import RULE
 
 
@@ -27,9 +27,51 @@ def test_a_short_life_is_told_with_the_time_away() -> None:
         ("warning", 22, left, None),
     ]
     assert [each.detail for each in found] == [
-        "broker 2 was up for 5.0 min only, its session expired, away for 12.0 s",
-        "broker 2 was up for 4.0 s only, it closed its session, away for 1.0 s and not back",
+        "broker 2 was up for 5.0 min only, its session expired, away for 12.0 s; it led nothing",
+        "broker 2 was up for 4.0 s only, it closed its session, away for 1.0 s and not back; it led nothing",
     ]
+
+
+def test_the_topics_that_it_led_are_named() -> None:
+    """What it led while it was up, lost again or not; not what it led after that, or only followed."""
+    log = Cluster()
+    log.start(1, 2)
+    log.state(("before", 0), 2, (2,))
+    log.state(("before", 0), 1, (1,), epoch=1)
+    log.expire(2)
+    log.state(("kept", 0), 2, (1, 2))
+    log.state(("gone", 0), 1, (1, 2))
+    log.open(22)
+    log.broker(2, 22)
+    log.state(("a", 1), 2, (1, 2))
+    log.state(("a", 0), 2, (1, 2))
+    log.state(("a", 0), 1, (1, 2), epoch=1)
+    log.delete(state_path(("a", 1)), 1)
+    log.state(("unreadable", 0), 2, (2,))
+    log.set(state_path(("unreadable", 0)), "{", 1)
+    died = log.expire(22)
+    log.state(("late", 0), 2, (2,))
+
+    first, second = log.find(RULE)
+
+    assert first.detail.endswith("; it led 1 partition of before")
+    assert (second.from_zxid, second.detail.rpartition("; ")[2]) == (
+        died,
+        "it led 4 partitions of a, kept, unreadable",
+    )
+
+
+def test_of_many_topics_the_first_ones_are_named() -> None:
+    """Five by name, the others by their number."""
+    log = Cluster()
+    log.start(1, 2)
+    for number in range(7):
+        log.state((f"t{number}", 0), 2, (2,))
+    log.expire(2)
+
+    (found,) = log.find(RULE)
+
+    assert found.detail.endswith("; it led 7 partitions of t0, t1, t2, t3, t4 and 2 more")
 
 
 def test_a_long_life_and_one_that_lasts_are_none() -> None:

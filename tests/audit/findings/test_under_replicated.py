@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.audit.cluster import Cluster, state_path
 from zkgroup.audit.findings.under_replicated import RULE
+from zkgroup.audit.rules import Finding
 
 T0 = ("t", 0)
 
@@ -13,6 +14,16 @@ def placed() -> Cluster:
     log.topic("t", {0: (1, 2, 3)})
     log.state(T0, 1, (1, 2, 3))
     return log
+
+
+def spells(log: Cluster, **bounds: float) -> list[Finding]:
+    """The rows of partitions."""
+    return [found for found in log.find(RULE, **bounds) if found.partition is not None]
+
+
+def sums(log: Cluster) -> list[Finding]:
+    """The rows of brokers."""
+    return [found for found in log.find(RULE) if found.partition is None]
 
 
 def test_each_missing_broker_is_told_with_its_time() -> None:
@@ -26,7 +37,7 @@ def test_each_missing_broker_is_told_with_its_time() -> None:
     log.wait(1_000)
     last = log.state(T0, 1, (1, 3, 2))
 
-    (found,) = log.find(RULE)
+    (found,) = spells(log)
 
     assert (found.severity, found.topic, found.partition) == ("warning", "t", 0)
     assert (found.from_zxid, found.to_zxid) == (first, last)
@@ -41,7 +52,7 @@ def test_one_that_lasts_to_the_end() -> None:
     log.wait(30_000)
     log.open(9)
 
-    (found,) = log.find(RULE)
+    (found,) = spells(log)
 
     assert (found.from_zxid, found.to_zxid) == (first, None)
     assert found.detail == "replicas [1, 2, 3], not in sync: 3 for 30.0 s"
@@ -55,7 +66,7 @@ def test_shorter_than_the_bound_is_left_out() -> None:
     log.state(T0, 1, (1, 2, 3))
 
     assert log.find(RULE) == []
-    assert len(log.find(RULE, least_ms=5_000)) == 1
+    assert len(spells(log, least_ms=5_000)) == 1
 
 
 def test_a_longer_replica_list_is_under_replicated_until_the_new_ones_follow() -> None:
@@ -65,7 +76,7 @@ def test_a_longer_replica_list_is_under_replicated_until_the_new_ones_follow() -
     log.wait(20_000)
     last = log.state(T0, 1, (1, 2, 3, 4))
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(first, last)]
+    assert [(each.from_zxid, each.to_zxid) for each in spells(log)] == [(first, last)]
 
 
 def test_a_topic_that_is_being_deleted_is_left_out_from_the_request_on() -> None:
@@ -78,7 +89,7 @@ def test_a_topic_that_is_being_deleted_is_left_out_from_the_request_on() -> None
     log.state(T0, -1, ())
     log.delete(state_path(T0), 1)
 
-    assert [(each.to_zxid, each.detail) for each in log.find(RULE)] == [
+    assert [(each.to_zxid, each.detail) for each in spells(log)] == [
         (asked, "replicas [1, 2, 3], not in sync: 3 for 12.0 s")
     ]
 
@@ -96,3 +107,61 @@ def test_a_topic_of_the_same_name_starts_anew() -> None:
     log.open(9)
 
     assert log.find(RULE) == []
+
+
+def test_a_broker_is_summed_over_the_partitions_of_all_topics() -> None:
+    """From the first time that it was missing to the last; what is too short to be told is not in it."""
+    log = placed()
+    log.topic("u", {0: (2, 3), 1: (1, 2)})
+    log.state(("u", 0), 2, (2, 3))
+    log.state(("u", 1), 1, (1, 2))
+    log.wait(1_000)
+    of_2 = log.state(T0, 1, (1, 3))
+    log.wait(15_000)
+    of_3 = log.state(T0, 1, (1,))
+    log.state(("u", 0), 2, (2,))
+    log.wait(15_000)
+    log.state(T0, 1, (1, 2, 3))
+    short = log.state(("u", 1), 1, (1,))
+    log.wait(5_000)
+    back_2 = log.state(("u", 1), 1, (1, 2))
+    back_3 = log.state(("u", 0), 2, (2, 3))
+
+    found = sums(log)
+
+    assert short < back_2 < back_3
+    assert [(each.severity, each.topic, each.session, each.from_zxid, each.to_zxid) for each in found] == [
+        ("warning", None, None, of_2, short - 1),
+        ("warning", None, None, of_3, back_3),
+    ]
+    assert [each.detail for each in found] == [
+        "broker 2 was not in sync in 1 partition of 1 topic, for 30.0 s in all",
+        "broker 3 was not in sync in 2 partitions of 2 topics, for 35.0 s in all",
+    ]
+
+
+def test_a_broker_that_is_missing_anywhere_at_the_end_has_no_end() -> None:
+    """One of its partitions is enough; who is back has an end, though the partition still lacks another."""
+    log = placed()
+    log.state(T0, 1, (1,))
+    log.wait(10_000)
+    back_2 = log.state(T0, 1, (1, 2))
+    log.wait(10_000)
+    log.open(9)
+
+    assert [(each.to_zxid, each.detail) for each in sums(log)] == [
+        (None, "broker 3 was not in sync in 1 partition of 1 topic, for 20.0 s in all"),
+        (back_2, "broker 2 was not in sync in 1 partition of 1 topic, for 10.0 s in all"),
+    ]
+    log.state(T0, 1, (1, 2, 3))
+    assert [each.to_zxid for each in sums(log)] == [back_2, log.zxid]
+
+
+def test_a_broker_is_not_summed_where_nothing_is_told() -> None:
+    """A spell below the bound has no row, neither for the partition nor for the broker."""
+    log = placed()
+    log.state(T0, 1, (1, 2))
+    log.wait(9_999)
+    log.state(T0, 1, (1, 2, 3))
+
+    assert sums(log) == []
