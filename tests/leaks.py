@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-GRACE_S = 5.0
+GRACE_S = 20.0
 """Threads and processes that were told to end may need a moment; a slow machine more than one."""
 
 MARK = "ZKGROUP_TEST_PROCESS"

@@ -26,7 +26,7 @@ from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.clock import SystemClock
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 30.0
 FAST: dict[str, Any] = {"settle_ms": 5, "initial_rebalance_delay_ms": 0, "rebalance_backoff_ms": 100}
 """Settings that only make a test shorter."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.faces.records import places, polled
-from tests.faces.support import Face, World, orders
+from tests.faces.support import TIMEOUT_S, Face, World, orders
 from tests.line_brokers import LineBrokers
 from zkgroup.consumer.sources import BrokerSource
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError
@@ -83,7 +83,7 @@ def test_nothing_is_claimed_while_no_broker_is_registered(
     """The wait says why: `waiting_for_brokers`."""
     with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
         with pytest.raises(StableTimeoutError, match="waiting_for_brokers"):
-            consumer.wait_until_assigned(timeout_s=0.5)
+            consumer.wait_until_assigned(timeout_s=2.0)
         assert world.owners() == {}
         append(brokers, orders(0), b"a")
         register(world, brokers)
@@ -113,7 +113,7 @@ def test_a_source_serves_one_consumer(face: Face, world: World, brokers: LineBro
     register(world, brokers)
     source = BrokerSource()
     with face.consumer(client=world.client("a"), source=source) as first:
-        first.wait_until_assigned(timeout_s=20)
+        first.wait_until_assigned(TIMEOUT_S)
         with pytest.raises(ConfigError, match="used by a consumer of group g already"):
             face.consumer(client=world.client("b"), source=source).start()
     append(brokers, orders(0), b"a")
@@ -123,7 +123,6 @@ def test_a_source_serves_one_consumer(face: Face, world: World, brokers: LineBro
 
 def test_bounds_need_a_leader(world: World, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 0 to the high watermark; without a leader in time it is said why."""
-    monkeypatch.setattr("zkgroup.consumer.sources.brokers.ANSWER_TIMEOUT_S", 0.3)
     source, (tp, *_) = BrokerSource(), orders(0)
     with pytest.raises(ConfigError, match="after `open`"):
         source.bounds(tp)
@@ -133,6 +132,7 @@ def test_bounds_need_a_leader(world: World, brokers: LineBrokers, monkeypatch: p
     brokers.lead(tp, -1, epoch=1, isr=(1, 2))
     source.close()
     source.open(Registered(brokers))
+    monkeypatch.setattr("zkgroup.consumer.sources.brokers.ANSWER_TIMEOUT_S", 2.0)
     with pytest.raises(SourceUnavailableError, match="the end of orders-0 is not known: orders-0: it has no"):
         source.bounds(tp)
     source.close()

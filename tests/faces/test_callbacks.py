@@ -58,6 +58,7 @@ def test_later_callbacks_run_on_a_fresh_worker(world: World) -> None:
         ) as member:
             member.wait_until_assigned(TIMEOUT_S)
             member.hand_back([ZERO])
+            app.next("revoked")
             world.server.expire("a")
             app.next("lost")
 

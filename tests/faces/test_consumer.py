@@ -23,12 +23,14 @@ from zkgroup.testing.clock import wait_until
 def test_every_record_once_and_the_next_run_goes_on(face: Face, world: World) -> None:
     """item 53: what was processed is committed at close, the next member starts behind it."""
     source = filled(5)
-    quick = settings(consumer_timeout_ms=300)
+    quick = settings(consumer_timeout_ms=2000)
     with face.consumer(client=world.client("a"), source=source, settings=quick) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
         first = [(record.partition, record.offset, record.value) for record in consumer]
         positions = [consumer.position(tp) for tp in orders(0, 1, 2, 3)]
     source.append("orders", 2, b"new")
     with face.consumer(client=world.client("b"), source=source, settings=quick) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
         second = places(consumer)
 
     assert sorted(first) == [(p, n, b"%d" % n) for p in range(4) for n in range(5)]
@@ -209,7 +211,7 @@ def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: World) -> Non
 def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face, world: World) -> None:
     """max_poll_interval_ms: what was acknowledged is committed, then it leaves; the next poll rejoins."""
     app = Application()
-    lazy = settings(max_poll_interval_ms=200)
+    lazy = settings(max_poll_interval_ms=2000)
     with face.consumer(client=world.client("a"), source=filled(2), settings=lazy, app=app) as consumer:
         polled(consumer, 8)
         consumer.poll(timeout_s=0.01)
@@ -225,9 +227,9 @@ def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face,
 def test_nothing_is_delivered_outside_the_lease(face: Face, world: World) -> None:
     """item 50: with ZooKeeper away the records in the buffer stay there until it is back."""
     with face.consumer(
-        client=world.client("a", session_timeout_ms=1500),
+        client=world.client("a", session_timeout_ms=4000),
         source=filled(5, [0]),
-        settings=settings(session_timeout_ms=1500, server_tick_ms=200),
+        settings=settings(session_timeout_ms=4000, server_tick_ms=500),
     ) as consumer:
         next(iter(consumer))
         lease = consumer.lease(ZERO)

@@ -20,10 +20,10 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: W
 
     def consumer(name: str) -> Any:
         return face.consumer(
-            client=world.client(name, session_timeout_ms=1500),
+            client=world.client(name, session_timeout_ms=4000),
             source=source,
             settings=settings(
-                consumer_id=name, auto_commit_interval_ms=20, session_timeout_ms=1500, server_tick_ms=200
+                consumer_id=name, auto_commit_interval_ms=20, session_timeout_ms=4000, server_tick_ms=500
             ),
             history=recorder.sink(f"g_{name}"),
         )

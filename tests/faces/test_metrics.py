@@ -58,9 +58,9 @@ def test_the_lease_that_ran_out_has_nothing_remaining(world: World) -> None:
         return registry.get_sample_value("zkgroup_lease_remaining_seconds", labels)
 
     with Face("blocking").member(
-        client=world.client("a", session_timeout_ms=1500),
+        client=world.client("a", session_timeout_ms=4000),
         metrics=PrometheusMetrics(registry),
-        settings=settings(consumer_id="a", session_timeout_ms=1500, server_tick_ms=200),
+        settings=settings(consumer_id="a", session_timeout_ms=4000, server_tick_ms=500),
     ) as member:
         member.wait_until_assigned(TIMEOUT_S)
         assert (remaining_s() or 0) > 0

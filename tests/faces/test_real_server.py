@@ -27,9 +27,9 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-SESSION_MS = 3000
+SESSION_MS = 6000
 REAL: dict[str, Any] = {"server_tick_ms": 500, "session_timeout_ms": SESSION_MS}
 
 
@@ -158,9 +158,9 @@ def test_close_does_not_wait_for_a_server_that_hangs(face: Face, zk_server: Tree
 
 def test_nobody_there_is_said_in_time(face: Face) -> None:
     """StoreUnavailableError after connection_timeout_ms; no thread is left."""
-    told = r"expected 127\.0\.0\.1:1 to answer within 0\.3 s, found 127\.0\.0\.1:1: Connection refused"
+    told = r"expected 127\.0\.0\.1:1 to answer within 2 s, found 127\.0\.0\.1:1: Connection refused"
     with pytest.raises(StoreUnavailableError, match=told):
-        face.member("127.0.0.1:1", settings=settings(connection_timeout_ms=300)).start()
+        face.member("127.0.0.1:1", settings=settings(connection_timeout_ms=2000)).start()
 
 
 def test_a_missing_chroot_is_a_configuration_error(face: Face, zk_server: Tree, blocking: Blocking) -> None:
@@ -204,6 +204,13 @@ class Process:
             event = self.said.get(timeout=3 * TIMEOUT_S)
             if event["event"] == name:
                 return event
+
+    def wait_assigned(self, partitions: list[int]) -> None:
+        """Until it was assigned these and no others; those whose owner is slow may come after the rest."""
+        came: list[int] = []
+        while len(came) < len(partitions):
+            came += self.next("assigned")["partitions"]
+        assert sorted(came) == partitions
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -268,7 +275,7 @@ def test_the_others_take_over_from_a_killed_process(
     assert all(offset >= 50 for _, offset in tail)
 
     third = start("a")
-    assert third.next("assigned")["partitions"] == [0, 1]
+    third.wait_assigned([0, 1])
     wait_until(lambda: len(set(owners(blocking).values())) == 2, TIMEOUT_S)
 
 
@@ -280,7 +287,7 @@ def test_a_process_that_was_stopped_too_long_has_lost_its_share(
     first.next("assigned")
     wait_until(lambda: len(first.records) == 200, TIMEOUT_S)
     second = start("b")
-    assert second.next("assigned")["partitions"] == [2, 3]
+    second.wait_assigned([2, 3])
 
     first.send(signal.SIGSTOP)
     wait_until(lambda: set(owners(blocking).values()) == {"g_b-0"}, TIMEOUT_S)
@@ -289,7 +296,7 @@ def test_a_process_that_was_stopped_too_long_has_lost_its_share(
     first.send(signal.SIGCONT)
 
     assert first.next("lost")["partitions"] == [0, 1]
-    assert first.next("assigned")["partitions"] == [0, 1]
+    first.wait_assigned([0, 1])
     append(folder, 0, 1)
     wait_until(lambda: (0, 60) in first.records + second.records, TIMEOUT_S)
     assert [place for place in first.records if place in second.records] == []
@@ -302,13 +309,14 @@ def test_a_consumer_of_files_on_a_real_server(
     face: Face, zk_server: Tree, blocking: Blocking, folder: Path
 ) -> None:
     """Reads, commits at close, and the next run goes on behind it."""
-    quick = settings(consumer_timeout_ms=500, **REAL)
+    quick = settings(consumer_timeout_ms=3000, **REAL)
     with face.consumer(zk_server.address, source=FileSource(folder), settings=quick) as consumer:
         consumer.wait_until_assigned(TIMEOUT_S)
         first = sorted((record.partition, record.offset) for record in consumer)
         assert consumer.state is MemberState.STABLE
     append(folder, 1, 1)
     with face.consumer(zk_server.address, source=FileSource(folder), settings=quick) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
         second = [(record.partition, record.offset) for record in consumer]
 
     assert first == [(partition, offset) for partition in range(4) for offset in range(50)]

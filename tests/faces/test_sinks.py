@@ -65,8 +65,9 @@ def test_a_history_that_raises_stops_and_the_member_goes_on(
         source=source,
         history=history,
         metrics=metrics,
-        settings=settings(consumer_id="a", consumer_timeout_ms=500),
+        settings=settings(consumer_id="a", consumer_timeout_ms=3000),
     ) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
         assert len(list(consumer)) == 4
         consumer.commit()
         assert set(world.offsets().values()) == {1}

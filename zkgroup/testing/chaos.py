@@ -16,7 +16,7 @@ from zkgroup.testing.proxy import CALL_S, LoopThread
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper, probe
 from zkgroup.zookeeper.embedded.ports import HOST
 
-_READY_S = 30.0
+_READY_S = 60.0
 
 
 class ChaosZooKeeper:

@@ -40,7 +40,7 @@ class Dropped:
     def hit(self) -> None:
         self._hit.set()
 
-    def wait(self, timeout_s: float = 10.0) -> None:
+    def wait(self, timeout_s: float = 30.0) -> None:
         """Raises TimeoutError when no such request came."""
         if not self._hit.wait(timeout_s):
             raise TimeoutError(f"no request of kind {self.opcodes} in {timeout_s:g} s")

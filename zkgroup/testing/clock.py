@@ -70,7 +70,7 @@ class FakeClock:
 
 
 def wait_until(
-    predicate: Callable[[], object], timeout_s: float = 10.0, message: str | Callable[[], str] = ""
+    predicate: Callable[[], object], timeout_s: float = 30.0, message: str | Callable[[], str] = ""
 ) -> None:
     """Returns as soon as `predicate()` is true; raises TimeoutError with `message` after `timeout_s`.
 

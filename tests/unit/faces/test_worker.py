@@ -11,7 +11,7 @@ import pytest
 from zkgroup.consumer.worker import Call, CallbackWorker
 from zkgroup.testing.clock import wait_until
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Done:

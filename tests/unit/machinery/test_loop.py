@@ -291,7 +291,7 @@ def test_the_thread_ends_with_the_loop_and_reports_its_own_errors(bench: Bench) 
 
     assert bench.loop.over.result(10.0) is None
     assert [str(error) for error in bench.crashes] == ["a bug"]
-    assert bench.loop.join(10.0)
+    assert bench.loop.join(30.0)
 
 
 def test_the_thread_wakes_for_entries_and_for_timers() -> None:
@@ -304,9 +304,9 @@ def test_the_thread_wakes_for_entries_and_for_timers() -> None:
 
     bench.clock.advance(20)
 
-    assert fired.wait(10.0)
+    assert fired.wait(30.0)
     bench.loop.post(bench.loop.stop)
-    assert bench.loop.join(10.0)
+    assert bench.loop.join(30.0)
 
 
 def test_other_effects_go_to_the_engine(bench: Bench) -> None:

@@ -19,7 +19,7 @@ def test_calls_come_in_order_on_its_thread() -> None:
     for number in range(100):
         thread.call(lambda number=number: seen.append((number, threading.current_thread().name)))  # type: ignore[misc]
     thread.call(done.set)
-    assert done.wait(10)
+    assert done.wait(30)
     assert seen == [(number, "loop-of-a-test") for number in range(100)]
     assert thread.stop()
 
@@ -35,9 +35,9 @@ def test_a_coroutine_gives_its_value_or_error() -> None:
 
     thread = LoopThread("loop-of-a-test")
     thread.start()
-    assert thread.run(half(8)).result(10) == 4
+    assert thread.run(half(8)).result(30) == 4
     with pytest.raises(ValueError, match="7"):
-        thread.run(half(7)).result(10)
+        thread.run(half(7)).result(30)
     assert thread.stop()
 
 

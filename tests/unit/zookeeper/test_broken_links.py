@@ -31,6 +31,8 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.sockets import Bell
 from zkgroup.zookeeper.wire import Op
 
+WAIT_S = 30.0
+
 # --- lost connections -----------------------------------------------------------------------------
 
 
@@ -55,7 +57,7 @@ def test_a_write_without_an_answer_is_never_sent_again() -> None:
         write = caller.submit(WRITE)
         assert isinstance(write.outcome(), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(10)
+        client.wait_connected(WAIT_S)
         caller.ask(Sync("/"), SyncDone)
         assert len(write.outcomes) == 1
     assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
@@ -68,7 +70,7 @@ def test_what_certainly_was_not_sent_is_told_apart() -> None:
     def script(peer: Peer, number: int) -> None:
         peer.greet()
         if number == 1:
-            assert submitted.wait(10)
+            assert submitted.wait(WAIT_S)
             return
         peer.serve()
 
@@ -93,7 +95,7 @@ def test_nothing_is_taken_while_suspended() -> None:
         if number == 1:
             peer.greet()
             return
-        assert go_on.wait(10)
+        assert go_on.wait(WAIT_S)
         peer.greet()
         while True:
             asked.append(peer.asked())
@@ -106,7 +108,7 @@ def test_nothing_is_taken_while_suspended() -> None:
         caller.await_event(Suspended)
         caller.ask(WRITE, NotSent)
         go_on.set()
-        client.wait_connected(10)
+        client.wait_connected(WAIT_S)
         caller.ask(Sync("/"), SyncDone)
     assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
 
@@ -128,7 +130,7 @@ def test_a_disconnect_fires_no_watch() -> None:
         watch = caller.submit(Exists("/a", watch=True))
         watch.outcome()
         caller.await_event(Suspended)
-        client.wait_connected(10)
+        client.wait_connected(WAIT_S)
         caller.ask(Read("/b"), ReadDone)
         assert watch.watched == []
 
@@ -169,7 +171,7 @@ def test_an_idle_link_that_answers_no_ping_is_given_up() -> None:
     pings: list[int] = []
 
     def script(peer: Peer, number: int) -> None:
-        peer.greet(timeout_ms=900)
+        peer.greet(timeout_ms=3000)
         peer.answers_pings = False
         try:
             peer.asked()
@@ -200,7 +202,7 @@ def test_an_idle_link_that_answers_pings_is_kept() -> None:
     settings = ClientSettings(silence_timeout_ms=60_000)
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         caller = Caller(client)
-        assert enough.wait(20)
+        assert enough.wait(WAIT_S)
         assert told(caller) == ["Connected"]
 
 
@@ -210,13 +212,13 @@ def test_a_slow_server_that_says_something_is_not_given_up() -> None:
     def script(peer: Peer, number: int) -> None:
         peer.greet()
         asked = peer.asked()
-        for _ in range(10):
+        for _ in range(20):
             threading.Event().wait(0.25)
             peer.event(3, "/elsewhere")
         peer.reply(asked.xid)
         peer.serve()
 
-    settings = ClientSettings(silence_timeout_ms=2000)
+    settings = ClientSettings(silence_timeout_ms=4000, request_timeout_ms=60_000)
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         caller = Caller(client)
         caller.session()
@@ -285,7 +287,7 @@ def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
             actions.append(lambda: (acts[kind](), done.set()))
 
         client.submit(Sync("/"), incarnation=1, on_outcome=answered)
-        assert done.wait(10)
+        assert done.wait(WAIT_S)
         if kind in ("write", "bulk read"):
             assert isinstance(pending[0].outcome(), SyncDone | ReadManyDone)
         else:

@@ -11,8 +11,11 @@ import pytest
 from tests.unit.zookeeper.scripted import CLOSE_SESSION, WRITE, Peer, ScriptedServer, told
 from zkgroup.errors import ForkedClientError, StoreUnavailableError
 from zkgroup.model.requests import Connected, Lost, Sync, SyncDone, Unanswered
+from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ZooKeeperClient
+
+WAIT_S = 30.0
 
 
 def test_close_returns_although_the_server_is_silent() -> None:
@@ -46,10 +49,10 @@ def test_close_returns_while_connecting() -> None:
     with ScriptedServer(script) as server:
         client = ZooKeeperClient(server.address)
         client.start()
-        assert connected.wait(10)
+        assert connected.wait(WAIT_S)
         client.close(timeout_s=5)
         with pytest.raises(StoreUnavailableError, match="closed"):
-            client.wait_connected(5)
+            client.wait_connected(WAIT_S)
 
 
 def test_close_inside_a_callback_only_begins_to_close() -> None:
@@ -70,27 +73,32 @@ def test_close_inside_a_callback_only_begins_to_close() -> None:
 
         caller = Caller(client)
         client.listen(on_event)
-        assert closed.wait(10)
+        assert closed.wait(WAIT_S)
         caller.await_event(Lost, 1)
         client.close()
 
 
 def test_who_waits_in_vain_is_told_why() -> None:
     """The server and what it said."""
+    heard = threading.Event()
 
     def script(peer: Peer, number: int) -> None:
         peer.hear_hello()
+        heard.set()
         peer.asked()
 
     with ScriptedServer(script) as server:
         address = server.address
-        with (
-            ZooKeeperClient(address) as client,
-            pytest.raises(StoreUnavailableError, match=rf"{address}.*granted no session"),
-        ):
-            client.wait_connected(0.3)
-    with ZooKeeperClient(address) as client, pytest.raises(StoreUnavailableError, match="Connection refused"):
-        client.wait_connected(0.3)
+        with ZooKeeperClient(address) as client:
+            client.start()
+            assert heard.wait(WAIT_S)
+            with pytest.raises(StoreUnavailableError, match=rf"{address}.*granted no session"):
+                client.wait_connected(0.0)
+    with ZooKeeperClient(address) as client:
+        client.start()
+        wait_until(lambda: "Connection refused" in str(client.unconnected(1.0)))
+        with pytest.raises(StoreUnavailableError, match="Connection refused"):
+            client.wait_connected(0.0)
 
 
 def test_a_forked_child_is_refused_and_disturbs_nobody() -> None:

@@ -48,7 +48,7 @@ def answering(*answers: dict[str, str]) -> Iterator[int]:
 @contextmanager
 def server(port: int, folder: Path) -> Iterator[EmbeddedServer]:
     """A process that does nothing, at the port of the answers."""
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", "import time; time.sleep(300)"]
     made = EmbeddedServer(0, port, folder, lambda: command, in_ensemble=False)
     made.spawn()
     try:
@@ -61,7 +61,7 @@ def test_a_quorum_lost_between_two_questions_is_not_ready_yet(tmp_path: Path) ->
     """Past bug: an answer without a data folder was taken for that of another ZooKeeper."""
     ours = {"srvr": "Mode: follower\n", "conf": f"dataDir={tmp_path / 'version-2'}\n"}
     with answering({"srvr": "Mode: follower\n"}, ours) as port, server(port, tmp_path) as one:
-        one.wait_ready(time.monotonic() + 20)
+        one.wait_ready(time.monotonic() + 60)
 
 
 def test_another_zookeeper_at_the_port_is_named(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_another_zookeeper_at_the_port_is_named(tmp_path: Path) -> None:
         server(port, tmp_path) as one,
         pytest.raises(EmbeddedServerError, match="another ZooKeeper, with its data in /var/lib/zookeeper"),
     ):
-        one.wait_ready(time.monotonic() + 20)
+        one.wait_ready(time.monotonic() + 60)

@@ -44,7 +44,7 @@ def test_the_granted_timeout_is_told_not_the_one_asked_for() -> None:
         ScriptedServer(script) as server,
         ZooKeeperClient(server.address, ClientSettings(session_timeout_ms=8351)) as client,
     ):
-        session = client.wait_connected(10)
+        session = client.wait_connected(30)
         assert (session.timeout_ms, session.session_id, session.incarnation) == (4321, 0x77, 1)
         assert (hellos[0].timeout_ms, hellos[0].session_id, hellos[0].last_zxid) == (8351, 0, 0)
 
@@ -52,8 +52,8 @@ def test_the_granted_timeout_is_told_not_the_one_asked_for() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        ClientSettings(session_timeout_ms=3000),
-        ClientSettings(session_timeout_ms=30_000, connection_timeout_ms=3000),
+        ClientSettings(session_timeout_ms=9000),
+        ClientSettings(session_timeout_ms=30_000, connection_timeout_ms=9000),
     ],
 )
 def test_a_server_that_forgets_a_handshake_is_asked_again_in_time(settings: ClientSettings) -> None:
@@ -63,7 +63,7 @@ def test_a_server_that_forgets_a_handshake_is_asked_again_in_time(settings: Clie
     def script(peer: Peer, number: int) -> None:
         if number == 1:
             peer.hear_hello()
-            answered.wait(20)  # silent until another connection has been answered
+            answered.wait(30)  # silent until another connection has been answered
             return
         peer.greet()
         answered.set()
@@ -95,13 +95,13 @@ def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch:
 
     def out_of_reach(address: tuple[str, int], host: str, **rest: object) -> None:
         asked.set()
-        over.wait(20)
+        over.wait(30)
         raise TimeoutError("nobody answers")
 
     monkeypatch.setattr(line, "open_connection", out_of_reach)
     with ZooKeeperClient("127.0.0.1:1", ClientSettings(session_timeout_ms=9000)) as client:
         client.start()
-        assert asked.wait(20)
+        assert asked.wait(30)
         with pytest.raises(StoreUnavailableError, match=r"found 127\.0\.0\.1:1: no answer yet; check"):
             client.wait_connected(0.0)
         over.set()
@@ -128,7 +128,7 @@ def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> Non
         assert client.last_zxid == 4711
         caller.ask(Sync("/"), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(10)
+        client.wait_connected(30)
         assert (hellos[1].last_zxid, hellos[1].session_id) == (4711, 7)
         assert hellos[1].password == b"password-of-16-b"
         assert {event.session.incarnation for event in caller.events if isinstance(event, Connected)} == {1}
@@ -144,14 +144,14 @@ def test_nothing_is_sent_and_nobody_told_before_authentication_is_over() -> None
         auth = peer.asked()
         asked.append(auth)
         authenticating.set()
-        assert answer_auth.wait(10)
+        assert answer_auth.wait(30)
         peer.reply(auth.xid)
         peer.serve()
 
     settings = ClientSettings(auth=Digest("me", Secret("canary")))
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         caller = Caller(client)
-        assert authenticating.wait(10)
+        assert authenticating.wait(30)
         caller.ask(Sync("/"), NotSent)
         assert caller.events == []
         answer_auth.set()
@@ -176,7 +176,7 @@ def test_refused_credentials_end_the_client() -> None:
         assert isinstance(lost, Lost)
         assert isinstance(lost.fatal, AuthenticationError)
         with pytest.raises(AuthenticationError):
-            client.wait_connected(10)
+            client.wait_connected(30)
         caller.ask(Sync("/"), NotSent)
         late = Caller(client)
         assert late.await_event(Lost) == lost
@@ -198,7 +198,7 @@ def test_a_missing_chroot_ends_the_client_and_creates_nothing() -> None:
         ZooKeeperClient(server.address + "/not/there") as client,
         pytest.raises(ConfigError, match="/not/there"),
     ):
-        client.wait_connected(10)
+        client.wait_connected(30)
     assert [(one.op, one.path) for one in asked] == [(Op.EXISTS, "/not/there")]
 
 
@@ -263,7 +263,7 @@ def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> No
         caller.session()
         caller.ask(Multi((Create("/canary-path", b"canary-data"),)), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(10)
+        client.wait_connected(30)
     text = caplog.text + "".join(str(record.args) for record in caplog.records)
     assert "Connecting to" in text
     assert "canary" not in text
@@ -287,7 +287,7 @@ def test_the_handler_is_told_the_main_loop_from_the_set_up() -> None:
     with pytest.MonkeyPatch.context() as patch, ScriptedServer(script) as server:
         patch.setattr(LineHandler, "select", noting)
         with ZooKeeperClient(server.address) as client:
-            client.wait_connected(10)
+            client.wait_connected(30)
     assert set(waits) == {0, 1, 2}
     assert waits.index(0) < waits.index(1) < waits.index(2)
     assert 2 in waits[waits.index(2) :]

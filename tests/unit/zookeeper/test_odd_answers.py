@@ -79,7 +79,7 @@ def test_an_answer_out_of_order_ends_the_connection() -> None:
         caller.session()
         caller.ask(Sync("/"), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(10)
+        client.wait_connected(30)
 
 
 def test_an_answer_before_any_request_ends_the_connection() -> None:
@@ -96,8 +96,8 @@ def test_an_answer_before_any_request_ends_the_connection() -> None:
 
     with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
         client.start()
-        assert again.wait(10)
-        client.wait_connected(10)
+        assert again.wait(30)
+        client.wait_connected(30)
 
 
 # --- sizes ----------------------------------------------------------------------------------------

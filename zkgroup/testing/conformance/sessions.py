@@ -19,7 +19,7 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
-from zkgroup.testing.conformance.target import Caller, Target
+from zkgroup.testing.conformance.target import ANSWER_S, Caller, Target
 
 
 def check_a_listener_is_told_the_session(target: Target) -> None:
@@ -92,7 +92,7 @@ def check_close_may_be_repeated(target: Target) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(15)
+        thread.join(ANSWER_S)
         assert not thread.is_alive(), "close did not return"
     caller.store.close()
     caller.ask(Sync("/"), NotSent)
@@ -173,7 +173,7 @@ def check_many_threads_may_submit(target: Target) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(15)
-    assert all(answered.acquire(timeout=15) for _ in range(200))
+        thread.join(ANSWER_S)
+    assert all(answered.acquire(timeout=ANSWER_S) for _ in range(200))
     assert all(isinstance(outcome, MultiDone) for outcome in outcomes)
     assert caller.stat("/n").version == len(outcomes) == 200

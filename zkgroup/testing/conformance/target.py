@@ -24,7 +24,7 @@ from zkgroup.model.requests import (
     Sync,
 )
 
-ANSWER_S = 15.0
+ANSWER_S = 30.0
 """Longest wait for anything that must come. Generous: a slow machine is not a broken contract."""
 
 T = TypeVar("T")
