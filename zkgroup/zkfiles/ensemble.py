@@ -1,28 +1,31 @@
 """The servers of one ensemble: what their logs hold together, and what of it is certain.
 
 A record in one server's log was proposed, not necessarily committed: what a deposed leader had written and
-nobody else had is cut off when it comes back, and stays in copies made before. A server that was far behind
-is given a snapshot and lacks what it stands for. So logs are joined by zxid, and each record is judged by who
-has it. Sources: Leader.java, Learner.syncWithLeader and LearnerHandler.syncFollower of ZooKeeper 3.4 to 3.9.
+nobody else had is cut off when it comes back, and stays in copies made before; where it comes back by a
+snapshot, it stays in its log for good. A server that was far behind is given a snapshot, too, and lacks what
+it stands for. So logs are joined by zxid, and each record is judged by who has it. Sources: Leader.java,
+Learner.syncWithLeader and LearnerHandler.syncFollower of ZooKeeper 3.4 to 3.9.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import ServerFile, ServerFiles, list_files
+from zkgroup.zkfiles.names import ServerFile, ServerFiles, list_files, with_following
 from zkgroup.zkfiles.operations import OVERWRITTEN
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 _NOTED: Final = 1000
 """So many notes of a kind are kept."""
+_FRONT_BYTES: Final = 4096
+"""What is read at a time where only the first record of a log is wanted."""
 
 
 T = TypeVar("T")
@@ -72,6 +75,8 @@ class Server:
         self.overlaps: dict[Path, int] = {}
         """Logs with records that a log before had, each with the first such zxid: they were left out."""
         self._last: int | None = None
+        self._gap: tuple[int, int | None] = (0, 0)
+        """A zxid, and that of the first record behind it: what `_next_logged` found last."""
 
     @property
     def folder(self) -> Path:
@@ -99,7 +104,50 @@ class Server:
                     break
         return self._last
 
-    def transactions(self, from_zxid: int = 0, to_zxid: int | None = None) -> Iterator[Transaction]:
+    def reaches(self, zxid: int) -> bool:
+        """Whether it has a record or a snapshot at or behind a zxid; nothing is read where names tell."""
+        newest = max((file.zxid for file in (*self.files.snapshots[-1:], *self.files.logs[-1:])), default=0)
+        return zxid <= newest or zxid <= self.last_zxid
+
+    def stretch_at(self, time_ms: int) -> tuple[int, int | None] | None:
+        """The zxids, by the names, of the last log whose first record is stamped at or before a time.
+
+        None where there is no such log. Of the logs behind it the first record is read.
+        """
+        for log, following in reversed(list(with_following(self.files.logs))):
+            first = self._first_in(log)
+            if first is not None and first.time_ms <= time_ms:
+                return log.zxid, None if following is None else following.zxid - 1
+        return None
+
+    def went_on_without(self, zxid: int) -> bool:
+        """Whether its log, which lacks this record, goes on with the first one of a later epoch.
+
+        Whoever takes part in an epoch has all that was committed before it: in its log, or in a snapshot.
+        """
+        if self.first_logged is None or self.first_logged >= zxid:
+            return False
+        then = self._next_logged(zxid)
+        if then is None or epoch_of(then) == epoch_of(zxid) or then & 0xFFFFFFFF != 1:
+            return False
+        damaged = {path for path, _ in self.damages}
+        return not (
+            any(zxid <= snapshot.zxid < then for snapshot in self.files.snapshots)
+            or any(log.path in damaged for log in self.files.logs_within(zxid, then))
+        )
+
+    def _next_logged(self, zxid: int) -> int | None:
+        """The zxid of the first record behind one; None where there is none."""
+        since, then = self._gap
+        if not (since <= zxid and (then is None or zxid < then)):
+            with closing(self.transactions(zxid + 1)) as behind:
+                then = next((transaction.zxid for transaction in behind), None)
+            self._gap = zxid, then
+        return then
+
+    def transactions(
+        self, from_zxid: int = 0, to_zxid: int | None = None
+    ) -> Generator[Transaction, None, None]:
         """Its records by rising zxid, both ends included; only the logs that can hold them are opened."""
         last = -1
         for log in self.files.logs_within(from_zxid, to_zxid):
@@ -132,6 +180,12 @@ class Server:
                     return chunk.base + starts[place]
                 offset = chunk.base + starts[-1]
         return offset
+
+    def _first_in(self, log: ServerFile) -> Transaction | None:
+        reader = LogReader(log.path, resync=True, piece_bytes=_FRONT_BYTES)
+        with self._noting(reader):
+            return next(iter(reader), None)
+        return None
 
     def _last_in(self, log: ServerFile) -> int | None:
         reader = LogReader(log.path, resync=True)
@@ -271,7 +325,11 @@ class Ensemble:
             return False
         if any(epoch_of(certain) == epoch and certain >= zxid for certain in self._certain):
             return False
-        return all(epoch_of(self._last_of(number)) == epoch for number in holders)
+        return all(epoch_of(self._last_of(number)) == epoch for number in holders) or any(
+            server.went_on_without(zxid)
+            for number, server in enumerate(self.servers)
+            if number not in holders
+        )
 
     def _last_of(self, number: int) -> int:
         return self.servers[number].last_zxid
@@ -339,7 +397,7 @@ def _require_same_ensemble(one: Server, other: Server) -> None:
     if one.first_logged is None or other.first_logged is None:
         return
     start = max(one.first_logged, other.first_logged)
-    if start > min(one.last_zxid, other.last_zxid):
+    if not (one.reaches(start) and other.reaches(start)):
         return
     for holders in _joined([one.transactions(start), other.transactions(start)]):
         if len(holders) == 2:

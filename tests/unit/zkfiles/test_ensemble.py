@@ -70,18 +70,65 @@ def test_a_tail_that_the_ensemble_went_on_without_is_left_out(tmp_path: Path) ->
     world = ensemble_world()
     for name in ("b", "c"):
         world.log(tmp_path / name)
+    _two_lost_at_the_end_of_epoch_1().log(tmp_path / "a")
+    history = History(*(tmp_path / name for name in "abc"))
+    assert zxids(history) == [each.zxid for each in world.transactions]
+    found = history.verify()
+    assert found.rolled_back == {one(7): (tmp_path / "a",), one(8): (tmp_path / "a",)}
+    assert (found.is_right, found.splits, found.uncertain) == (True, {}, 0)
+
+
+def _two_lost_at_the_end_of_epoch_1() -> World:
+    """The log of a leader that was deposed with two proposals that nobody else got."""
     deposed = World(EPOCH | 1)
     deposed.create("/n")
     for number in range(5):
         deposed.set("/n", bytes([number]))
     deposed.set("/n", b"lost")
     deposed.set("/n", b"too")
-    deposed.log(tmp_path / "a")
+    return deposed
+
+
+def test_a_tail_in_the_log_of_a_leader_that_came_back_by_a_snapshot_is_left_out(tmp_path: Path) -> None:
+    """With a snapshot nothing is cut off: the lost records stay, and those of the next epoch follow them."""
+    world = ensemble_world()
+    for name in ("b", "c"):
+        world.log(tmp_path / name)
+    world.snapshot(tmp_path / "a", two(2))
+    came_back = [*_two_lost_at_the_end_of_epoch_1().transactions, *world.transactions[-2:]]
+    writer.write_log(tmp_path / "a", came_back)
     history = History(*(tmp_path / name for name in "abc"))
     assert zxids(history) == [each.zxid for each in world.transactions]
     found = history.verify()
     assert found.rolled_back == {one(7): (tmp_path / "a",), one(8): (tmp_path / "a",)}
     assert (found.is_right, found.splits, found.uncertain) == (True, {}, 0)
+    assert history.tree_at(zxid=one(8)).tree.digest == history.tree_at(zxid=one(6)).tree.digest
+
+
+def test_a_record_that_another_server_has_by_a_snapshot_counts(tmp_path: Path) -> None:
+    """The end of epoch 1 is in one log; the server whose log lacks it was given a snapshot that has it."""
+    world = ensemble_world()
+    world.log(tmp_path / "a")
+    world.log(tmp_path / "b", 0, one(4))
+    world.snapshot(tmp_path / "b", one(6))
+    world.log(tmp_path / "b", two(1))
+    history = History(tmp_path / "a", tmp_path / "b", voters=3)
+    assert zxids(history) == [each.zxid for each in world.transactions]
+    assert history.verify().rolled_back == {}
+
+
+def test_a_record_that_another_log_may_have_lost_to_damage_counts(tmp_path: Path) -> None:
+    """Damage up to the end of an epoch does not show that its server went on without what it lost."""
+    world = ensemble_world()
+    world.log(tmp_path / "a")
+    path = world.log(tmp_path / "b", 0, one(6))
+    world.log(tmp_path / "b", two(1))
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    history = History(tmp_path / "a", tmp_path / "b", voters=3)
+    assert one(6) not in [each.zxid for each in history.ensemble.servers[1].transactions()]
+    assert zxids(history) == [each.zxid for each in world.transactions]
 
 
 def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
