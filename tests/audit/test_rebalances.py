@@ -94,6 +94,16 @@ def test_a_changed_subscription_is_told_by_what_it_lost_or_gained() -> None:
     assert causes(log)[1:] == [[("subscribe", "g_a")], [("unsubscribe", "g_a")], []]
 
 
+def test_another_number_of_threads_is_a_changed_subscription_too() -> None:
+    """More threads of a topic are a subscription, fewer of one topic are none, whatever else is asked for."""
+    log = alone()
+    for wants in ({"t": 3}, {"t": 2, "u": 1}):
+        log.wait(10_000)
+        log.multi(1, log.deletion(A_IDS), log.creation(A_IDS, registration(wants), ephemeral=True))
+
+    assert causes(log)[1:] == [[("subscribe", "g_a")], [("unsubscribe", "g_a")]]
+
+
 def test_registered_again_much_later_in_the_same_session_it_has_left_and_joined() -> None:
     """Unregistered, and registered a minute later in the same session, is a leave and then a join."""
     log = alone()

@@ -46,7 +46,7 @@ class Trigger(NamedTuple):
 
     `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
     not. `removal` is a registration that somebody else deleted, `unreadable registration` one that stops the
-    JVM members.
+    JVM members. `unsubscribe` gives up a topic or threads of one; `subscribe` only asks for more.
     """
 
     cause: Cause
@@ -248,7 +248,7 @@ class Rebalances:
         return "crash" if next_life is None else "expiry"
 
     def _of_registration(self, event: Event) -> Cause | None:
-        """A member that registers anew in the same session has changed its mind."""
+        """A member that registers anew in the same session has changed its mind, of topics or threads."""
         if registration_of(event.data) is None:
             return "unreadable registration"
         lives = self._lives.get(event.path, [])
@@ -260,10 +260,11 @@ class Rebalances:
         if not self._is_renewal(last.ended_by, last.to_ms, now):
             return "join"
         partitions = partitions_at(self._facts, event.zxid)
-        before, after = _topics(last.data, partitions), _topics(event.data, partitions)
+        before, after = _wants(last.data, partitions), _wants(event.data, partitions)
         if before == after:
             return None
-        return "unsubscribe" if before - after else "subscribe"
+        is_less = any(threads > after.get(topic, 0) for topic, threads in before.items())
+        return "unsubscribe" if is_less else "subscribe"
 
     def _is_renewal(self, ended_by: int | None, ended_ms: int | None, life: Life) -> bool:
         """Whether a registration was made again at once by the session that had deleted it."""
@@ -348,9 +349,10 @@ def rebalances_of(
     yield from fold.end()
 
 
-def _topics(data: bytes | None, partitions: Iterable[str]) -> frozenset[str]:
+def _wants(data: bytes | None, partitions: Iterable[str]) -> Mapping[str, int]:
+    """Topic to thread count; nothing where that cannot be known."""
     registration = registration_of(data)
-    return frozenset((topics_wanted(registration, partitions) if registration else None) or ())
+    return (topics_wanted(registration, partitions) if registration else None) or {}
 
 
 def _from_zxid(life: Life) -> int:
