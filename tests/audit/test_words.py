@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.rows import Log
-from zkgroup.audit.words import count_text, duration_text, only_group, server_of, session_text, who
+from zkgroup.audit.words import (
+    count_text,
+    duration_text,
+    only_group,
+    server_of,
+    session_text,
+    subtree_text,
+    who,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +39,12 @@ def test_sessions_are_unsigned_and_name_their_server() -> None:
     """As ZooKeeper's tools print them; a server's number may set the sign."""
     assert session_text(-1) == "0xffffffffffffffff"
     assert (server_of(-1), server_of(0x0300_0000_0000_0001)) == (255, 3)
+
+
+def test_a_subtree_is_the_first_names_of_a_path() -> None:
+    """As many as there are, where the path has fewer; the root is of itself."""
+    paths = ("/a/b/c", "/a/b", "/a", "/", "")
+    assert [subtree_text(path, 2) for path in paths] == ["/a/b", "/a/b", "/a", "/", "/"]
 
 
 def test_counts_agree_with_their_nouns() -> None:

@@ -74,6 +74,8 @@ class Facts:
     is_whole: bool = True
     """False where what stood before the log is not known: no snapshot, nor the ensemble's first record."""
     sessions: Mapping[int, SessionLife] = field(default_factory=dict)
+    open_by_server: Mapping[int, int] = field(default_factory=dict)
+    """How many sessions live at the end, by the `myid` of the server that issued them."""
     controllers: tuple[Life, ...] = ()
     """The lives of `/controller`."""
     controller_epochs: tuple[Change, ...] = ()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
+from zkgroup.audit.words import server_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
@@ -96,6 +98,9 @@ class Gathering:
             has_log=self._start is not None,
             is_whole=self._has_seeds or start_zxid in _FIRST_ZXIDS,
             sessions=dict(self._sessions),
+            open_by_server=Counter(
+                server_of(life.session) for life in self._sessions.values() if life.to_zxid is None
+            ),
             controllers=tuple(self._controllers),
             controller_epochs=tuple(self._epochs),
             brokers={name: tuple(lives) for name, lives in self._brokers.items()},

@@ -24,6 +24,11 @@ def count_text(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
+def subtree_text(path: str, depth: int) -> str:
+    """The first names of a path: `/consumers/g` of `/consumers/g/ids` at depth 2."""
+    return "/".join(path.split("/")[: depth + 1]) or "/"
+
+
 def duration_text(ms: int) -> str:
     """A duration in the unit that leaves one to three digits; below 0, after a step of the clock, is 0."""
     ms = max(ms, 0)

@@ -136,11 +136,32 @@ def test_requests_are_the_controllers_to_take_off() -> None:
     ]
 
 
+def test_entries_of_a_request_are_the_controllers_to_take_off() -> None:
+    """As the whole request: an error by a broker, a warning by hand, nothing by the controller."""
+    log = ruled()
+    log.reassign({(name, 0): (2,) for name in "abcd"}, TOOL)
+    log.reassign({(name, 0): (2,) for name in "abc"}, 2)
+    deposed = log.reassign({("a", 0): (2,), ("b", 0): (2,)}, 1)
+    by_hand = log.reassign({("b", 0): (2,), ("e", 0): (1,)}, TOOL)
+    emptied = log.reassign({}, 1)
+
+    found = log.find(RULE)
+
+    assert [(each.severity, each.from_zxid) for each in found] == [
+        ("error", deposed),
+        ("warning", by_hand),
+        ("error", emptied),
+    ]
+    assert found[0].detail.startswith(f"1 entry taken off {REASSIGN}, by broker 1 (session 0x1), while")
+
+
 def test_a_request_may_be_changed_by_a_tool() -> None:
-    """As a cancellation of ours does."""
+    """As a cancellation of ours does: another target; or one more entry. What cannot be read says nothing."""
     log = ruled()
     log.reassign({T0: (2,), T1: (1,)}, TOOL)
-    log.reassign({T0: (1, 2)}, TOOL)
+    log.reassign({T0: (1, 2), T1: (1,), ("u", 0): (2,)}, TOOL)
+    log.set(REASSIGN, "torn", 1)
+    log.reassign({T0: (2,)}, TOOL)
 
     assert log.find(RULE) == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tests.audit.rows import START_MS, Log
 from zkgroup.audit.findings.session_leak import RULE
@@ -14,7 +14,7 @@ A, B = 0x100_0000_0000_000A, -0x5F00_0000_0000_0005
 DAY = 86_400_000
 
 
-def found_in(log: Log, sessions: Mapping[int, int]) -> Iterable[Finding]:
+def found_in(log: Log, sessions: Mapping[int, int]) -> list[Finding]:
     """What is found where the snapshot had these sessions, with their timeouts."""
     return find([RULE], lambda: list(events_of(log.transactions, log.seeds, sessions=sessions)))
 
@@ -32,12 +32,29 @@ def test_sessions_that_own_and_write_nothing_for_days_are_found() -> None:
 
     assert (of_a.severity, of_a.session, of_a.from_zxid, of_a.to_zxid) == ("warning", A, wrote, None)
     assert of_a.detail == (
-        "session 0x10000000000000a, issued by server 1, has no ephemeral and wrote nothing for 4.0 d"
+        "session 0x10000000000000a, issued by server 1 (1 open session of it), has no ephemeral and wrote"
+        " nothing for 4.0 d"
     )
     assert (of_b.session, of_b.from_zxid, of_b.from_ms) == (B, start, START_MS)
     assert of_b.detail == (
-        "session 0xa0fffffffffffffb, issued by server 160, has no ephemeral and wrote nothing for 5.0 d"
-        " at least"
+        "session 0xa0fffffffffffffb, issued by server 160 (1 open session of it), has no ephemeral and wrote"
+        " nothing for 5.0 d at least"
+    )
+
+
+def test_the_sessions_of_its_server_are_counted() -> None:
+    """Those that live at the end, whether they leak or not; one that was closed is none."""
+    log = Log(zxid=100)
+    log.open(A + 1)
+    log.open(A + 2)
+    log.close(A + 2)
+    log.wait(5 * DAY)
+    log.create("/end", session=A + 1)
+
+    found = found_in(log, {A: 6000, B: 6000})[-1]
+
+    assert found.detail.startswith(
+        "session 0x10000000000000a, issued by server 1 (2 open sessions of it), has"
     )
 
 

@@ -63,6 +63,24 @@ def test_refused_requests_are_a_place_of_their_own() -> None:
     assert log.find(RULE, per_minute=9) == []
 
 
+def test_refused_requests_are_told_with_their_share() -> None:
+    """Of the transactions between the first and the last of them; across an election nobody can tell."""
+    log = at_full_minute()
+    log.fail(A)
+    log.commit("g", T0, 1, A)
+    log.commit("g", T0, 2, A)
+    log.fail(A)
+
+    assert log.find(RULE, per_minute=2)[-1].detail.endswith("minute like it; biggest transaction 1")
+    assert log.find(RULE, per_minute=2)[0].detail == (
+        "refused requests: 2 operations, 0 bytes in the busiest minute, 2 of them by session 0xa;"
+        " 1 minute like it; 50% of all transactions in that time"
+    )
+    log.zxid = 1 << 32
+    log.fail(A)
+    assert log.find(RULE, per_minute=3)[0].detail.endswith("1 minute like it")
+
+
 def test_calm_subtrees_and_snapshots_are_not() -> None:
     """By default ten a second, in each subtree by itself; what was there was not written now."""
     log = at_full_minute()

@@ -51,13 +51,40 @@ def test_a_wide_parent_is_found() -> None:
 
 
 def test_large_subtrees_are_told() -> None:
-    """With their count and bytes, by the first name of the path."""
+    """With count and bytes, the largest znode and the widest parent, by the first name of the path."""
     log = Log()
     for number in range(5):
         log.create(f"/consumers/{number}", "four")
+    log.set("/consumers/3", "more")
+    log.set("/consumers/4", "most of all")
     log.create("/brokers/1", "other")
 
     (found,) = log.find(RULE, znodes=5)
 
-    assert (found.severity, found.detail) == ("info", "/consumers: 5 znodes with 20 bytes of data")
+    assert found.severity == "info"
+    assert found.detail == (
+        "/consumers: 5 znodes with 27 bytes of data; the largest is /consumers/4 with 11;"
+        " the widest is /consumers with 5 children"
+    )
+    assert log.find(RULE, znodes=6) == []
     assert log.find(RULE) == []
+
+
+def test_subtrees_are_as_deep_as_is_asked_for() -> None:
+    """With `depth` 2 each group is one by itself; a parent above is of none of them."""
+    log = Log()
+    for group in "gh":
+        log.create(f"/consumers/{group}")
+        for number in range(3 if group == "g" else 2):
+            log.create(f"/consumers/{group}/{number}", "x")
+
+    (found,) = log.find(RULE, znodes=4, depth=2)
+
+    assert found.detail == (
+        "/consumers/g: 4 znodes with 3 bytes of data; the largest is /consumers/g/0 with 1;"
+        " the widest is /consumers/g with 3 children"
+    )
+    assert [each.detail.partition(":")[0] for each in log.find(RULE, znodes=1, depth=2)] == [
+        "/consumers/g",
+        "/consumers/h",
+    ]

@@ -1,10 +1,10 @@
 """What only the controller may write, written by somebody else, or by a controller of an older epoch.
 
 Decisions are: making a state, changing its leader or leader epoch, changing the replica list of a
-partition, taking off a request below `/admin`, and the epoch. They are the business of the session that
-made the present `/controller`, and states have to carry the present epoch. What leaders write of the ISR
-alone is none: it repeats the epoch of the last decision. A request that was taken off by hand, by a session
-of no broker, is a warning.
+partition, taking off a request below `/admin` or an entry of it, and the epoch. They are the business of the
+session that made the present `/controller`, and states have to carry the present epoch. What leaders write
+of the ISR alone is none: it repeats the epoch of the last decision. A request that was taken off by hand, by
+a session of no broker, is a warning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from zkgroup.audit.keyings import BY_DECISION
 from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.audit.ruling import controller_name, epoch_at, life_at
-from zkgroup.audit.words import who
+from zkgroup.audit.words import count_text, who
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.places import Place, place_of
@@ -29,6 +31,8 @@ class _Fold:
         self._states: dict[int, PartitionState | None] = {}
         """By partition: its last state; None where that could not be read."""
         self._topic: Topic | None = None
+        self._asked: frozenset[TopicPartition] | None = None
+        """Whose moves are asked for; None where there is no request, or it cannot be read."""
 
     def see(self, event: Event) -> Iterator[Finding]:
         if event.op not in ("create", "set", "delete"):
@@ -93,15 +97,21 @@ class _Fold:
                 yield self._finding("error", event, place._replace(partition=partition), what, why)
 
     def _see_admin(self, event: Event) -> Iterator[Finding]:
-        """Tools make requests, and may change them; taking them off is the controller's."""
-        if event.seed or event.op != "delete":
+        """Tools make requests, and may change them; taking off all or a part is the controller's."""
+        what = f"{event.path} deleted" if event.op == "delete" else None
+        if event.path == Reassignment.path():
+            before, self._asked = self._asked, _asked_for(event)
+            gone = len((before or frozenset()) - self._asked) if self._asked is not None else 0
+            if event.op == "set" and gone:
+                what = f"{count_text(gone, 'entry', 'entries')} taken off {event.path}"
+        if event.seed or what is None:
             return
         why = self._stranger(event)
         by_hand = not self._is_brokers(event.session)
         if why is None or (by_hand and life_at(self._facts.controllers, event.zxid) is None):
             return  # with no controller at all tools do it themselves
         severity: Severity = "warning" if by_hand else "error"
-        yield self._finding(severity, event, Place("admin"), f"{event.path} deleted", why)
+        yield self._finding(severity, event, Place("admin"), what, why)
 
     def _see_epoch(self, event: Event) -> Iterator[Finding]:
         value = decoded(ControllerEpoch.decode, event.path, event.data)
@@ -148,6 +158,12 @@ class _Fold:
             to_ms=event.time_ms,
             detail=f"{what}, by {who(self._facts, event.session)}, while {why}",
         )
+
+
+def _asked_for(event: Event) -> frozenset[TopicPartition] | None:
+    """Whose moves a request asks for; None where it is gone or cannot be read."""
+    value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
+    return None if value is None else frozenset(value.targets)
 
 
 RULE = Rule(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
-from zkgroup.audit.words import count_text
+from zkgroup.audit.words import count_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import ServerFile
@@ -57,7 +57,7 @@ def _read(file: ServerFile, depth: int) -> _Seen:
     seen = _Seen(file.zxid, 0, {}, Counter(), Counter())
     latest = 0
     for znode in reader.znodes():
-        subtree = _subtree(znode.path, depth)
+        subtree = subtree_text(znode.path, depth)
         seen.mzxids[znode.path] = znode.stat.mzxid
         seen.znodes[subtree] += 1
         seen.sizes[subtree] += len(znode.data or b"")
@@ -72,12 +72,12 @@ def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
     for path, mzxid in after.mzxids.items():
         known = before.mzxids.get(path)
         if known is None:
-            added[_subtree(path, depth)] += 1
+            added[subtree_text(path, depth)] += 1
         elif known != mzxid:
-            changed[_subtree(path, depth)] += 1
+            changed[subtree_text(path, depth)] += 1
     for path in before.mzxids:
         if path not in after.mzxids:
-            removed[_subtree(path, depth)] += 1
+            removed[subtree_text(path, depth)] += 1
     for subtree in sorted({*added, *removed, *changed}):
         was = f"{count_text(before.znodes[subtree], 'znode')}, {before.sizes[subtree]} bytes of data"
         now = f"{after.znodes[subtree]}, {after.sizes[subtree]} bytes"
@@ -91,10 +91,6 @@ def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
             detail=f"{subtree}: {added[subtree]} added, {removed[subtree]} removed,"
             f" {changed[subtree]} changed; {was} -> {now}",
         )
-
-
-def _subtree(path: str, depth: int) -> str:
-    return "/".join(path.split("/")[: depth + 1]) or "/"
 
 
 RULE = WholeRule(

@@ -1,4 +1,8 @@
-"""Sessions that live on without doing anything."""
+"""Sessions that live on without doing anything.
+
+Each is told with the server that issued it, and how many sessions of that server live: a leak is often one
+client's, and a client stays with a server.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, server_of, session_text
+from zkgroup.audit.words import count_text, duration_text, server_of, session_text
 
 
 class _Fold:
@@ -39,14 +43,16 @@ class _Fold:
         idle_ms = facts.end_ms - since_ms
         if idle_ms <= self._idle_ms:
             return
+        server = server_of(self._session)
+        of_server = count_text(facts.open_by_server.get(server, 0), "open session")
         yield Finding(
             RULE.name,
             RULE.severity,
             session=self._session,
             from_zxid=zxid,
             from_ms=since_ms,
-            detail=f"session {session_text(self._session)}, issued by server {server_of(self._session)}, has"
-            f" no ephemeral and wrote nothing for {duration_text(idle_ms)}"
+            detail=f"session {session_text(self._session)}, issued by server {server} ({of_server} of it),"
+            f" has no ephemeral and wrote nothing for {duration_text(idle_ms)}"
             f"{' at least' if last is None else ''}",
         )
 

@@ -1,4 +1,8 @@
-"""Where the writes go, minute by minute."""
+"""Where the writes go, minute by minute.
+
+Refused requests, which show no path, are a place of their own, told with their share of all transactions from
+the first to the last of them in that minute: within an epoch zxids have no gaps.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
 from zkgroup.audit.words import count_text, who
+from zkgroup.zkfiles.ensemble import epoch_of
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.places import place_of
 
@@ -65,7 +70,8 @@ class _Fold:
             return
         session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
         group = place_of(self._area).name if self._area.startswith(f"{consumers_path()}/") else None
-        biggest = f"; biggest transaction {self._biggest_multi}" if self._area != _REFUSED else ""
+        biggest = f"; biggest transaction {self._biggest_multi}"
+        more = _share(busiest) if self._area == _REFUSED else biggest
         yield Finding(
             RULE.name,
             RULE.severity,
@@ -77,7 +83,7 @@ class _Fold:
             to_ms=busiest.last.time_ms,
             detail=f"{self._area}: {count_text(busiest.count, 'operation')},"
             f" {count_text(busiest.size, 'byte')} in the busiest minute, {most} of them by"
-            f" {who(self._facts, session)}; {count_text(self._hot_minutes, 'minute')} like it{biggest}",
+            f" {who(self._facts, session)}; {count_text(self._hot_minutes, 'minute')} like it{more}",
         )
 
     def _over(self) -> None:
@@ -103,6 +109,17 @@ class _Minute:
         self.size += len(event.data or b"")
         self.sessions[event.session] += 1
         self.first, self.last = self.first or event, event
+
+
+def _share(minute: _Minute) -> str:
+    """How many of the transactions of that time were refused; nothing where an election lay in it."""
+    assert minute.first is not None
+    assert minute.last is not None
+    if epoch_of(minute.first.zxid) != epoch_of(minute.last.zxid):
+        return ""
+    return (
+        f"; {minute.count / (minute.last.zxid - minute.first.zxid + 1):.0%} of all transactions in that time"
+    )
 
 
 RULE = Rule(

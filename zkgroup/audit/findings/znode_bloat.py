@@ -1,24 +1,36 @@
-"""Znodes and lists that come near to what one answer may hold."""
+"""Znodes and lists that come near to what one answer may hold, and subtrees with very many znodes.
+
+A subtree has `depth` names; one with `znodes` or more is told with its largest znode and its widest parent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keyings import BY_SUBTREE
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text
+from zkgroup.audit.words import count_text, subtree_text
 
 _PER_NAME = 4
 """Bytes that a child costs in a list answer beside its name."""
+
+
+class _Children(NamedTuple):
+    """What a list of children holds."""
+
+    number: int = 0
+    size: int = 0
+    """Bytes of the answer."""
 
 
 class _Fold:
     """Knows the size of each znode of a subtree: paths and numbers, no data."""
 
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        self._root = f"/{key[0]}"
         self._bounds = bounds
         self._sizes: dict[str, int] = {}
         self._written: dict[str, tuple[int, int]] = {}
@@ -38,15 +50,16 @@ class _Fold:
         return ()
 
     def end(self) -> Iterator[Finding]:
+        lists = self._lists()
         yield from self._large()
-        yield from self._wide()
-        if len(self._sizes) >= self._bounds["znodes"]:
-            yield Finding(
-                RULE.name,
-                "info",
-                detail=f"{self._root}: {count_text(len(self._sizes), 'znode')} with"
-                f" {sum(self._sizes.values())} bytes of data",
-            )
+        for parent, children in sorted(lists.items()):
+            if children.size >= self._bounds["list_bytes"]:
+                yield Finding(
+                    RULE.name,
+                    RULE.severity,
+                    detail=f"{parent} has {_count(children)}, a list of {children.size} bytes",
+                )
+        yield from self._subtrees(lists)
 
     def _large(self) -> Iterator[Finding]:
         for path, (zxid, time_ms) in sorted(self._written.items()):
@@ -58,20 +71,44 @@ class _Fold:
                 detail=f"{path} holds {self._sizes[path]} bytes",
             )
 
-    def _wide(self) -> Iterator[Finding]:
-        lists: dict[str, tuple[int, int]] = {}
+    def _lists(self) -> Mapping[str, _Children]:
+        """The children of each parent, the root left out: it has the names of all keys."""
+        lists: dict[str, _Children] = {}
         for path in self._sizes:
             parent, _, name = path.rpartition("/")
-            children, size = lists.get(parent, (0, 0))
-            lists[parent] = (children + 1, size + len(name.encode()) + _PER_NAME)
-        for parent, (children, size) in sorted(lists.items()):
-            if parent and size >= self._bounds["list_bytes"]:
+            if parent:
+                known = lists.get(parent, _Children())
+                lists[parent] = _Children(known.number + 1, known.size + len(name.encode()) + _PER_NAME)
+        return lists
+
+    def _subtrees(self, lists: Mapping[str, _Children]) -> Iterator[Finding]:
+        depth = int(self._bounds["depth"])
+        znodes, sizes = Counter[str](), Counter[str]()
+        largest: dict[str, str] = {}
+        for path, size in self._sizes.items():
+            subtree = subtree_text(path, depth)
+            znodes[subtree] += 1
+            sizes[subtree] += size
+            known = largest.setdefault(subtree, path)
+            if (-size, path) < (-self._sizes[known], known):
+                largest[subtree] = path
+        widest: dict[str, str] = {}
+        for parent in sorted(lists, key=lambda path: (-lists[path].number, path)):
+            widest.setdefault(subtree_text(parent, depth), parent)
+        for subtree, count in sorted(znodes.items()):
+            if count >= self._bounds["znodes"]:
+                biggest, fertile = largest[subtree], widest.get(subtree)
+                wide = "" if fertile is None else f"; the widest is {fertile} with {_count(lists[fertile])}"
                 yield Finding(
                     RULE.name,
-                    RULE.severity,
-                    detail=f"{parent} has {count_text(children, 'child', 'children')}, a list of {size}"
-                    " bytes",
+                    "info",
+                    detail=f"{subtree}: {count_text(count, 'znode')} with {sizes[subtree]} bytes of data;"
+                    f" the largest is {biggest} with {self._sizes[biggest]}{wide}",
                 )
+
+
+def _count(children: _Children) -> str:
+    return count_text(children.number, "child", "children")
 
 
 RULE = Rule(
@@ -84,5 +121,5 @@ RULE = Rule(
     " and topics (dead_group); fewer, or shorter, names below one parent.",
     keying=BY_SUBTREE,
     fold=_Fold,
-    bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000},
+    bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000, "depth": 1},
 )
