@@ -134,7 +134,7 @@ class ServerAudit:
         floor = self._floors.get(tp)
         if writer is Writer.OURS:
             yield from self._fenced(transaction, tp)
-            if not self._is_claim(transaction, tp):
+            if not self._is_claim(transaction, change, tp):
                 self._figures.commits += 1
             if value is None:
                 yield self._violation("S4", transaction, f"a member wrote {change.data!r}", tp)
@@ -202,8 +202,10 @@ class ServerAudit:
         places = (self._picture.place(c.path) for c in transaction.changes if c.action in ("create", "set"))
         return any(p is not None and p.kind == "offset" and p.topic_partition == tp for p in places)
 
-    def _is_claim(self, transaction: ServerTransaction, tp: TopicPartition) -> bool:
-        places = (self._picture.place(c.path) for c in transaction.changes if c.action == "create")
+    def _is_claim(self, transaction: ServerTransaction, written: Change, tp: TopicPartition) -> bool:
+        """Whether the owner was created before: where a partition moves between threads it is after."""
+        before = transaction.changes[: transaction.changes.index(written)]
+        places = (self._picture.place(c.path) for c in before if c.action == "create")
         return any(p is not None and p.kind == "owner" and p.topic_partition == tp for p in places)
 
     # --- the rest ---------------------------------------------------------------------------------

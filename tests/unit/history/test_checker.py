@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.history_world import AT_REST, RECORDS, SERVER, World, broken, good_world
+from tests.history_world import AT_REST, RECORDS, SERVER, TOPIC, World, broken, good_world
 from zkgroup.errors import ConfigError
 from zkgroup.history import Change, CheckOptions, Figures, Record, Recording, check_history
-from zkgroup.znodes.consumers import Registration
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Owner, Registration
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
@@ -34,6 +35,28 @@ def test_the_figures_say_what_happened(server: bool) -> None:
     assert (figures.commits, figures.claims, figures.ownership_changes) == (12, 8, 4)
     assert (figures.refused_commits, figures.refused_stale_commits) == (1, 1)
     assert (figures.foreign_writes, figures.reasserted, figures.unknown_outcomes) == (0, 0, 0)
+
+
+def test_a_move_between_threads_is_a_commit_and_a_claim() -> None:
+    """Its one write of the offset stands before the new owner; behind it would be the bump of a claim."""
+    world = World()
+    world.register("a", 1, threads=2)
+    world.claim("a", 0)
+    owner = Owner.path("g", TopicPartition(TOPIC, 0))
+    text = Owner("g_a-1").encode()
+    world.write(
+        1,
+        world.guard("a"),
+        Change("check", owner),
+        world._offset(0, 5),
+        Change("delete", owner),
+        Change("create", owner, text, 0, 1),
+        Change("set", owner, text, 1),
+    )
+
+    figures = check_history([], world.transactions).figures
+
+    assert (figures.claims, figures.commits) == (2, 1)
 
 
 def test_a_run_in_which_too_little_happened_does_not_count() -> None:
