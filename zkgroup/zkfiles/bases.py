@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.records import StoredZnode, TreeDigest
+from zkgroup.zkfiles.snapshot_tails import glimpsed_end
 from zkgroup.zkfiles.snapshots import SnapshotEnd, open_snapshot
 from zkgroup.zkfiles.tree import DIGEST_VERSION, Tree
 
@@ -86,6 +88,29 @@ def load(candidate: Candidate, *, digests: bool = True) -> Base:
     return Base(tree, file.zxid, exact_from, is_sure, file.path, digest, digest_zxid)
 
 
+def glimpsed_doubt(candidate: Candidate, zxid: int) -> str | None:
+    """Why a replay from this snapshot would not give the tree at a zxid; None where it may.
+
+    Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain.
+    """
+    try:
+        end = glimpsed_end(candidate.file.path)
+    except (DamagedFileError, NotZooKeeperFileError) as error:
+        return str(error)
+    return None if end is None else _doubt(candidate.file.path, _told_end(candidate, end), zxid)
+
+
+def doubt_of(base: Base, zxid: int) -> str | None:
+    """Why a replay from there would not give the tree at a zxid; None where it does."""
+    return _doubt(base.snapshot, base.exact_from if base.is_sure else None, zxid)
+
+
+def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | None:
+    if exact_from is None:
+        return f"{snapshot} does not say when it ended"
+    return f"{snapshot} was being written until {exact_from:#x}" if exact_from > zxid else None
+
+
 def find(candidate: Candidate, path: str) -> StoredZnode | None:
     """One znode of a snapshot; reads to the end, for only then is it to be trusted. Raises as `load` does."""
     found = None
@@ -104,11 +129,13 @@ def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | 
 
 
 def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
+    exact_from = _told_end(candidate, end)
+    return (max(candidate.zxid, tree.newest_zxid()), False) if exact_from is None else (exact_from, True)
+
+
+def _told_end(candidate: Candidate, end: SnapshotEnd) -> int | None:
+    """Where the window ended, by the file or the names of others; None where neither tells."""
     told = end.window_end(candidate.zxid)
-    if told is not None:
-        return told, True
-    if candidate.zxid == 0:
-        return 0, True  # written at the first start, before anybody could connect
-    if candidate.next_zxid is not None:
-        return candidate.next_zxid, True
-    return max(candidate.zxid, tree.newest_zxid()), False
+    if told is None and candidate.zxid == 0:
+        return 0  # written at the first start, before anybody could connect
+    return candidate.next_zxid if told is None else told

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.bases import Base, Candidate, begins_with_nothing, candidates, empty_base, find, load
+from zkgroup.zkfiles.bases import (
+    Base,
+    Candidate,
+    begins_with_nothing,
+    candidates,
+    doubt_of,
+    empty_base,
+    find,
+    glimpsed_doubt,
+    load,
+)
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import Ensemble, Hole, hole_between
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
-from zkgroup.zkfiles.names import with_following
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import Verification, verify
@@ -126,7 +135,7 @@ class History:
             return _replayed(self.ensemble, empty_base(digests=digests), 0, ())
         skipped: list[str] = []
         for candidate in candidates(self.ensemble):
-            base = _loaded(candidate, skipped, digests=digests)
+            base = _loaded(candidate, 0, _no_doubt, skipped, digests=digests)
             if base is not None:
                 return _replayed(self.ensemble, base, base.exact_from, skipped)
         raise NotFoundError(f"{self._folders}: no snapshot that could be used; {'; '.join(skipped)}")
@@ -134,17 +143,15 @@ class History:
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time, in ms since 1970 by the leader's clock.
 
-        That clock can step back; looked through is the last log that starts at or before the time. Raises
-        NotFoundError where the first record of all is later, or there is no log.
+        That clock can step back; looked through is the last log that starts at or before the time, and of
+        those behind it the first records. Raises NotFoundError where the first record of all is later, or
+        there is no log.
         """
         start, stop = -1, None
         for server in self.ensemble.servers:
-            for log, following in with_following(server.files.logs):
-                first = next(server.transactions(log.zxid), None)
-                if first is None or first.time_ms > time_ms:
-                    break
-                if log.zxid > start:
-                    start, stop = log.zxid, None if following is None else following.zxid - 1
+            stretch = server.stretch_at(time_ms)
+            if stretch is not None and stretch[0] > start:
+                start, stop = stretch
         found = None
         if start >= 0:
             for transaction in self.transactions(start, stop):
@@ -211,40 +218,62 @@ class History:
     def _base_for(self, zxid: int, *, digests: bool) -> tuple[Base, list[str]]:
         """An exact one if there is any: the newest snapshot that is, else the beginning of all.
 
-        Without a log nothing leads on from an older snapshot, so the newest one is as near as can be.
+        Else the newest of which the window seems to be over, else the newest. Without a log nothing leads on
+        from an older snapshot, so the newest one is as near as can be.
         """
-        skipped: list[str] = []
         has_logs = any(server.files.logs for server in self.ensemble.servers)
-        second_best: tuple[bool, Candidate] | None = None
-        for candidate in reversed([each for each in candidates(self.ensemble) if each.zxid <= zxid]):
-            base = _loaded(candidate, skipped, digests=digests)
-            if base is None:
-                continue
-            if not has_logs or (base.exact_from <= zxid and base.is_sure):
-                return base, skipped
-            skipped.append(_why_not(base))
-            if second_best is None or (base.exact_from <= zxid and not second_best[0]):
-                second_best = base.exact_from <= zxid, candidate
-        if begins_with_nothing(self.ensemble):
-            return empty_base(digests=digests), skipped
-        if second_best is None:
-            why = "; ".join(skipped) or "the files begin later"
-            raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
-        return load(second_best[1], digests=digests), skipped
+        near = [each for each in candidates(self.ensemble) if each.zxid <= zxid]
+        skipped: list[str] = []
+        for doubt in (_not_exact, _not_over, _no_doubt) if has_logs else (_no_doubt,):
+            skipped = []
+            for candidate in reversed(near):
+                base = _loaded(candidate, zxid, doubt, skipped, digests=digests)
+                if base is not None:
+                    return base, skipped
+            if begins_with_nothing(self.ensemble):
+                return empty_base(digests=digests), skipped
+        why = "; ".join(skipped) or "the files begin later"
+        raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
 
 
-def _loaded(candidate: Candidate, skipped: list[str], *, digests: bool) -> Base | None:
-    try:
-        return load(candidate, digests=digests)
-    except (DamagedFileError, NotZooKeeperFileError) as error:
-        skipped.append(str(error))
+def _not_exact(snapshot: Base | Candidate, zxid: int) -> str | None:
+    """Why a replay from there does not give the tree at a zxid; None where it does, or may."""
+    if isinstance(snapshot, Candidate):
+        return glimpsed_doubt(snapshot, zxid)
+    return doubt_of(snapshot, zxid)
+
+
+def _not_over(snapshot: Base | Candidate, zxid: int) -> str | None:
+    if isinstance(snapshot, Candidate) or snapshot.exact_from <= zxid:
         return None
+    return doubt_of(snapshot, zxid)
 
 
-def _why_not(base: Base) -> str:
-    if base.is_sure:
-        return f"{base.snapshot} was being written until {base.exact_from:#x}"
-    return f"{base.snapshot} does not say when it ended"
+def _no_doubt(snapshot: Base | Candidate, zxid: int) -> str | None:
+    return None
+
+
+def _loaded(
+    candidate: Candidate,
+    zxid: int,
+    doubt: Callable[[Base | Candidate, int], str | None],
+    skipped: list[str],
+    *,
+    digests: bool,
+) -> Base | None:
+    """The snapshot, or None and why not. It is asked about before it is read, and then once more."""
+    why = doubt(candidate, zxid)
+    if why is None:
+        try:
+            base = load(candidate, digests=digests)
+        except (DamagedFileError, NotZooKeeperFileError) as error:
+            why = str(error)
+        else:
+            why = doubt(base, zxid)
+            if why is None:
+                return base
+    skipped.append(why)
+    return None
 
 
 def _is_over(exact_from: int, at: int, asked: int) -> bool:

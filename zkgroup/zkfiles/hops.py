@@ -2,7 +2,8 @@
 
 A record's length leads to the next one, so only a pass from the front finds them; it compares checksums and
 decodes nothing. A log that a server has left never changes, so what was found holds for ever; that of the
-newest one is carried on from where it ended.
+newest one is carried on from where it ended. Who replays needs none of it (`ensemble`): a server begins a log
+when it takes a snapshot, so there is next to nothing before the record that a replay begins with.
 """
 
 from __future__ import annotations

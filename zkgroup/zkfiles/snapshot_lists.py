@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.batches import Batch, Same
-from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.jute import JuteError, text_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.log_lists import parent_of
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import Column
 from zkgroup.zkfiles.snapshot_runs import FindRun, Run, runs_from
-from zkgroup.zkfiles.snapshots import RawZnode, SnapshotEnd, SnapshotReader
+from zkgroup.zkfiles.snapshot_tails import glimpsed_end
+from zkgroup.zkfiles.snapshots import RawZnode, SnapshotReader
 
 BATCH_BYTES: Final = 4 << 20
 """What the data of a batch may come to, and one znode more."""
@@ -28,10 +27,6 @@ BATCH_BYTES: Final = 4 << 20
 _STAT: Final = (
     "acl", "czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "pzxid",
 )  # fmt: skip
-_SLASH: Final = b"\0\0\0\1/"
-_SEAL_BYTES: Final = 13
-_DIGEST: Final = Struct(">qiq")
-_LAST_ZXID: Final = Struct(">q")
 
 
 class Faster(NamedTuple):
@@ -68,13 +63,12 @@ def batches(
                 yield Batch(columns, len(readable), _lists(reader, readable, names) | of_file)
             if error is not None:
                 raise error
-    if end_zxid is not None and end_zxid != reader.end_zxid:
-        raise DamagedFileError(
-            str(reader.path),
-            0,
-            f"the end zxid {end_zxid:#x}",
-            f"{reader.end_zxid or 0:#x}: it was replaced",
+    if "end_zxid" in names and end_zxid != reader.end_zxid:
+        expected, found = (
+            "no end zxid" if zxid is None else f"the end zxid {zxid:#x}"
+            for zxid in (end_zxid, reader.end_zxid)
         )
+        raise DamagedFileError(str(reader.path), 0, expected, f"{found}: it was replaced")
 
 
 def _groups(
@@ -161,31 +155,12 @@ def _texts(raw_paths: Sequence[bytes]) -> list[str]:
 def _end_zxid(reader: SnapshotReader) -> int | None:
     """What the end of the file says; None too where it is damaged, for then the znodes before it are told.
 
-    A plain file has it at a known distance from its end, if all that has to be between is there.
+    The last bytes of a plain file tell, if they look like a dialect's; it is compared behind the znodes.
     """
-    with FileBytes(reader.path) as file:
-        if file.compression is None:
-            file.skip(max(file.size - _TAIL_BYTES, 0))
-            told = _told(file.read(_TAIL_BYTES))
-            if told is not None:
-                return told.window_end(reader.zxid)
+    told = glimpsed_end(reader.path)
+    if told is not None:
+        return told.window_end(reader.zxid)
     try:
         return reader.end_zxid
     except DamagedFileError:
         return None
-
-
-def _told(tail: bytes) -> SnapshotEnd | None:
-    """The zxids behind the first seal, in a file of 3.9 with all sections; None for others."""
-    at = len(tail) - _TAIL_BYTES
-    seals = (at + 5, at + 5 + _SEAL_BYTES + _DIGEST.size, len(tail) - _SEAL_BYTES)
-    if at < 0 or not tail.startswith(_SLASH, at):
-        return None
-    if any(tail[seal : seal + 4] != bytes(4) or not tail.startswith(_SLASH, seal + 8) for seal in seals):
-        return None
-    digest_zxid, version, _ = _DIGEST.unpack_from(tail, seals[0] + _SEAL_BYTES)
-    (last_zxid,) = _LAST_ZXID.unpack_from(tail, seals[1] + _SEAL_BYTES)
-    return SnapshotEnd(digest_zxid, None, last_zxid) if version >= 2 else None
-
-
-_TAIL_BYTES: Final = len(_SLASH) + 3 * _SEAL_BYTES + _DIGEST.size + _LAST_ZXID.size
