@@ -135,7 +135,7 @@ def test_a_stretch_applied_twice_is_applied_once(
 def test_records_of_a_right_history_raise_no_doubt(
     history: tuple[list[tuple[int, int, int]], bool],
 ) -> None:
-    """Records of a right history raise no doubt."""
+    """Else an old server's folder would be called wrong for nothing, and there no digest says otherwise."""
     world = written(history[0], lists=history[1])
     tree = Tree()
     assert [apply_and_doubt(tree, each) for each in world.transactions] == [None] * len(world.transactions)
@@ -146,7 +146,7 @@ def test_records_of_a_right_history_raise_no_doubt(
 def test_a_journal_finds_what_comparing_two_trees_finds(
     history: tuple[list[tuple[int, int, int]], bool], begun: int
 ) -> None:
-    """A journal finds what comparing two trees finds."""
+    """It remembers only what was touched, so what it forgets would be missing from a diff."""
     world = written(history[0], lists=history[1])
     start = begun % (len(world.transactions) + 1)
     before, tree = Tree(), Tree()
@@ -164,7 +164,7 @@ def test_a_journal_finds_what_comparing_two_trees_finds(
 def test_lives_are_what_the_tree_shows_after_each_record(
     history: tuple[list[tuple[int, int, int]], bool],
 ) -> None:
-    """Lives are what the tree shows after each record."""
+    """They are folded from records alone; the tree says whether the path was there."""
     world = written(history[0], lists=history[1])
     path, tree = "/a", Tree()
     shown = []

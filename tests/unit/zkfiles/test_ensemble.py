@@ -9,7 +9,7 @@ import pytest
 
 from tests import zkfiles_writer as writer
 from tests.zkfiles_world import World
-from zkgroup.errors import MixedEnsembleError
+from zkgroup.errors import MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import Hole, follows, hole_between
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -42,7 +42,7 @@ def two(counter: int) -> int:
 
 
 def test_each_epoch_counts_from_1() -> None:
-    """Each epoch counts from 1."""
+    """Else every election would look like a hole, or a hole at the front of an epoch like an election."""
     assert follows(2, 1)
     assert follows(two(1), one(9))
     assert not follows(two(2), one(9))
@@ -53,7 +53,7 @@ def test_each_epoch_counts_from_1() -> None:
 
 
 def test_a_hole_of_one_server_is_filled_from_another(tmp_path: Path) -> None:
-    """A hole of one server is filled from another."""
+    """A server that was given a snapshot lacks records that the others have."""
     world = ensemble_world()
     world.log(tmp_path / "a", 0, one(2))
     world.log(tmp_path / "a", two(2))
@@ -132,7 +132,7 @@ def test_a_record_that_another_log_may_have_lost_to_damage_counts(tmp_path: Path
 
 
 def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
-    """What most voters have is certain."""
+    """What only the last leader has may be cut back at the next election; it is given, and told."""
     world = ensemble_world()
     world.log(tmp_path / "a")
     world.log(tmp_path / "b", 0, two(2))
@@ -149,7 +149,7 @@ def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
 
 
 def test_one_server_of_several_is_sure_of_what_was_before_its_epoch_or_its_snapshot(tmp_path: Path) -> None:
-    """One server of several is sure of what was before its epoch or its snapshot."""
+    """Taking part in an epoch, and applying, both need what was committed; the tail behind proves nothing."""
     world = ensemble_world()
     world.log(tmp_path)
     assert zxids(History(tmp_path), certain_only=True)[-1] == one(6)
@@ -159,7 +159,7 @@ def test_one_server_of_several_is_sure_of_what_was_before_its_epoch_or_its_snaps
 
 
 def test_a_server_alone_commits_what_it_writes(tmp_path: Path) -> None:
-    """A server alone commits what it writes."""
+    """In epoch 0 nobody else is asked, so a laptop's folder has no uncertain tail."""
     world = World()
     world.create("/n")
     world.set("/n", b"1")
@@ -180,7 +180,7 @@ def test_a_record_before_a_certain_one_of_its_epoch_is_certain(tmp_path: Path) -
 
 
 def test_split_history_is_told_and_most_servers_decide(tmp_path: Path) -> None:
-    """Split history is told and most servers decide."""
+    """Two records with one zxid: a server was set back by hand, or an ensemble was split in two."""
     world = ensemble_world()
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
@@ -198,7 +198,7 @@ def test_split_history_is_told_and_most_servers_decide(tmp_path: Path) -> None:
 
 
 def test_a_server_that_writes_no_digests_agrees(tmp_path: Path) -> None:
-    """A server that writes no digests agrees."""
+    """The setting is each server's own, so a record without one is not another record."""
     world = ensemble_world()
     world.log(tmp_path / "a")
     (tmp_path / "b").mkdir()
@@ -223,7 +223,7 @@ def test_operations_that_a_leader_overwrote_are_taken_from_another_server(tmp_pa
 
 
 def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
-    """Folders of two ensembles are an error."""
+    """Joined, they would be a history that never was; the error names both folders and the zxid."""
     ensemble_world().log(tmp_path / "a")
     other = World(EPOCH | 1)
     other.create("/other")
@@ -237,7 +237,7 @@ def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
 
 
 def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
-    """Folders that share no record are joined."""
+    """Archives of one ensemble's days: nothing in them contradicts that they are."""
     world = ensemble_world()
     world.log(tmp_path / "a", 0, one(6))
     world.log(tmp_path / "b", two(1))
@@ -245,7 +245,7 @@ def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
 
 
 def test_records_that_a_log_repeats_are_left_out_and_noted(tmp_path: Path) -> None:
-    """Records that a log repeats are left out and noted."""
+    """Applying a stretch twice is harmless in a tree, but an audit would count its writes twice."""
     world = ensemble_world()
     world.log(tmp_path, 0, one(5))
     path = world.log(tmp_path, one(4))
@@ -254,8 +254,8 @@ def test_records_that_a_log_repeats_are_left_out_and_noted(tmp_path: Path) -> No
     assert history.ensemble.servers[0].overlaps == {path: one(4)}
 
 
-def test_a_log_that_is_none_is_damage_and_one_that_may_not_be_read_an_error(tmp_path: Path) -> None:
-    """A log that is none is damage and one that may not be read an error."""
+def test_a_log_that_is_none_is_damage_and_one_that_cannot_be_opened_an_error(tmp_path: Path) -> None:
+    """The one says something of the history; the other, here one that was purged meanwhile, of the reader."""
     world = ensemble_world()
     world.log(tmp_path, 0, one(5))
     path = tmp_path / f"log.{one(6):x}"
@@ -263,10 +263,14 @@ def test_a_log_that_is_none_is_damage_and_one_that_may_not_be_read_an_error(tmp_
     found = History(tmp_path).verify()
     assert [(each.path, each.offset) for each in found.damages] == [(path, 0)]
     assert (found.records, found.is_right) == (5, False)
+    history = History(tmp_path)
+    path.unlink()
+    with pytest.raises(NotZooKeeperFileError, match=path.name):
+        history.verify()
 
 
 def test_a_range_is_read_from_inside_of_a_log(tmp_path: Path) -> None:
-    """A range is read from inside of a log."""
+    """Both ends belong to it, across epochs, at the last record and beyond it."""
     world = ensemble_world()
     world.log(tmp_path)
     history = History(tmp_path)

@@ -54,7 +54,7 @@ def folder(name: str) -> Path:
 
 
 def test_every_digest_of_a_real_server_is_ours() -> None:
-    """Every digest of a real server is ours."""
+    """ZooKeeper's own arithmetic over the whole tree, record by record: the strongest proof of the replay."""
     history = History(folder(NEW))
     tree, checked = Tree(), 0
     for transaction in history.transactions():
@@ -71,7 +71,7 @@ def test_every_digest_of_a_real_server_is_ours() -> None:
 
 @pytest.mark.parametrize("name", [NEW, OLD, INCIDENTS])
 def test_each_snapshot_leads_to_the_same_tree(name: str) -> None:
-    """Each snapshot leads to the same tree."""
+    """Whatever was in it already, its log behind it ends where a replay of everything does."""
     history = History(folder(name))
     whole = Tree()
     for transaction in history.transactions():
@@ -90,7 +90,7 @@ def test_each_snapshot_leads_to_the_same_tree(name: str) -> None:
 
 @pytest.mark.parametrize("name", [OLD, INCIDENTS])
 def test_where_no_digests_are_the_records_prove_each_other(name: str) -> None:
-    """Where no digests are the records prove each other."""
+    """A real 3.4.6 raises no doubt in itself, with incidents that were planted by clients too."""
     found = History(folder(name)).verify()
     assert found.digest_verdict == "not_applicable"
     assert found.is_right
@@ -101,7 +101,7 @@ def test_where_no_digests_are_the_records_prove_each_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", [NEW, OLD])
 def test_the_last_tree_is_what_a_server_served(name: str) -> None:
-    """The last tree is what a server served."""
+    """Path, data, Stat and ACL as a client walked them: a replay can fit its digests and be shown wrong."""
     tree, account = History(folder(name)).tree_at()
     served = recorded_tree(f"{KAFKA}/{name}/tree")
     assert shown_tree(tree) == served
@@ -112,7 +112,7 @@ def test_the_last_tree_is_what_a_server_served(name: str) -> None:
 
 @pytest.mark.parametrize("name", TREES)
 def test_each_recorded_tree_is_the_tree_at_its_zxid(name: str) -> None:
-    """Each recorded tree is the tree at its zxid."""
+    """29 moments of a cluster and its groups, each against what a client saw then."""
     zxid = TREES[name]
     tree, account = History(folder(OLD)).tree_at(zxid=zxid)
     assert shown_tree(tree) == recorded_tree(f"{KAFKA}/{name}")
@@ -122,7 +122,7 @@ def test_each_recorded_tree_is_the_tree_at_its_zxid(name: str) -> None:
 
 
 def test_a_difference_is_that_of_two_recorded_trees() -> None:
-    """A difference is that of two recorded trees."""
+    """From one log in both directions, and against a tree: no path more or less than a client would find."""
     history = History(folder(OLD))
     start, end = TREES["13-deletion-done-after-return"], TREES["22-group-three-members"]
     before = {each[0]: each for each in recorded_tree(f"{KAFKA}/13-deletion-done-after-return")}
@@ -141,7 +141,7 @@ def test_a_difference_is_that_of_two_recorded_trees() -> None:
 
 
 def test_lives_of_the_controller_follow_each_other() -> None:
-    """Lives of the controller follow each other."""
+    """One at a time, each ended with its session: before 3.6 no record says so."""
     lives = list(History(folder(OLD)).lives("/controller"))
     assert [each.ended_by for each in lives[:-1]] == ["session_end"] * (len(lives) - 1)
     assert lives[-1].ended_by == "open"

@@ -66,7 +66,7 @@ def test_any_zxid(tmp_path: Path, zxid: int) -> None:
 def test_only_the_logs_behind_the_nearest_snapshot_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the logs behind the nearest snapshot are read."""
+    """Four logs, and the zxid is in the third: a folder of days must not be decoded for one moment of it."""
     world = counted(40)
     for start in (1, 11, 21, 31):
         world.log(tmp_path, start, start + 9)
@@ -78,7 +78,7 @@ def test_only_the_logs_behind_the_nearest_snapshot_are_read(
 
 
 def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) -> None:
-    """A window that is not over sends to an older snapshot."""
+    """Inside it the snapshot has some of what came later, which no replay takes back."""
     world = counted()
     world.log(tmp_path, 1)
     world.snapshot(tmp_path, 5)
@@ -91,7 +91,7 @@ def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) ->
 
 
 def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
-    """A window that nothing is older than is said."""
+    """The tree is given all the same, for nothing better is there, but not as proved."""
     world = counted()
     world.log(tmp_path, 8)
     path = world.snapshot(tmp_path, 10, until=14)
@@ -101,7 +101,7 @@ def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
 
 
 def test_before_3_6_the_next_snapshot_says_when_one_had_ended(tmp_path: Path) -> None:
-    """Before 3.6 the next snapshot says when one had ended."""
+    """A server writes one at a time. Of the newest nobody knows, so the one before it is taken."""
     world = counted(digests=False)
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 5, until=7, tells=False)
@@ -114,7 +114,7 @@ def test_before_3_6_the_next_snapshot_says_when_one_had_ended(tmp_path: Path) ->
 
 
 def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path: Path) -> None:
-    """The newest change inside stands in where nothing else is there."""
+    """One old snapshot is what many folders have: a lower bound of its window is better than no answer."""
     world = counted(digests=False)
     world.log(tmp_path, 8)
     path = world.snapshot(tmp_path, 10, until=14, tells=False)
@@ -128,7 +128,7 @@ def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path
 
 @pytest.mark.parametrize("cut", [1, 14, 40])
 def test_a_snapshot_that_is_cut_off_is_passed_over(tmp_path: Path, cut: int) -> None:
-    """A snapshot that is cut off is passed over."""
+    """A copy of one under way has the name of a whole one; its seals are not there."""
     world = counted()
     world.log(tmp_path, 1)
     world.snapshot(tmp_path, 5)
@@ -140,7 +140,7 @@ def test_a_snapshot_that_is_cut_off_is_passed_over(tmp_path: Path, cut: int) -> 
 
 
 def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
-    """What is missing on the way is said."""
+    """Behind a hole the tree lacks changes; it is exact before, and again from a snapshot behind it."""
     world = counted()
     world.log(tmp_path, 1, 4)
     world.log(tmp_path, 8)
@@ -157,7 +157,7 @@ def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
 
 
 def test_a_digest_that_differs_is_said(tmp_path: Path) -> None:
-    """A digest that differs is said."""
+    """The server's own sum is the one witness against this replay, and everything behind it is in doubt."""
     world = counted()
     world.transactions[9] = replace(world.transactions[9], digest=TreeDigest(2, 1))
     world.log(tmp_path)
@@ -169,7 +169,7 @@ def test_a_digest_that_differs_is_said(tmp_path: Path) -> None:
 
 
 def test_the_last_one_by_default_and_nothing_beyond_it(tmp_path: Path) -> None:
-    """The last one by default and nothing beyond it."""
+    """A zxid that was not reached yet has the tree of the last one, and the account says which that is."""
     counted().log(tmp_path)
     history = History(tmp_path)
     assert history.tree_at().account.zxid == history.last_zxid == 20
@@ -178,7 +178,7 @@ def test_the_last_one_by_default_and_nothing_beyond_it(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_write_is_not_there_yet(tmp_path: Path) -> None:
-    """A torn last write is not there yet."""
+    """The copy of a living server's log ends anywhere: that is neither a record nor damage."""
     path = counted().log(tmp_path)
     path.write_bytes(path.read_bytes()[:-5])
     history = History(tmp_path)
@@ -187,7 +187,7 @@ def test_a_torn_last_write_is_not_there_yet(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_log_is_a_hole(tmp_path: Path) -> None:
-    """Damage in a log is a hole."""
+    """Reading goes on behind it, so the zxids that are gone are known, and the tree is not called exact."""
     world = counted()
     path = world.log(tmp_path)
     raw = bytearray(path.read_bytes())
@@ -204,7 +204,7 @@ def test_damage_in_a_log_is_a_hole(tmp_path: Path) -> None:
 
 
 def test_nothing_is_known_of_what_was_before_the_files(tmp_path: Path) -> None:
-    """Nothing is known of what was before the files."""
+    """Purged history is an error that says so, never an empty tree."""
     world = counted()
     world.log(tmp_path, 8)
     world.snapshot(tmp_path, 10)
@@ -222,7 +222,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("late_ms", [0, 1, STEP_MS - 1])
 def test_a_time_is_that_of_the_last_transaction_until_then(tmp_path: Path, late_ms: int) -> None:
-    """A time is that of the last transaction until then."""
+    """Between two records the tree is that of the earlier one, across the boundary of two logs too."""
     world = counted()
     world.log(tmp_path, 1, 9)
     world.log(tmp_path, 10)
@@ -245,7 +245,7 @@ def test_a_clock_that_stepped_back(tmp_path: Path) -> None:
 
 
 def test_the_beginning_is_the_earliest_that_is_exact(tmp_path: Path) -> None:
-    """The beginning is the earliest that is exact."""
+    """From here on every record is right: facts are gathered from here, not from the snapshot's name."""
     world = counted()
     world.log(tmp_path, 8)
     world.snapshot(tmp_path, 10, until=14)
@@ -266,7 +266,7 @@ def changes(history: History, *points: object, below: str = "/") -> list[tuple[s
 
 
 def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
-    """Differences between zxids times and trees."""
+    """One replay with a journal finds what comparing two whole trees does, in both directions."""
     world = World()
     world.create("/kept", b"1")
     world.create("/gone")
@@ -298,7 +298,7 @@ def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
 
 
 def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> None:
-    """A difference over a hole is that of two snapshots."""
+    """The records between are not all there, but both ends are known."""
     world = counted()
     world.log(tmp_path, 1, 4)
     world.log(tmp_path, 12)
@@ -311,7 +311,7 @@ def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> No
 
 
 def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
-    """Lives with every kind of end."""
+    """Who ended a claim tells a handover from a theft and from a crash."""
     world = World()
     world.open(7)
     world.create("/x", b"1", session=7, ephemeral=True)
@@ -341,7 +341,7 @@ def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
 
 
 def test_a_life_that_began_before_the_files_or_ended_in_a_hole(tmp_path: Path) -> None:
-    """A life that began before the files or ended in a hole."""
+    """What no record says stays None or `unknown`; it is not made up."""
     world = World(lists=False)
     world.open(7)
     world.create("/seed", b"s", session=7, ephemeral=True)

@@ -44,7 +44,7 @@ def changed(world: World, zxid: int, **fields: object) -> None:
 
 
 def test_a_right_history_is_clean(tmp_path: Path) -> None:
-    """A right history is clean."""
+    """Of every kind of record; the error alone has no digest, and the snapshot's window hides nothing."""
     world = busy()
     world.log(tmp_path)
     world.snapshot(tmp_path, 4, until=6)
@@ -55,7 +55,7 @@ def test_a_right_history_is_clean(tmp_path: Path) -> None:
 
 
 def test_the_first_record_with_another_digest_is_named(tmp_path: Path) -> None:
-    """The first record with another digest is named."""
+    """Once wrong a tree stays wrong, so what is said of later records would be noise."""
     world = busy()
     world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(2, 5))
     changed(world, 9, path="/c")
@@ -67,7 +67,7 @@ def test_the_first_record_with_another_digest_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lists", [True, False])
 def test_without_digests_it_is_not_applicable_never_clean(tmp_path: Path, lists: bool) -> None:
-    """Without digests it is not applicable never clean."""
+    """Before 3.6 the servers prove nothing, and a green verdict would be an invention."""
     world = busy(digests=False, lists=lists)
     world.log(tmp_path)
     world.snapshot(tmp_path, 4, until=6, tells=False)
@@ -102,7 +102,7 @@ def _lose(world: World, zxid: int) -> None:
 def test_without_digests_records_are_held_against_the_tree(
     tmp_path: Path, spoil: Callable[[World], None], zxid: int, detail: str
 ) -> None:
-    """Without digests records are held against the tree."""
+    """Versions and counts in a record are of the leader's tree: a lost or changed one shows there."""
     world = busy(digests=False)
     spoil(world)
     world.log(tmp_path)
@@ -114,7 +114,7 @@ def test_without_digests_records_are_held_against_the_tree(
 
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_snapshot_that_is_not_the_tree_replayed_is_named(tmp_path: Path, tells: bool) -> None:
-    """A snapshot that is not the tree replayed is named."""
+    """A server with another tree than its own log is diverged; the log itself stays clean."""
     world, other = busy(digests=tells), busy(digests=tells)
     world.log(tmp_path)
     changed(other, 4, data=b"other")
@@ -131,7 +131,7 @@ def test_a_snapshot_that_is_not_the_tree_replayed_is_named(tmp_path: Path, tells
 
 
 def test_a_snapshot_with_a_broken_seal_is_named(tmp_path: Path) -> None:
-    """A snapshot with a broken seal is named."""
+    """It counts against the folder, but not against the history, which the logs tell."""
     world = busy()
     world.log(tmp_path)
     path = world.snapshot(tmp_path, 5)
@@ -144,7 +144,7 @@ def test_a_snapshot_with_a_broken_seal_is_named(tmp_path: Path) -> None:
 
 
 def test_behind_a_hole_it_goes_on_from_the_next_snapshot(tmp_path: Path) -> None:
-    """Behind a hole it goes on from the next snapshot."""
+    """What lies behind is proved again; only the records up to that snapshot are not compared."""
     world = busy()
     world.log(tmp_path, 1, 3)
     world.log(tmp_path, 6)
@@ -159,7 +159,7 @@ def test_behind_a_hole_it_goes_on_from_the_next_snapshot(tmp_path: Path) -> None
 
 
 def test_a_snapshot_stands_in_for_what_is_missing_before_it(tmp_path: Path) -> None:
-    """A snapshot stands in for what is missing before it."""
+    """It begins right behind the hole, so every record that is there is compared."""
     world = busy()
     world.log(tmp_path, 1, 3)
     world.log(tmp_path, 6)
@@ -169,7 +169,7 @@ def test_a_snapshot_stands_in_for_what_is_missing_before_it(tmp_path: Path) -> N
 
 
 def test_records_of_a_window_are_not_compared(tmp_path: Path) -> None:
-    """Records of a window are not compared."""
+    """There the tree has some of what comes: a digest that differs would say nothing."""
     world = busy()
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 4, until=7)
@@ -179,7 +179,7 @@ def test_records_of_a_window_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_where_no_snapshot_says_when_it_ended_nothing_is_claimed(tmp_path: Path) -> None:
-    """Where no snapshot says when it ended nothing is claimed."""
+    """Old and alone: neither wrong nor clean, and each record is counted as unchecked."""
     world = busy(digests=False)
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 4, until=7, tells=False)
@@ -189,7 +189,7 @@ def test_where_no_snapshot_says_when_it_ended_nothing_is_claimed(tmp_path: Path)
 
 
 def test_a_snapshot_beyond_the_logs_shows_what_they_lack(tmp_path: Path) -> None:
-    """A snapshot beyond the logs shows what they lack."""
+    """Its name is a zxid that was applied, so logs that end before it are missing a part."""
     world = busy()
     world.log(tmp_path, 1, 6)
     world.snapshot(tmp_path, 9)
@@ -198,7 +198,7 @@ def test_a_snapshot_beyond_the_logs_shows_what_they_lack(tmp_path: Path) -> None
 
 
 def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
-    """A folder of snapshots alone."""
+    """Nothing to replay is not a clean replay; the tree itself is there and exact."""
     world = busy()
     world.snapshot(tmp_path, 6)
     found = History(tmp_path).verify()
