@@ -121,12 +121,41 @@ def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> Non
         {"live": ALL - {5}},
         {"target": OLD, "isr": (1, 2), "cancelled": True},
         {"target": OLD, "cancelled": True},  # after step 7, whose list was the former target alone
+        {"target": (2, 3), "isr": OLD, "live": {1}},  # nobody of the target can lead
     ],
 )
 def test_who_was_left_out_is_told_before_the_move_waits_or_ends(changes: dict[str, object]) -> None:
     """Recipes 17: once it is free again, with a new leader epoch, as its leader was told a shorter list."""
     assert at(Stage.PLAN, left_out=True, **changes) == (Announce(OLD), Stage.PLAN, Stage.PLAN)
     assert not isinstance(at(Stage.PLAN, **changes).step, Announce)
+
+
+@pytest.mark.parametrize(
+    ("changes", "step"),
+    [
+        ({}, WriteUnion(UNION, NEW, OLD)),
+        ({"replicas": UNION, "isr": (1, 4)}, Announce(UNION)),
+        ({"replicas": UNION, "isr": UNION}, Lead(4, UNION)),
+        ({"target": (1, 2), "isr": OLD}, Lead(1, OLD)),
+        ({"target": OLD, "isr": (1, 2)}, Announce(OLD)),
+    ],
+)
+def test_who_was_left_out_is_told_by_the_steps_of_a_move_that_goes_on(
+    changes: dict[str, object], step: object
+) -> None:
+    """A move found at a take-over costs no leader epoch that its own steps do not need."""
+    decision = at(Stage.PLAN, left_out=True, **changes)
+
+    assert decision == at(Stage.PLAN, **changes)
+    assert decision.step == step
+    assert not (isinstance(step, Announce) and decision.then is Stage.PLAN)
+
+
+def test_whom_a_deletion_holds_is_not_announced_again_and_again() -> None:
+    """All of the target is in sync and down; a list without the held one would be cut once more."""
+    held = at(Stage.PLAN, left_out=True, target=(2, 3), isr=OLD, replicas=(2, 3, 1, 4), live={1}, held={4})
+
+    assert waiting(held)[1] is Stage.PLAN
 
 
 def test_a_target_that_goes_down_on_the_way_is_waited_for() -> None:

@@ -220,5 +220,38 @@ def test_an_old_replica_that_is_held_is_told_the_list_again(stage: Stage, after:
     picture.state_seen(tp(0), standing(3, (3, 1), leader_epoch=1, version=1))
     moves.interrupted([tp(0)], picture, holding)
     assert moves.was_left_out(tp(0)) == (stage is Stage.SHRINK)  # past step 7 the target alone is told
+    picture.topic_seen("t", Topic({0: (3,)}), 1)
     moves.ended([tp(0)], picture)
     assert not moves.was_left_out(tp(0))
+
+
+@pytest.mark.parametrize(("stage", "cut"), [(Stage.CATCH_UP, ()), (Stage.SHRINK, (tp(0),))])
+def test_a_move_that_is_taken_back_leaves_a_cut_list_behind(
+    stage: Stage, cut: tuple[TopicPartition, ...]
+) -> None:
+    """Past step 7; until another leader epoch has told the whole one, or the partition is gone."""
+    picture = cluster({"t": {0: (3, 1, 2)}})
+    moves, holding = Moves(), Holding()
+    moves.follow(picture)  # at the take-over there is none
+    asked(moves, picture, {tp(0): (3,)})
+    moves.reached(tp(0), stage)
+    for id_ in (1, 2, 3):
+        holding.answered(id_, 1)
+    moves.interrupted([tp(0)], picture, holding)
+    assert moves.cut(picture) == ()  # it is open: its own steps tell
+
+    moves.request = None
+    moves.follow(picture)
+    assert moves.cut(picture) == cut
+    moves.interrupted([tp(0)], picture, holding)
+    assert moves.cut(picture) == cut
+    assert moves.cut(cluster({})) == ()
+
+    asked(moves, picture, {tp(0): (3,)}, czxid=10)
+    moves.reached(tp(0), stage)
+    moves.interrupted([tp(0)], picture, holding)
+    moves.request = None
+    moves.follow(picture)
+    picture.state_seen(tp(0), standing(3, (3, 1), leader_epoch=1, version=1))
+    moves.interrupted([tp(0)], picture, holding)
+    assert moves.cut(picture) == ()

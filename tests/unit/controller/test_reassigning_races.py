@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.reassignments import Cluster, ends, finished, ruled
 from zkgroup.controller.machine.events import ChannelDown, ChannelUp
 from zkgroup.controller.machine.requests import ToBroker
-from zkgroup.model.requests import SetData
+from zkgroup.model.requests import Delete, SetData
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
@@ -144,3 +146,72 @@ def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_e
     state = cluster.replicas.state(tp(0))
     assert state is not None
     assert set(state.isr) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("version", [1, 4])
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["deleted", "dropped"])
+def test_a_list_that_a_move_has_cut_is_made_whole_when_nobody_asks_for_it_any_more(
+    version: int, is_dropped: bool
+) -> None:
+    """Recipes 17: past step 7 the request is deleted by hand, or becomes one that cannot be carried out."""
+    cluster = ruled((1, 2, 3), {0: (1, 2, 3)}, version)
+    cluster.request({tp(0): (1, 2)})
+    cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
+    if is_dropped:
+        empty = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}'
+        cluster.world.write(SetData(REQUEST, empty, -1))
+    else:
+        cluster.world.write(Delete(REQUEST, -1))
+    finished(cluster)
+    cluster.run(limit_ms=2_000)
+    whole = cluster.replicas.hosts[1].copies[tp(0)]
+    assert (whole.replicas, whole.leader_epoch) == ((1, 2, 3), 2)
+
+    assert cluster.replicas.drop(tp(0), 3)
+    cluster.run(limit_ms=2_000)
+    state = cluster.replicas.state(tp(0))
+    assert state is not None
+    assert set(state.isr) == {1, 2, 3}
+    assert state.leader_epoch == 2
+
+
+def test_a_list_is_made_whole_once_the_deletion_of_a_replica_is_answered() -> None:
+    """Recipes 17: taken back past step 9, the replica that is being deleted hears nothing until then."""
+    cluster = ruled((1, 2), {0: (1, 2)})
+    cluster.keeps = first_deletion(cluster)
+    cluster.request({tp(0): (1,)})
+    cluster.run(lambda: cluster.kept)
+    cluster.world.write(Delete(REQUEST, -1))
+    cluster.run(limit_ms=2_000)
+    state = cluster.replicas.state(tp(0))
+    assert state is not None
+    assert (state.isr, state.leader_epoch) == ((1,), 2)
+
+    cluster.wires.extend(cluster.kept)
+    cluster.run(limit_ms=2_000)
+    assert cluster.replicas.lists("t").partitions == {0: (1, 2)}
+    back = cluster.replicas.state(tp(0))
+    assert back is not None
+    assert (set(back.isr), back.leader_epoch) == ({1, 2}, 3)
+
+
+def test_a_move_found_at_a_take_over_is_announced_once() -> None:
+    """Steps 2, 7 and 8 cost a leader epoch each, and nothing else does."""
+    cluster = ruled((1, 2, 3), {0: (1, 2)})
+    cluster.replicas.holds_back.add(3)
+    cluster.request({tp(0): (3, 2)})
+    cluster.run(limit_ms=2_000)
+    cluster.kill(cluster.ruler)
+    before = cluster.replicas.state(tp(0))
+    cluster.candidate()
+    cluster.run(limit_ms=20_000)
+    found = cluster.replicas.state(tp(0))
+    assert before is not None
+    assert found is not None
+    assert (before.leader_epoch, found.leader_epoch) == (1, 2)
+
+    cluster.replicas.holds_back.clear()
+    finished(cluster)
+    after = cluster.replicas.state(tp(0))
+    assert after is not None
+    assert after.leader_epoch == 4

@@ -226,9 +226,20 @@ def _plan(now: Situation) -> Decision:
         blocking -= replicas - target
     if blocking:
         return _wait(now, Stage.PLAN, "a deletion that is under way", blocking)
-    if now.left_out and (not complete or now.replicas == now.target) and now.leader in now.live:
-        # The move may wait for days, or be over by what follows: its replicas shall follow in any case.
+    decision = _planned(now, complete)
+    if now.left_out and isinstance(decision.step, Wait | Finish) and _can_be_whole(now):
+        # It may wait for days, or be over by this, and its replicas shall follow; all else tells them anyway.
         return Decision(Announce(now.replicas), Stage.PLAN, Stage.PLAN)
+    return decision
+
+
+def _can_be_whole(now: Situation) -> bool:
+    """Whether the leader can be told of all replicas: a held one would be left out once more."""
+    return now.leader in now.live and not set(now.replicas) & set(now.held)
+
+
+def _planned(now: Situation, complete: bool) -> Decision:
+    target, replicas = set(now.target), set(now.replicas)
     if now.replicas == now.target and not set(now.isr) - target and (end := _already_there(now, complete)):
         return Decision(end, Stage.PLAN, Stage.PLAN)
     if complete:

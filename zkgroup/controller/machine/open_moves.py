@@ -2,7 +2,7 @@
 
 Written down are the request, the replica lists and, from 2.4 on, the topics' own keys. `Moves.follow` makes
 of them what there is to do; stages, and where a move began, are remembered here between its steps and are
-lost with the controller, which costs a bump of the leader epoch and no more.
+lost with the controller, which costs a move at most one bump of the leader epoch more than its steps need.
 """
 
 from __future__ import annotations
@@ -87,6 +87,14 @@ class Followed(NamedTuple):
     """Moves that nobody asks for any more."""
 
 
+class _Heard(NamedTuple):
+    """The list that brokers were told last, where it is shorter than the partition's."""
+
+    replicas: frozenset[int]
+    """As far as is known."""
+    leader_epoch: int
+
+
 class Moves(Mapping[TopicPartition, OpenMove]):
     """All open moves of the cluster, in the order of the request, and the books of carrying them out."""
 
@@ -99,9 +107,9 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         self.records: int | None = None
         """Records of ends that are kept, once they were counted."""
         self._open: dict[TopicPartition, OpenMove] = {}
-        self._left_out: dict[TopicPartition, int] = {}
-        """Partitions of which a shorter list was told, as somebody was held or it was the target alone, with
-        the leader epoch. A whole list undoes it with a greater one only: a leader passes over the same."""
+        self._left_out: dict[TopicPartition, _Heard] = {}
+        """Partitions of which a shorter list was told, as somebody was held or it was the target alone. A
+        whole list undoes it with another leader epoch only: a leader passes over the same."""
         self._has_followed = False
         self._followed: Request | None = None
         """The request as it was when it was last followed."""
@@ -144,12 +152,12 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             held, told = holding.of(picture, each), picture.replicas(each)
             if (move := self._open.get(each)) is not None:
                 told = moving.told_replicas(move.stage, move.target, told)
-            is_whole = set(told) - held == set(picture.replicas(each))
             standing = picture.standing(each)
-            epoch = standing.leader_epoch if standing else -1
-            if not is_whole:
-                self._left_out[each] = epoch
-            elif self._left_out.get(each, epoch) < epoch:
+            heard = _Heard(frozenset(told) - held, standing.leader_epoch if standing else -1)
+            known = self._left_out.get(each)
+            if heard.replicas != set(picture.replicas(each)):
+                self._left_out[each] = heard
+            elif known is not None and known.leader_epoch != heard.leader_epoch:
                 del self._left_out[each]
             if move is None:
                 continue
@@ -160,11 +168,26 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         return tuple(again)
 
     def ended(self, partitions: Iterable[TopicPartition], picture: Picture) -> None:
-        """Their ends are written."""
+        """Their ends are written and in the picture, or nobody asks for them any more."""
         for each in partitions:
-            self._left_out.pop(each, None)
             self._open.pop(each, None)
             picture.moves.discard(each)
+        self._forget_whole(picture)
+
+    def cut(self, picture: Picture) -> tuple[TopicPartition, ...]:
+        """Partitions that are not moved any more, and of whose replicas brokers know some only.
+
+        A move is taken back by hand after step 7, or dropped: its leader takes nobody but the target into the
+        ISR. A controller that is not told of it, as it came later, has no way to know.
+        """
+        self._forget_whole(picture)
+        return tuple(each for each in self._left_out if each not in self._open)
+
+    def _forget_whole(self, picture: Picture) -> None:
+        """Where nothing is moved, what was told may be the whole list by now: the target (step 10)."""
+        for each in self._left_out.keys() - self._open.keys():
+            if each not in picture or self._left_out[each].replicas.issuperset(picture.replicas(each)):
+                del self._left_out[each]
 
     # --- what there is to do ----------------------------------------------------------------------
 
@@ -206,7 +229,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         self._has_followed = True
         for each in self._open:
             if (standing := picture.standing(each)) is not None:
-                self._left_out.setdefault(each, standing.leader_epoch)
+                self._left_out.setdefault(each, _Heard(frozenset(), standing.leader_epoch))
 
     def _follow_one(self, move: OpenMove, target: Brokers, *, asked: bool, replaced: bool) -> None:
         if target != move.target:

@@ -28,6 +28,7 @@ from typing import Final
 from zkgroup.controller.machine import deletions, move_ends, move_writes, moving
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write, set_state
+from zkgroup.controller.machine.leading import elect
 from zkgroup.controller.machine.move_writes import Ending
 from zkgroup.controller.machine.moving import (
     Announce,
@@ -42,7 +43,7 @@ from zkgroup.controller.machine.moving import (
 from zkgroup.controller.machine.open_moves import Request
 from zkgroup.controller.machine.picture import Brokers, Standing
 from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.selectors import overruled
+from zkgroup.controller.machine.selectors import Choice, NoChoice, overruled, started_again
 from zkgroup.controller.machine.states import read_states, write_all
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.errors import ConfigError
@@ -95,6 +96,7 @@ def look(reign: Reign, _: str = "") -> Procedure[None]:
     if any(each.topic in picture.deletions for each in picture.moves - before):
         reign.look(Look.ELECTIONS)  # while they were going, nobody was elected
     move_ends.forgotten(reign, gone)
+    yield from _made_whole(reign)
     fresh, moves.fresh = moves.fresh, set()
     yield from read_states(reign, [each for each in moves if each not in fresh])
     todo = _decided(reign)
@@ -159,6 +161,32 @@ def _version(found: Znode | Standing | None) -> int | None:
     if found is None:
         return None
     return found.version if isinstance(found, Standing) else found.stat.version
+
+
+# --- what was left behind -------------------------------------------------------------------------
+
+
+def _made_whole(reign: Reign) -> Procedure[None]:
+    """Of a move that nobody asks for any more the leader may know a part of the replicas: it leads on in a
+    new term, in which it hears of all. Whom a deletion may still meet is waited for (recipes 17)."""
+    picture, holding = reign.picture, reign.holding
+    cut = [
+        each
+        for each in reign.moves.cut(picture)
+        if not picture.is_going(each) and holding.of(picture, each).isdisjoint(picture.replicas(each))
+    ]
+    if not cut:
+        return
+    batch = reign.batch()
+
+    def select(topic_partition: TopicPartition, standing: Standing) -> Choice | NoChoice:
+        able = picture.candidates(topic_partition, picture.live)
+        return started_again(picture.replicas(topic_partition), standing, able)
+
+    led = yield from elect(reign, cut, select, batch)
+    reign.tell(batch)
+    if led.chosen:
+        reign.core.note("reassignment.taken_back", partitions=tuple(map(str, sorted(led.chosen))))
 
 
 # --- deciding -------------------------------------------------------------------------------------
