@@ -133,6 +133,25 @@ def test_lists_of_every_replica_stay_and_odd_ones_are_waited_for(text: str) -> N
         assert "throttled replicas" in cluster.reign.waiting["plan p"]
 
 
+def test_a_plan_that_cannot_lose_its_throttles_is_tried_again_after_a_pause() -> None:
+    """Past bug: with a configuration that cannot be read the controller tried again at once, for ever."""
+    cluster = kept(throttle=1000)
+    cluster.run(lambda: plan(cluster).next_phase == len(TWO))
+    path = ConfigEntity.topic("t").config_path
+    before = cluster.world.find(path)
+    cluster.world.write(SetData(path, b"{", before.stat.version))
+    cluster.run(
+        lambda: "move of t-0" not in cluster.reign.waiting and "its throttles" in str(cluster.reign.waiting)
+    )
+    cluster.rest()
+    assert cluster.reign.waiting["plan p"] == f"its throttles: {path} cannot be read"
+
+    cluster.world.write(SetData(path, before.data or b"", before.stat.version + 1))
+    over(cluster)
+    assert plan(cluster).throttles_off
+    assert settings(cluster) == {}
+
+
 def test_a_paused_plan_rests_and_a_cancelled_one_loses_its_throttles() -> None:
     """What runs goes on; no further phase is submitted."""
     cluster = kept(throttle=1000)

@@ -65,13 +65,14 @@ def look(reign: Reign, _: str = "") -> Procedure[None]:
         return
     plan = running[0]
     if missed := _missed(reign, plan.stored):
-        yield from _end(reign, plan, "failed", missed)
-        reign.look(Look.PLANS)
+        has_ended = yield from _end(reign, plan, "failed", missed)
     elif plan.stored.next_phase == len(plan.stored.phases):
-        yield from _end(reign, plan, "done", "")
-        reign.look(Look.PLANS)
+        has_ended = yield from _end(reign, plan, "done", "")
     else:
+        has_ended = False
         yield from _submit(reign, plan)
+    if has_ended:  # the next one may begin
+        reign.look(Look.PLANS)
 
 
 def _missed(reign: Reign, stored: StoredPlan) -> str | None:
@@ -179,8 +180,8 @@ def _submit(reign: Reign, plan: _Plan) -> Procedure[None]:
     reign.look(Look.REASSIGNMENT)
 
 
-def _end(reign: Reign, plan: _Plan, state: PlanState, reason: str) -> Procedure[None]:
-    """Throttles off, then the state that says so."""
+def _end(reign: Reign, plan: _Plan, state: PlanState, reason: str) -> Procedure[bool]:
+    """Throttles off, then the state that says so; whether it is written."""
     if _is_throttled(plan.stored):
         (outcome,) = yield from ask(Query(ListChildren(entities_path("brokers"))))
         numbers = {number for name in list_done(outcome).children if (number := number_of(name)) is not None}
@@ -190,12 +191,14 @@ def _end(reign: Reign, plan: _Plan, state: PlanState, reason: str) -> Procedure[
         )
         if why is not None:
             _put_off(reign, plan, why)
-            return
+            return False
     off = plan.stored.throttle is not None
     ended = dataclasses.replace(plan.stored.at(plan.stored.next_phase, state, reason), throttles_off=off)
-    if (yield from _store(reign, plan, ended)):
+    is_written = yield from _store(reign, plan, ended)
+    if is_written:
         reign.wait(f"plan {plan.id}", None)
         reign.core.note("plan.ended", plan=plan.id, state=state, reason=reason)
+    return is_written
 
 
 def _store(reign: Reign, plan: _Plan, stored: StoredPlan) -> Procedure[bool]:
