@@ -99,12 +99,14 @@ class ConfigChange:
 def notify_format(registrations: Iterable[BrokerRegistration], users_known: bool) -> NotifyFormat:
     """The one format that the brokers read, by their oldest registration.
 
-    Brokers of ours read all three, so they count only where there is no other. `users_known` is whether
-    `/config/users` exists; it decides where no broker is registered.
+    Brokers of ours read all three, so they count only where there is no other, and those that host nothing,
+    which read none, where there is nobody else. `users_known` is whether `/config/users` exists; it decides
+    where no broker is registered.
     """
     brokers = list(registrations)
     foreign = [broker for broker in brokers if not broker.is_zkgroup]
-    oldest = min((broker.version for broker in foreign or brokers), default=None)
+    hosting = [broker for broker in brokers if broker.role == "data"]
+    oldest = min((broker.version for broker in foreign or hosting or brokers), default=None)
     if oldest is None:
         return "v2" if users_known else "bare"
     return "bare" if oldest == 1 else "v1" if oldest < 4 else "v2"

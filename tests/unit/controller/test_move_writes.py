@@ -222,6 +222,8 @@ def test_old_brokers_keep_moves_out_of_topics() -> None:
     assert tells_moves_in_topics([broker(1, version=4), broker(2, version=5)])
     assert not tells_moves_in_topics([broker(1, version=4), broker(2, version=1)])
     assert not tells_moves_in_topics([])
+    assert tells_moves_in_topics([broker(1, version=4), broker(101, version=1, role="controller")])
+    assert not tells_moves_in_topics([broker(101, version=4, role="controller")])
 
 
 def test_a_shrink_holds_the_request_and_the_state() -> None:

@@ -253,6 +253,8 @@ def test_brokers_of_ours_do_not_choose_where_there_are_others() -> None:
 
     assert notify_format([ours, real], users_known=False) == "v2"
     assert notify_format([ours], users_known=True) == "bare"
+    data = BrokerRegistration("h", 1, version=4, extensions={"zkgroup": {"role": "data"}})
+    assert notify_format([ours, data], users_known=False) == "v2"
     assert notify_format([], users_known=True) == "v2"
     assert notify_format([], users_known=False) == "bare"
 

@@ -40,8 +40,12 @@ class Ending(NamedTuple):
 
 
 def tells_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
-    """Whether every broker can read what 2.4 keeps of a move in the topic's znode."""
-    found = [broker.registration.version for broker in brokers]
+    """Whether every broker can read what 2.4 keeps of a move in the topic's znode.
+
+    A controller of ours that hosts nothing can, in whatever version it is registered.
+    """
+    told = [broker.registration for broker in brokers]
+    found = [each.version for each in told if each.role == "data"]
     return bool(found) and min(found) >= MOVES_IN_TOPIC_SINCE
 
 
