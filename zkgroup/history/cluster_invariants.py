@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zkgroup.history.cluster_moves import MovesAudit
-from zkgroup.history.cluster_picture import ClusterPicture, Held, Place, our_sessions, recorded_epochs
+from zkgroup.history.cluster_picture import (
+    ClusterPicture,
+    Held,
+    Place,
+    decoded,
+    our_sessions,
+    recorded_epochs,
+)
 from zkgroup.history.cluster_report import ClusterFigures, ClusterOptions
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
@@ -99,7 +106,12 @@ class ClusterAudit:
             yield from self._may_write(transaction, change, ruler)
 
     def _epoch(self, transaction: ServerTransaction, change: Change, is_ours: bool) -> Iterator[Violation]:
-        value = ControllerEpoch.decode(change.path, change.data).epoch
+        read = decoded(ControllerEpoch.decode, change)
+        if read is None:
+            if is_ours:
+                yield Violation("S11", "wrote an epoch that cannot be read", zxid=transaction.zxid)
+            return
+        value = read.epoch
         before, winner = self._picture.epoch, self._winners.get(value)
         if value == 0 and change.action == "create":
             return  # made, not won
@@ -132,7 +144,9 @@ class ClusterAudit:
         before = self._picture.state(topic_partition)
         if before is None or change.action != "set":
             return False
-        after = PartitionState.decode(change.path, change.data)
+        after = decoded(PartitionState.decode, change)
+        if after is None:
+            return False
         registered = self._picture.brokers.get(after.leader)
         return _decision(before) == _decision(after) and (
             registered is not None and registered.session == transaction.session

@@ -106,19 +106,19 @@ class ClusterPicture:
             case "controller":
                 self._hold_controller(transaction, change)
             case "epoch":
-                decoded = None if gone else _decoded(ControllerEpoch.decode, change)
-                self.epoch = None if decoded is None else decoded.epoch
+                told = None if gone else decoded(ControllerEpoch.decode, change)
+                self.epoch = None if told is None else told.epoch
                 self.epoch_session = transaction.session
             case "broker":
                 self._register(transaction, change, place.number)
             case "topic" if gone:
                 self.topics.pop(place.topic, None)
             case "topic":
-                self.topics[place.topic] = _decoded(Topic.decode, change)
+                self.topics[place.topic] = decoded(Topic.decode, change)
             case "state":
                 self._set_state(transaction, change, place.topic_partition)
             case "moves":
-                request = None if gone else _decoded(Reassignment.decode, change)
+                request = None if gone else decoded(Reassignment.decode, change)
                 self.moves = {} if request is None else dict(request.targets)
             case "preferred":
                 self.preferred = not gone
@@ -137,7 +137,7 @@ class ClusterPicture:
         if change.action == "delete":
             self.brokers.pop(broker, None)
             return
-        told = _decoded(BrokerRegistration.decode, change)
+        told = decoded(BrokerRegistration.decode, change)
         before = self.brokers.get(broker)
         is_new = change.action == "create" or before is None
         self.brokers[broker] = Held(
@@ -155,7 +155,7 @@ class ClusterPicture:
             return
         before = self.states.get(topic_partition)
         czxid = transaction.zxid if change.action == "create" or before is None else before.czxid
-        state = _decoded(PartitionState.decode, change)
+        state = decoded(PartitionState.decode, change)
         self.states[topic_partition] = StateSeen(state, change.version or 0, czxid)
 
 
@@ -163,7 +163,7 @@ def endings(transaction: ServerTransaction) -> Iterable[FinishedReassignment]:
     """The terminal records that a transaction makes."""
     for change in transaction.changes:
         if change.action == "create" and change.path.startswith(FinishedReassignment.prefix()):
-            ended = _decoded(FinishedReassignment.decode, change)
+            ended = decoded(FinishedReassignment.decode, change)
             if ended is not None:
                 yield ended
 
@@ -187,13 +187,14 @@ def our_sessions(transactions: Iterable[ServerTransaction]) -> frozenset[int]:
             if place.kind == "history":
                 found.add(transaction.session)
             elif place.kind == "broker" and change.action != "delete":
-                told = _decoded(BrokerRegistration.decode, change)
+                told = decoded(BrokerRegistration.decode, change)
                 if told is not None and told.is_zkgroup:
                     found.add(transaction.session)
     return frozenset(found - {0})
 
 
-def _decoded(decode: Callable[[str, bytes | None], _Value], change: Change) -> _Value | None:
+def decoded(decode: Callable[[str, bytes | None], _Value], change: Change) -> _Value | None:
+    """What a change has written, or None where that cannot be read: anybody can write anything."""
     try:
         return decode(change.path, change.data)
     except CorruptZnodeError:

@@ -98,6 +98,25 @@ def test_a_real_controllers_writes_are_counted() -> None:
     assert report.figures.foreign_writes == 1
 
 
+@pytest.mark.parametrize("path", [PartitionState.path(TP), ControllerEpoch.path()])
+def test_what_cannot_be_read_is_looked_at_by_its_path(path: str) -> None:
+    """Past bug: the checker itself failed. People and tools write what nobody can read."""
+    world = World()
+    world.write(0, Change("set", path, b"{", version=5))
+
+    report = world.check()
+    assert report.holds
+    assert report.figures.foreign_writes == (path == PartitionState.path(TP))
+
+
+def test_s11_an_epoch_of_ours_can_be_read() -> None:
+    """The holder of `/controller` writes something else."""
+    world = World()
+    world.write(100, Change("set", ControllerEpoch.path(), b"{", version=5))
+
+    assert broken(world.check()) == {"S11"}
+
+
 def test_fences_that_bite_are_counted() -> None:
     """A refused write is no violation, and the report says how many there were."""
     world = World()
