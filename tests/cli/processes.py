@@ -16,7 +16,7 @@ from zkgroup_cli.schemas import EVENTS
 
 from tests.cli.json_schema import violations
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Process:

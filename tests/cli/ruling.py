@@ -9,9 +9,14 @@ from typing import Self
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected
+from zkgroup.controller.machine.election import Stage
 from zkgroup.machinery.loop import MachineLoop
+from zkgroup.testing import wait_until
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
+
+STAND_BACK_MS = 3000
+"""For so long one that has resigned leaves the election to others, who may be slow to come."""
 
 
 class Controllers:
@@ -30,21 +35,22 @@ class Controllers:
     ) -> None:
         for loop, client in self._running:
             loop.post(loop.stop)
-            assert loop.join(10)
+            assert loop.join(30)
             client.close()
         assert not self.crashed
 
     def add(self, broker: int) -> None:
-        """Returns once it has been elected, if nobody else rules."""
-        client = ZooKeeperClient(self._address, ClientSettings(session_timeout_ms=6000))
+        """Returns once it has been elected, or watches somebody else who rules."""
+        client = ZooKeeperClient(self._address, ClientSettings(session_timeout_ms=20_000))
         elected = threading.Event()
 
         def perform(effect: ControllerEffect) -> None:
             if isinstance(effect, Elected):
                 elected.set()
 
+        candidate = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS))
         loop: MachineLoop[object, ControllerEffect] = MachineLoop(
-            Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300)),
+            candidate,
             client,
             SystemClock(),
             perform=perform,
@@ -56,4 +62,6 @@ class Controllers:
         loop.listen()
         loop.start()
         if len(self._running) == 1:
-            assert elected.wait(20)
+            assert elected.wait(60)
+        else:
+            wait_until(lambda: candidate.election.stage is Stage.WATCHING)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 QUESTION = "[y/N]: "
 
 

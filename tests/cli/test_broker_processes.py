@@ -20,15 +20,15 @@ from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 QUICK = (
     *("--set", "zookeeper.session.timeout.ms=4s"),
-    *("--set", "replica.lag.time.max.ms=2s"),
+    *("--set", "replica.lag.time.max.ms=10s"),
     *("--set", "controlled.shutdown.retry.backoff.ms=100ms"),
 )
 T0 = TopicPartition("t", 0)
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Brokers:

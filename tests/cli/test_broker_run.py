@@ -73,12 +73,12 @@ def test_the_second_waits_and_takes_over_from_one_that_is_killed(shell: Shell, t
     with Process(*ALONE, "--id", "7", *quick, env=env) as first:
         first.until(is_elected)
         with Process(*ALONE, "--id", "8", *quick, env=env) as second:
-            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is not None, 20)
+            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is not None)
             assert [row["broker"] for row in shell.json("broker", "list")["brokers"]] == [7]
             first.stop(signal.SIGKILL)
             assert second.until(is_elected)["epoch"] == 2
             assert [row["broker"] for row in shell.json("broker", "list")["brokers"]] == [8]
-            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is None, 20)
+            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is None)
             assert second.stop() == 0
 
 

@@ -30,8 +30,8 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
         shown = shell.json("controller", "resign")
         untouched = shell.run("znode", "get", "/zkgroup/controller/resign")
         controllers.add(2)
-        done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "30s")
-        again = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "30s")
+        done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "60s")
+        again = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "60s")
         history = shell.json("controller", "history")["epochs"]
 
     assert (shown["executed"], shown["resigned"], untouched.code) == (False, None, 5)

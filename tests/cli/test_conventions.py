@@ -162,7 +162,7 @@ def test_without_an_address_the_three_ways_are_named(lone_shell: Shell) -> None:
 
 def test_an_ensemble_that_does_not_answer_is_exit_7(lone_shell: Shell) -> None:
     """The address is in the message, no traceback, in time."""
-    ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", "300ms")
+    ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", "1s")
 
     assert (ran.code, ran.out) == (7, "")
     assert NOWHERE in ran.err
@@ -171,7 +171,7 @@ def test_an_ensemble_that_does_not_answer_is_exit_7(lone_shell: Shell) -> None:
 
 def test_a_traceback_needs_two_v(lone_shell: Shell) -> None:
     """-vv shows where; nothing else does."""
-    words = ["group", "list", "-z", NOWHERE, "--connect-timeout", "300ms"]
+    words = ["group", "list", "-z", NOWHERE, "--connect-timeout", "1s"]
 
     assert "Traceback" not in lone_shell.run(*words, "-v").err
     assert "Traceback" in lone_shell.run(*words, "-vv").err

@@ -20,14 +20,14 @@ def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
     groups.topic("orders", 1)
     groups.parents("billing", "orders")
     groups.offset("billing", "orders", 0, 10)
-    words = ("offsets", "set", "billing", "orders:0=42", "--execute", "--connect-timeout", "2s")
+    words = ("offsets", "set", "billing", "orders:0=42", "--execute", "--connect-timeout", "8s")
     dropped = zk_chaos_server.drop_reply("multi", then_refuse=True)
 
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words, "-z", zk_chaos_server.address],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         env={**os.environ, **{name: value for name, value in shell.environment.items() if value}},
         check=False,
     )

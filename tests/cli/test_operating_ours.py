@@ -41,7 +41,7 @@ def cluster(shell: Shell, groups: Groups) -> Iterator[Cluster]:
 
 def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: Cluster) -> None:
     """recipes 15: the offline partition waits, is named in `status`, and is led once somebody asks."""
-    done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "30s")
+    done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "60s")
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
 
     assert (done["converged"], done["epoch"]) == (True, 8)
@@ -57,10 +57,10 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: She
     """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
     done = shell.json("reassign", "plan", "decommission", "2", "--execute")
     name = done["kept"]["plan"]
-    wait_until(lambda: shell.json("status")["reassigning"] == 1, 30)
+    wait_until(lambda: shell.json("status")["reassigning"] == 1)
     (running,) = shell.json("reassign", "list")["plans"]
     cancelled = shell.json("reassign", "cancel", "--execute")
-    wait_until(lambda: shell.json("reassign", "list")["plans"][0]["state"] == "failed", 30)
+    wait_until(lambda: shell.json("reassign", "list")["plans"][0]["state"] == "failed")
     failed = shell.json("reassign", "plan", "--resume", name, code=3)
 
     assert (running["plan"], running["state"], running["next_phase"]) == (name, "running", 1)
@@ -77,9 +77,9 @@ def test_brokers_of_ours_carry_a_plan_out(shell: Shell, groups: Groups) -> None:
             broker = Process(*RUN, "--id", str(number), *folder, *quick, env=_environment(shell))
             stack.enter_context(broker).until(lambda event: event["event"] == "registered")
         shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
-        wait_until(lambda: shell.json("status")["offline_partitions"] == 0, 30)
+        wait_until(lambda: shell.json("status")["offline_partitions"] == 0)
         words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
-        done = shell.json(*words, "--timeout", "60s")
+        done = shell.json(*words, "--timeout", "90s")
         (topic,) = shell.json("topic", "describe", "t")["topics"]
 
     assert (done["kept"]["state"], done["kept"]["phases"], done["kept"]["done"]) == ("done", 2, 2)

@@ -30,7 +30,7 @@ from zkgroup.znodes.brokers import (
 )
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_lines_without_a_leader_are_given_up(shell: Shell, brokers: LineBrokers)
         "1 line read, 0 acknowledged by all in-sync replicas, 1 not appended, the first of these is line 1"
     )
 
-    some = shell.json("produce", "orders", "--timeout", "5s", "--from", __file__, code=4)
+    some = shell.json("produce", "orders", "--timeout", "8s", "--from", __file__, code=4)
     assert some["acknowledged"] > 0 < some["failed"]
     assert some["first_failed_line"] == 1, "the first line goes to partition 0"
     assert some["lines"] == some["acknowledged"] + some["failed"] + some["unknown"]
@@ -230,7 +230,7 @@ def test_what_nobody_knows_is_said(shell: Shell, brokers: LineBrokers) -> None:
     """A follower in the ISR never gets the line: exit 124, no verdict."""
     brokers.held.add(2)
 
-    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "4s", stdin="a\n")
+    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "8s", stdin="a\n")
 
     assert ran.code == 124
     assert "may be in the log all the same" in ran.err

@@ -21,9 +21,9 @@ from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-QUICK = ("--set", "zookeeper.session.timeout.ms=4s", "--set", "replica.lag.time.max.ms=2s")
+QUICK = ("--set", "zookeeper.session.timeout.ms=4s", "--set", "replica.lag.time.max.ms=10s")
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 KILL_AT, COUNT = 200, 600
 

@@ -186,7 +186,7 @@ def test_two_members_share(shell: Shell, groups: Groups) -> None:
         with Process("consume", "g", "--topic", "orders", "--consumer-id", "b", *QUICK, env=env) as second:
             revoked = first.until(lambda event: event["event"] == "revoked")
             assigned = second.until(lambda event: event["event"] == "assigned")
-            verified = shell.run("group", "verify", "g", "--wait", "--timeout", "20s")
+            verified = shell.run("group", "verify", "g", "--wait", "--timeout", "60s")
             second.stop()
         first.stop()
 
@@ -316,7 +316,7 @@ def test_the_embedded_server_ends_at_once_while_it_starts(
     environment = {**_environment(lone_shell), "JAVA_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
 
     with Process("zookeeper", "start", "--format", "ndjson", env=environment) as server:
-        wait_until((tmp_path / "pid").exists, timeout_s=30)
+        wait_until((tmp_path / "pid").exists)
         code = server.stop(number)
 
     assert (code, server.events, server.errors) == (0, [], "stopped\n")

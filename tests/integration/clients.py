@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zkgroup.model.ports import Store
-from zkgroup.model.requests import Connected, Create, Exists, ExistsDone, Multi
+from zkgroup.model.requests import (
+    Connected,
+    Create,
+    Exists,
+    ExistsDone,
+    Multi,
+    Suspended,
+    Sync,
+    SyncDone,
+)
+from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -28,6 +38,16 @@ def told(caller: Caller) -> list[tuple[str, int]]:
         )
         for event in caller.events
     ]
+
+
+def reconnected(caller: Caller, incarnation: int = 1) -> None:
+    """The connection broke and is there again: a server about to lose its leader may let it in before."""
+    caller.await_event(Suspended)
+
+    def answers() -> bool:
+        return caller.submit(Sync("/"), incarnation).outcome() == SyncDone()
+
+    wait_until(answers, 60, lambda: f"told {caller.events}")
 
 
 def gone(witness: Caller, path: str) -> bool:

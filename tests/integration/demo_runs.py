@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
-DEMO_TIMEOUT_S = 190
+DEMO_TIMEOUT_S = 400
 
 
 def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -53,4 +53,4 @@ def started_until(text: str, *arguments: str, folder: Path) -> Iterator[subproce
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)

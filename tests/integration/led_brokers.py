@@ -27,7 +27,7 @@ from zkgroup.zookeeper.blocking import Blocking
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 RequestT = TypeVar("RequestT", bound=Request)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class LedBroker(AbstractContextManager["LedBroker"]):

@@ -90,7 +90,7 @@ class Ruling:
 
     def close(self) -> None:
         self.loop.post(self.loop.stop)
-        assert self.loop.join(10)
+        assert self.loop.join(30)
         self.client.close()
         assert not self.crashed
 
@@ -116,7 +116,7 @@ class Ruling:
             done.set()
 
         self.loop.post(look)
-        assert done.wait(10)
+        assert done.wait(30)
         return answer[0]
 
     def waiting(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Country:
     ) -> None:
         """settings, connection: of its controllers."""
         self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
-        self.connection = connection or ClientSettings(session_timeout_ms=6000)
+        self.connection = connection or ClientSettings(session_timeout_ms=20_000)
         self.hosts: dict[int, Host] = {}
         self.controllers: list[Ruling] = []
         witness.ask(CreateMissing(PARENTS), CreateMissingDone)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.running_brokers import QUICK, Told, ask
+from tests.running_brokers import QUICK as QUICKEST
+from tests.running_brokers import Told, ask
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.broker.machine.events import BrokerEvent, Serving
@@ -35,7 +36,9 @@ from zkgroup.zookeeper.clock import SystemClock
 pytestmark = pytest.mark.integration
 
 PATH = BrokerRegistration.path(1)
-WAIT_S = 30.0
+WAIT_S = 60.0
+QUICK = replace(QUICKEST, replica_lag_time_max_ms=10_000)
+"""A follower that a busy machine keeps from fetching for a moment stays in sync."""
 
 
 class Cluster:
@@ -213,7 +216,7 @@ class Machine:
 
     def close(self) -> None:
         self.loop.post(self.loop.stop)
-        assert self.loop.join(10)
+        assert self.loop.join(30)
         self.client.close()
         assert not self.crashed
 
@@ -230,7 +233,7 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
         chaos.swallow()
         machine.client.abandon(first.incarnation, "given up by its own clock")
         chaos.heal(cut=True)
-        wait_until(lambda: len(machine.told(Registered)) == 2, 15)
+        wait_until(lambda: len(machine.told(Registered)) == 2, WAIT_S)
         found = cluster.zk.read(PATH).stat
         assert found.czxid == machine.told(Registered)[1].epoch
         assert found.ephemeral_owner != first.session_id
@@ -247,15 +250,15 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
 
 
 def test_old_notifications_are_deleted_by_ctime(cluster: Cluster) -> None:
-    """Controller item 13: here beyond 500 ms, by default beyond 15 minutes; younger ones are kept."""
+    """Controller item 13: here beyond 5 s, by default beyond 15 minutes; younger ones are kept."""
     assert CHANGE_AGE_MAX_MS == 15 * 60 * 1000
-    machine = Machine(cluster.address, change_age_max_ms=500)
+    machine = Machine(cluster.address, change_age_max_ms=5000)
     try:
         wait_until(lambda: machine.told(Registered), WAIT_S)
         old = _notify(cluster)
         born_ms = cluster.zk.read(old).stat.ctime
         cluster.zk.create_missing("/clock")
-        wait_until(lambda: _server_time(cluster) > born_ms + 1000, WAIT_S)
+        wait_until(lambda: _server_time(cluster) > born_ms + 5500, WAIT_S)
         young = _notify(cluster)
         wait_until(lambda: cluster.find(old) is None, WAIT_S)
 
@@ -297,35 +300,34 @@ def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> No
 
     Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans.
     """
-    before = _counted(zk_server)
+    cluster.zk.wait_connected()
+    wait_until(lambda: _counted(zk_server) == (0, 2), WAIT_S, lambda: str(_counted(zk_server)))
     cluster.add(1, 2, 3)
     for topic in ("t", "u"):
         cluster.create_topic(topic, (1, 2))
     wait_until(lambda: cluster.state("t") and cluster.state("u"), WAIT_S)
 
-    def used() -> tuple[int, int]:
-        now = _counted(zk_server)
-        return now[0] - before[0], now[1] - before[1]
-
-    wait_until(lambda: used() == (3 * 3 + 2 + 6 + 3, 3), 10, lambda: str(used()))
+    at_rest = (3 * 3 + 2 + 6 + 3, 3 + 2)
+    wait_until(lambda: _counted(zk_server) == at_rest, WAIT_S, lambda: str(_counted(zk_server)))
 
 
 def _counted(zk_server: Any) -> tuple[int, int]:
-    """Watches and connections."""
+    """Watches, and connections with that of the question itself."""
     lines = dict(line.split("\t") for line in zk_server.server(0).ask("mntr").splitlines() if "\t" in line)
     return int(lines["zk_watch_count"]), int(lines["zk_num_alive_connections"])
 
 
+@pytest.mark.timeout(300)
 def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
     behind: tuple[Cluster, ChaosZooKeeper],
 ) -> None:
     """Controller item 72: ten session timeouts long; every session ends, and the cluster is as it was."""
     cluster, chaos = behind
-    cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=1000, replica_lag_time_max_ms=2000))
+    timeout_ms = 3000
+    cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=timeout_ms))
     cluster.create_topic("t", (1, 2), (2, 1))
     wait_until(lambda: cluster.leaders(1, "t") == cluster.leaders(2, "t") == [1, 2], WAIT_S)
     epochs = {broker: cluster.brokers[broker].epoch for broker in (1, 2)}
-    timeout_ms = 1000
     chaos.cut(refuse=True)
     clock = SystemClock()
     until_ms = clock.now_ms() + 10 * timeout_ms

@@ -28,7 +28,7 @@ def test_a_hundred_clients_cost_a_hundred_threads_and_three_sockets_each(zk_serv
     threads, sockets = threading.active_count(), _sockets()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ZooKeeperClient(zk_server.address)) for _ in range(100)]
-        sessions = {client.wait_connected(30).session_id for client in clients}
+        sessions = {client.wait_connected(60).session_id for client in clients}
         assert len(sessions) == 100
         assert threading.active_count() == threads + 100
         assert _sockets() - sockets <= 300
@@ -105,7 +105,7 @@ def test_a_fork_leaves_the_parents_session_alone(
         caller.ask(MINE, MultiDone)
         child = multiprocessing.get_context("fork").Process(target=work, args=(client,))
         child.start()
-        child.join(30)
+        child.join(60)
         assert child.exitcode == 0
         child.close()
         stat = caller.ask(Exists("/mine"), ExistsDone).stat

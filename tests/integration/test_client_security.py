@@ -14,6 +14,7 @@ from tests.cli.running import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import Code, Create
 from zkgroup.model.stat import AclEntry, ZnodeAcl
+from zkgroup.testing import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -143,7 +144,7 @@ def test_sasl_with_a_wrong_password_ends_the_client(
         ZooKeeperClient(sasl_server.address, ClientSettings(auth=wrong)) as client,
         pytest.raises(AuthenticationError, match="refused our credentials") as caught,
     ):
-        client.wait_connected(20)
+        client.wait_connected(60)
     assert "canary" not in caplog.text + str(caught.value)
 
 
@@ -260,25 +261,27 @@ def test_an_authority_that_we_do_not_trust_is_refused(
 ) -> None:
     """Nothing is sent; who waits is told why."""
     settings = ClientSettings(tls=Tls(ca_file=certificates.path("stranger.pem")), auth=ME)
-    with (
-        ZooKeeperClient(secure.address, settings) as client,
-        pytest.raises(StoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"),
-    ):
-        client.wait_connected(3)
+    with ZooKeeperClient(secure.address, settings) as client:
+        refused(client, "CERTIFICATE_VERIFY_FAILED")
+
+
+def refused(client: ZooKeeperClient, why: str) -> None:
+    """The first handshake of a server on a busy machine takes its time."""
+    client.start()
+    wait_until(lambda: why in str(client.unconnected(1.0)))
+    with pytest.raises(StoreUnavailableError, match=why):
+        client.wait_connected(0.0)
 
 
 def test_a_certificate_of_another_host_is_refused(certificates: Certificates) -> None:
     """reliability finding 12: kazoo does not look at the name. It may be switched off on purpose."""
     tls = Tls(ca_file=certificates.path("ca.pem"))
     with tls_server(certificates, "elsewhere") as zookeeper:
-        with (
-            ZooKeeperClient(zookeeper.address, ClientSettings(tls=tls)) as client,
-            pytest.raises(StoreUnavailableError, match=r"IP address mismatch"),
-        ):
-            client.wait_connected(3)
+        with ZooKeeperClient(zookeeper.address, ClientSettings(tls=tls)) as client:
+            refused(client, "IP address mismatch")
         careless = Tls(ca_file=certificates.path("ca.pem"), check_host_name=False)
         with ZooKeeperClient(zookeeper.address, ClientSettings(tls=careless)) as client:
-            client.wait_connected(20)
+            client.wait_connected(60)
 
 
 def test_a_server_without_tls_is_refused(zk_server: Tree, certificates: Certificates) -> None:
@@ -305,7 +308,7 @@ def test_the_command_line_speaks_tls(
         "topic", "create", "t", "--partitions", "1", "--zk-tls-ca", certificates.path("ca.pem"), *ours
     )
     refused = shell.run(
-        "topic", "list", "--connect-timeout", "3s", "--zk-tls-ca", certificates.path("stranger.pem")
+        "topic", "list", "--connect-timeout", "8s", "--zk-tls-ca", certificates.path("stranger.pem")
     )
     half = shell.run("topic", "list", "--zk-tls-ca", certificates.path("ca.pem"), *ours[:2])
 

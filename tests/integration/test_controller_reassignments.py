@@ -132,7 +132,7 @@ class Moving(Country):
         return Topic.decode(znode.path, znode.data).partitions
 
     def await_end(self) -> None:
-        wait_until(lambda: self.find(REQUEST) is None, timeout_s=30)
+        wait_until(lambda: self.find(REQUEST) is None, timeout_s=60)
 
     def records(self) -> list[FinishedReassignment]:
         parent = finished_reassignments_path()
@@ -153,7 +153,7 @@ class Stop:
             self._left -= 1
             if self._left == 0:
                 self.reached.set()
-                assert self._go_on.wait(30)
+                assert self._go_on.wait(60)
 
     def kill(self, controller: Ruling) -> None:
         """Its session ends, and only then it goes on: nothing that it asks is carried out."""
@@ -227,7 +227,7 @@ def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
     stop = Stop(number)
     first = begun(country, {0: (1, 2)}, stop)
     country.request({tp(0): (2, 3)})
-    assert stop.reached.wait(20)
+    assert stop.reached.wait(60)
     stop.kill(first)
     country.rule(101)
     country.await_end()

@@ -74,7 +74,7 @@ class Running:
     def __init__(self, address: str, broker: int = ALONE) -> None:
         self.heard = Heard()
         self.node = ControllerOnly(
-            address, broker=broker, listener=self.heard, settings=BrokerSettings(session_timeout_ms=6000)
+            address, broker=broker, listener=self.heard, settings=BrokerSettings(session_timeout_ms=20_000)
         )
         self.node.start()
 

@@ -20,7 +20,7 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_demo_refuses_a_foreign_topic_of_its_name(server: EmbeddedZooKeeper, tmp
 def test_interrupted_demo_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C in the middle stops members and server, removes the files and ends with 130."""
     with interrupted_when("every partition has an owner", number, "demo", folder=tmp_path) as process:
-        assert process.wait(60) == 130
+        assert process.wait(120) == 130
 
     assert list(tmp_path.iterdir()) == []
 
@@ -145,4 +145,4 @@ def test_killed_demo_takes_its_members_with_it(tmp_path: Path) -> None:
     That they are gone is what the leak watch of this suite checks after each test.
     """
     with interrupted_when("every partition has an owner", signal.SIGKILL, "demo", folder=tmp_path) as process:
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(120) == -signal.SIGKILL

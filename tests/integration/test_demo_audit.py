@@ -15,7 +15,7 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
 PLANTED = r"a stranger rewinds partition \d+ of cleo"
 
@@ -72,6 +72,6 @@ def test_only_the_report_is_left(tmp_path: Path) -> None:
 def test_interrupted_demo_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C behind the planted writes stops members and server, removes the files and ends with 130."""
     with interrupted_when(PLANTED, number, "demo", "audit", folder=tmp_path) as process:
-        assert process.wait(60) == 130
+        assert process.wait(120) == 130
 
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from zkgroup.demo.flights import bundled_lines
 from zkgroup.history import check_cluster
 from zkgroup.history.transaction_log import read_transactions
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
 WORKS = "lines are produced with acks=all"
 
@@ -51,7 +51,7 @@ def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
 def test_interrupted_demo_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C in the middle stops brokers, consumers and servers, removes the files and ends with 130."""
     with interrupted_when(WORKS, number, "demo", "brokers", folder=tmp_path) as process:
-        assert process.wait(60) == 130
+        assert process.wait(120) == 130
 
     assert list(tmp_path.iterdir()) == []
 
@@ -62,4 +62,4 @@ def test_killed_demo_takes_its_processes_with_it(tmp_path: Path) -> None:
     That they are gone is what the leak watch of this suite checks after each test.
     """
     with interrupted_when(WORKS, signal.SIGKILL, "demo", "brokers", folder=tmp_path) as process:
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(120) == -signal.SIGKILL

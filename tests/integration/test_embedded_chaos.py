@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.clients import reconnected
 from zkgroup.model.requests import (
     Code,
     Connected,
@@ -23,7 +24,6 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -52,16 +52,6 @@ def _caller(address: str) -> Iterator[Caller]:
 
 def kinds(caller: Caller) -> list[type]:
     return [type(event) for event in caller.events]
-
-
-def reconnected(caller: Caller, incarnation: int = 1) -> None:
-    """The connection broke and is there again."""
-    caller.await_event(Suspended)
-
-    def answers() -> bool:
-        return caller.submit(Sync("/"), incarnation).outcome() == SyncDone()
-
-    wait_until(answers, 15, lambda: f"told {caller.events}")
 
 
 def test_a_dropped_reply_leaves_an_applied_write_unanswered(

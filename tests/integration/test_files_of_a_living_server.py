@@ -29,8 +29,8 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 
 def _write(address: str) -> None:
     """Data of all sizes, so that records end at any place of a page."""
-    client = KazooClient(address)
-    client.start()
+    client = KazooClient(address, timeout=60)
+    client.start(60)
     try:
         client.create("/a")
         for number in range(WRITES):

@@ -24,7 +24,7 @@ from zkgroup.znodes.consumers import Owner
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 (FIRST,) = orders(0)
 SESSION_MS = 3000

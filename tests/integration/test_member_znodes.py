@@ -38,7 +38,7 @@ def third_party(zk_server: Tree) -> Iterator[KazooClient]:
     finally:
         ours.close()
     client = KazooClient(zk_server.address)
-    client.start(20)
+    client.start(60)
     try:
         yield client
     finally:
@@ -64,9 +64,9 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
         seen = {}
         for _ in leaves:
-            path = created.get(timeout=30)
+            path = created.get(timeout=60)
             seen[path] = third_party.get(path)
-        member.wait_until_assigned(timeout_s=30)
+        member.wait_until_assigned(timeout_s=60)
 
     assert sorted(seen) == sorted(leaves)
     assert all(data for data, _ in seen.values())
@@ -78,7 +78,7 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
 def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk_server: Tree) -> None:
     """Without other settings everything that a member creates has the ACL world:anyone:cdrwa (item 11)."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
-        member.wait_until_assigned(timeout_s=30)
+        member.wait_until_assigned(timeout_s=60)
         member.commit({ORDERS_0: 7})
 
         acls = {path: third_party.get_acls(path)[0] for path in _below(third_party, group_path(GROUP))}
@@ -90,7 +90,7 @@ def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk
 def test_leaves_live_as_long_as_the_protocol_says(third_party: KazooClient, zk_server: Tree) -> None:
     """Registration and owners are ephemeral, of one session; parents and offsets persist (item 10)."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
-        member.wait_until_assigned(timeout_s=30)
+        member.wait_until_assigned(timeout_s=60)
 
         stats = {path: _stat(third_party, path) for path in _below(third_party, group_path(GROUP))}
 

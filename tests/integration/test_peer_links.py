@@ -60,7 +60,7 @@ def test_a_follower_cut_off_from_its_peers_shows_the_past(zk_chaos: ChaosZooKeep
         assert told(cut_off) == [("Connected", 1)]
 
         zk_chaos.heal()
-        wait_until(lambda: shown(cut_off) == b"new", 30)
+        wait_until(lambda: shown(cut_off) == b"new", 60)
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
@@ -93,11 +93,11 @@ def test_a_deposed_leader_writes_nothing(zk_chaos: ChaosZooKeeper) -> None:
         lost = cut_off.submit(LATE)
         assert isinstance(lost.outcome(), Unanswered)
         witness.await_event(Suspended)
-        wait_until(lambda: isinstance(written(witness), MultiDone), 30)
+        wait_until(lambda: isinstance(written(witness), MultiDone), 60)
         assert leader_of_two(zk_chaos, deposed) != deposed
 
         zk_chaos.heal()
-        wait_until(lambda: shown(cut_off) == b"new", 30)
+        wait_until(lambda: shown(cut_off) == b"new", 60)
         assert cut_off.ask(Exists("/n"), ExistsDone).stat == witness.ask(Exists("/n"), ExistsDone).stat
 
 

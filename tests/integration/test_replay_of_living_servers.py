@@ -72,11 +72,11 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
-    """Each fuzzy snapshot of a server under load leads to the tree it serves."""
+    """In a real server's windows znodes are deleted and made anew, which replays get wrong first."""
     server = zookeeper.server(0)
-    leaving, client = KazooClient(server.address), KazooClient(server.address)
-    leaving.start()
-    client.start()
+    leaving, client = (KazooClient(server.address, timeout=60) for _ in range(2))
+    leaving.start(60)
+    client.start(60)
     churn(leaving, 50, 1)
     churn(client, NODES, ROUNDS)
     leaving.stop()
@@ -109,24 +109,24 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
 
 
 def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:
-    """Three servers together have what one lacks."""
+    """Each was down in turn, and leaders changed: joined, the logs are the history that was served."""
     with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=tmp_path) as ensemble:
         addresses = ",".join(ensemble.server(number).address for number in range(3))
         for number in range(3):
-            client = KazooClient(addresses, timeout=20)
-            client.start(30)
+            client = KazooClient(addresses, timeout=60)
+            client.start(60)
             churn(client, 200, 1)
             client.stop()
             client.close()
             ensemble.server(number).kill()
-            client = KazooClient(addresses, timeout=20)
+            client = KazooClient(addresses, timeout=60)
             client.start(60)
             for turn in range(300):
                 client.retry(client.set, "/held", b"%d" % turn)
             client.stop()
             client.close()
             ensemble.server(number).restart()
-        client = KazooClient(addresses, timeout=20)
+        client = KazooClient(addresses, timeout=60)
         client.start(60)
         client.retry(client.set, "/held", b"last")
         client.sync("/held")
@@ -141,9 +141,12 @@ def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:
     assert (found.digest_verdict, found.is_right, found.splits) == ("clean", True, {})
     assert {each.agrees for each in found.snapshots} <= {True, None}
     assert len({each.zxid >> 32 for each in history.transactions()}) >= 2
+    compared = 0
     for folder in folders:
         alone = History(folder)
         assert alone.verify().mismatches == 0
         tree, account = alone.tree_at(zxid=history.last_zxid)
         if account.zxid == history.last_zxid:
             assert tree.first_difference(history.tree_at().tree, except_below="/zookeeper/") is None
+            compared += 1
+    assert compared

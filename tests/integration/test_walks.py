@@ -14,8 +14,8 @@ pytestmark = pytest.mark.integration
 def test_a_walk_is_the_tree_in_the_servers_files() -> None:
     """Data, all numbers and ACLs, at the zxid that the walk names."""
     with EmbeddedZooKeeper(fsync=False) as server:
-        client = KazooClient(server.address, timeout=20)
-        client.start(20)
+        client = KazooClient(server.address, timeout=60)
+        client.start(60)
         try:
             plant(client)
             found = walk_and_compare(server.address, server.data_dir / "server-0")

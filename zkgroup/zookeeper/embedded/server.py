@@ -19,6 +19,7 @@ from zkgroup.zookeeper.embedded.ports import HOST
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LOOK_S = 0.02
 _ANSWER_S = 2.0
+_ASK_S = 10.0
 _FIRST_PROBE_S = 0.1
 _LOG_LINES = 15
 
@@ -74,7 +75,7 @@ class EmbeddedServer:
 
     def ask(self, word: str) -> str:
         """Answer to a four-letter command. Raises OSError where the server does not answer."""
-        return probe.ask(self.port, word, _ANSWER_S)
+        return probe.ask(self.port, word, _ASK_S)
 
     def spawn(self) -> None:
         """Starts the process and returns at once. Raises EmbeddedServerError where Java is missing."""
