@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -92,15 +92,18 @@ def _values(array: Any, name: str) -> list[Any]:
         return values
     if array.null_count == len(array):
         return [None] * len(array)
-    return list(_acls(array.to_pylist()))
+    return list(_acls(array))
 
 
-def _acls(lists: Iterable[list[dict[str, Any]] | None]) -> Iterator[Acl | None]:
-    """The same ACL many times is one object."""
+def _acls(array: Any) -> Iterator[Acl | None]:
+    """Of a pyarrow.ListArray; its entries are read by columns. The same ACL many times is one object."""
+    fields = (array.values.field(name).to_pylist() for name in AclEntry._fields)
+    entries = list(map(AclEntry._make, zip(*fields, strict=True)))
     known: dict[Acl, Acl] = {}
-    for entries in lists:
-        if entries is None:
-            yield None
-        else:
-            acl = tuple(AclEntry(**entry) for entry in entries)
+    bounds = array.offsets.to_pylist()
+    for is_there, begin, end in zip(array.is_valid().to_pylist(), bounds, bounds[1:], strict=False):
+        if is_there:
+            acl = tuple(entries[begin:end])
             yield known.setdefault(acl, acl)
+        else:
+            yield None
