@@ -31,11 +31,11 @@ from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesR
 from zkgroup.znodes.partitions import PartitionState
 from zkgroup.zookeeper.blocking import Blocking
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 QUICK = BrokerSettings(
     replica_fetch_wait_max_ms=50,
     replica_fetch_backoff_ms=20,
-    replica_lag_time_max_ms=400,
+    replica_lag_time_max_ms=2000,
     controlled_shutdown_retry_backoff_ms=10,
 )
 """Everything that waits by time waits little."""
