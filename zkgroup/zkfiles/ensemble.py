@@ -183,10 +183,10 @@ class Server:
 
     def _first_in(self, log: ServerFile) -> Transaction | None:
         reader = LogReader(log.path, resync=True, piece_bytes=_FRONT_BYTES)
-        first = None
         with self._noting(reader):
-            first = next(iter(reader), None)
-        return first
+            for transaction in reader:
+                return transaction
+        return None
 
     def _last_in(self, log: ServerFile) -> int | None:
         reader = LogReader(log.path, resync=True)

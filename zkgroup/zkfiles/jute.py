@@ -16,7 +16,8 @@ LONG: Final = struct.Struct(">q")
 
 OPEN_ACL: Final[Acl] = (AclEntry(31, "world", "anyone"),)
 """Everybody may do everything; snapshots name it -1 and have it in no table."""
-_OPEN_ACL_BYTES: Final = b"\0\0\0\x01" + b"\0\0\0\x1f" + b"\0\0\0\x05world" + b"\0\0\0\x06anyone"
+OPEN_ACL_BYTES: Final = b"\0\0\0\x01" + b"\0\0\0\x1f" + b"\0\0\0\x05world" + b"\0\0\0\x06anyone"
+"""As a list of one entry."""
 _SMALLEST_ACL: Final = 12
 """Bytes of an entry whose scheme and id are empty."""
 
@@ -96,8 +97,8 @@ class Jute:
     def acl(self) -> Acl | None:
         """A list of ACL entries, or None for null."""
         at = self.at
-        end = at + len(_OPEN_ACL_BYTES)
-        if end <= self.end and self.raw.startswith(_OPEN_ACL_BYTES, at):
+        end = at + len(OPEN_ACL_BYTES)
+        if end <= self.end and self.raw.startswith(OPEN_ACL_BYTES, at):
             self.at = end
             return OPEN_ACL
         count = self.count(_SMALLEST_ACL)

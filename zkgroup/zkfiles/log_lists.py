@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from zkgroup.zkfiles.batches import Batch, Same
 from zkgroup.zkfiles.frames import FRAME, LogChunk
-from zkgroup.zkfiles.jute import OPEN_ACL, JuteError
+from zkgroup.zkfiles.jute import OPEN_ACL, OPEN_ACL_BYTES, JuteError
 from zkgroup.zkfiles.log_parts import OddError, parts_of_close, parts_of_multi
 from zkgroup.zkfiles.operations import DIGEST, HEADER, transaction_of
 from zkgroup.zkfiles.records import (
@@ -33,12 +33,9 @@ from zkgroup.zkfiles.schemas import OP_NAMES, Column
 BEFORE_BODY = FRAME.size + HEADER.size
 """Bytes of a record before what its type decides."""
 _INT = Struct(">i").unpack_from
-_TWO_INTS = Struct(">ii").unpack_from
 _LONG = Struct(">q").unpack_from
 _INT_AND_LONG = Struct(">iq").unpack_from
 _BYTE_AND_INT = Struct(">Bi").unpack_from
-
-OPEN_ACL_BYTES = b"\0\0\0\1\0\0\0\x1f\0\0\0\5world\0\0\0\6anyone"
 
 _HEAD = ("zxid", "sub", "session", "cxid", "time", "offset", "digest", "applied")
 _BODY = (

@@ -8,10 +8,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from zkgroup.zkfiles.operations import DIGEST
+from zkgroup.zkfiles.operations import DIGEST, DIGEST_VERSION
 from zkgroup.zkfiles.records import TransactionType
 
-DIGEST_VERSION: Final = 2
 _INT = Struct(">i").unpack_from
 _TWO_INTS = Struct(">ii").unpack_from
 _CLOSE: Final = int(TransactionType.CLOSE_SESSION)

@@ -18,7 +18,8 @@ HEADER: Final = struct.Struct(">qiqqi")
 """TxnHeader: session, cxid, zxid, milliseconds, type."""
 DIGEST: Final = struct.Struct(">iQ")
 """TxnDigest: version, value."""
-_DIGEST_VERSION: Final = 2
+DIGEST_VERSION: Final = 2
+"""Of every release but the first builds of 3.6; a server skips others too."""
 OVERWRITTEN: Final = 0
 """The error of an operation that was right, in a multi of which another one failed (KeeperException's Ok)."""
 _SMALLEST_TXN: Final = 8
@@ -69,7 +70,7 @@ def _closed_paths(jute: Jute) -> tuple[str, ...] | None:
     """
     if not jute.left:
         return None
-    if jute.left == DIGEST.size and INT.unpack_from(jute.raw, jute.at)[0] == _DIGEST_VERSION:
+    if jute.left == DIGEST.size and INT.unpack_from(jute.raw, jute.at)[0] == DIGEST_VERSION:
         return None
     return jute.texts()
 

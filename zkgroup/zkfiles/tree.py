@@ -25,6 +25,7 @@ from zkgroup.model.stat import Znode
 from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
 from zkgroup.zkfiles.nodes import Node, are_equal, seen
+from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import (
     Acl,
     AclEntry,
@@ -33,9 +34,6 @@ from zkgroup.zkfiles.records import (
     Transaction,
     TransactionType,
 )
-
-DIGEST_VERSION: Final = 2
-"""The one version of digests that is computed here; a server skips others too."""
 
 _READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
 _COUNTED: Final = Struct(">qqqqqiiiq")

@@ -19,8 +19,8 @@ import numpy as np
 
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Packed, PackedBatch, Same, Slices, select
 from zkgroup.zkfiles.frames import FRAME, LogChunk
-from zkgroup.zkfiles.jute import OPEN_ACL
-from zkgroup.zkfiles.log_lists import BEFORE_BODY, OPEN_ACL_BYTES, Taken, Wanted, acl_at
+from zkgroup.zkfiles.jute import OPEN_ACL, OPEN_ACL_BYTES
+from zkgroup.zkfiles.log_lists import BEFORE_BODY, Taken, Wanted, acl_at
 from zkgroup.zkfiles.log_parts import OddError
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.record_arrays import (
