@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.history.transactions import Action, Change, Refusal, ServerTransaction
-from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ensemble import Ensemble, hole_between
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.operations import OVERWRITTEN
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
@@ -46,15 +46,38 @@ def read_transactions(folders: Sequence[Path], chroot: str = "") -> tuple[Server
 
     All servers that vote must be there. With a `chroot` everything outside is left out, and paths are those
     that its clients see. The end of a session takes its ephemerals away. Raises ConfigError where a folder or
-    a file is none of ZooKeeper's, or the folders are of different ensembles.
+    a file is none of ZooKeeper's, or the folders are of different ensembles. No verdict can rest on a log in
+    which something is missing: raises DamagedFileError, or NotFoundError where no damage tells why.
     """
     ensemble = Ensemble(folders, voters=len(folders))
-    found = tuple(_seen(ensemble.transactions(certain_only=True), chroot))
+    found = tuple(_seen(_without_holes(ensemble), chroot))
+    _require_logs(ensemble)
+    return found
+
+
+def _require_logs(ensemble: Ensemble) -> None:
+    """A file that is no log was passed over until here."""
     for server in ensemble.servers:
         for damage in server.damages.values():
             if damage.offset == 0:
                 raise NotZooKeeperFileError(str(damage.path), damage.expected, damage.found)
-    return found
+
+
+def _without_holes(ensemble: Ensemble) -> Iterator[Transaction]:
+    before: int | None = None
+    for transaction in ensemble.transactions(certain_only=True):
+        hole = None if before is None else hole_between(before, transaction.zxid)
+        if hole is not None:
+            _require_logs(ensemble)
+            for damage in sorted(each for server in ensemble.servers for each in server.damages.values()):
+                raise DamagedFileError(str(damage.path), damage.offset, damage.expected, damage.found)
+            folders = ", ".join(str(server.folder) for server in ensemble.servers)
+            missing = f"zxids {hole.first_missing:#x} to {hole.last_missing:#x}"
+            raise NotFoundError(
+                f"{folders}: {missing} are in no log: is a file, or a server's folder, missing?"
+            )
+        before = transaction.zxid
+        yield transaction
 
 
 def _seen(transactions: Iterable[Transaction], chroot: str) -> Iterator[ServerTransaction]:

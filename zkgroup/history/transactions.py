@@ -1,6 +1,6 @@
 """What a ZooKeeper server accepted and refused, as plain values.
 
-Made from the memory server's log in simulation, later from a real server's transaction log.
+Made of the memory server's log in simulation, of real servers' logs by `transaction_log`.
 """
 
 from __future__ import annotations

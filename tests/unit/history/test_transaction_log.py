@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, DamagedFileError, NotFoundError
 from zkgroup.history import Change, Refusal, ServerTransaction
 from zkgroup.history.transaction_log import read_transactions
 
@@ -111,10 +111,26 @@ def test_other_trees_on_the_same_servers_are_left_out(tmp_path: Path) -> None:
 def test_a_torn_record_is_the_end_of_its_file(tmp_path: Path, torn: bytes) -> None:
     """A server that was killed while it wrote; it went on in its next file."""
     folder = server(tmp_path / "one", record(1, DELETE, text("/1")), end=torn)
-    server(folder, record(16, DELETE, text("/16")), name="log.10")
-    (folder / "log.20").write_bytes(b"")
+    server(folder, record(2, DELETE, text("/2")), name="log.2")
+    (folder / "log.3").write_bytes(b"")
 
-    assert [each.zxid for each in read_transactions([folder])] == [1, 16]
+    assert [each.zxid for each in read_transactions([folder])] == [1, 2]
+
+
+def test_a_log_that_lacks_something_in_between_is_no_evidence(tmp_path: Path) -> None:
+    """A lost release would accuse the next claim, a lost commit would acquit a rewind."""
+    records = [record(zxid, DELETE, text(f"/{zxid}")) for zxid in range(1, 5)]
+    whole, gap = server(tmp_path / "whole", *records), server(tmp_path / "gap", records[0], *records[2:])
+    broken = server(tmp_path / "broken", records[0], records[1][:-2] + b"?B", *records[2:])
+
+    with pytest.raises(NotFoundError, match=r"zxids 0x2 to 0x2 are in no log"):
+        read_transactions([gap])
+    with pytest.raises(DamagedFileError) as caught:
+        read_transactions([broken])
+    assert (caught.value.path, caught.value.offset) == (str(broken / "log.1"), 16 + len(records[0]))
+    for other in (gap, broken):
+        assert [each.zxid for each in read_transactions([whole, other])] == [1, 2, 3, 4]
+    assert [each.zxid for each in read_transactions([server(tmp_path / "purged", *records[2:])])] == [3, 4]
 
 
 def test_another_file_is_named(tmp_path: Path) -> None:
