@@ -5,7 +5,7 @@
     python -m tests.benchmarks --json results.json    the same figures for a program
 
 Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start; failover
-failover-loss controller-memory describe move-plan; files replay; spark, by its name only.
+failover-loss controller-memory describe move-plan; files replay; tree-at and spark, by their names only.
 Real Kafka needs Maven and a JDK; without them its lines are missing. Exit code 3 when a goal was not reached.
 """
 

@@ -14,6 +14,7 @@ from tests.benchmarks import (
     reads,
     replay_measurements,
     spark_measurements,
+    tree_measurements,
 )
 from tests.benchmarks.pauses import PauseBench
 from tests.benchmarks.plan import Plan, cost_line, ratio
@@ -289,7 +290,8 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "move-plan": cluster_measurements.move_plan,
     "files": file_measurements.files,
     "replay": replay_measurements.replay,
+    "tree-at": tree_measurements.tree_at,
     "spark": spark_measurements.spark,
 }
-BY_NAME_ONLY = frozenset({"spark"})
+BY_NAME_ONLY = frozenset({"tree-at", "spark"})
 """What takes long, and is not of "everything"."""

@@ -9,7 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.benchmarks import cluster_measurements, commits, file_measurements, reads, replay_measurements
+from tests.benchmarks import (
+    cluster_measurements,
+    commits,
+    file_measurements,
+    reads,
+    replay_measurements,
+    tree_measurements,
+)
 from tests.benchmarks.measurements import embedded_start
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.report import Report, median
@@ -121,3 +128,12 @@ def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> N
     replay_measurements.replay(Plan(repeats=3, short=True), report)
     assert [goal.what for goal in report.goals if not goal.reached] == []
     assert len(report.lines) == 2
+
+
+def test_a_tree_out_of_many_files_reads_one_snapshot_and_its_log() -> None:
+    """Ten logs and ten snapshots: two files are opened, wherever the zxid is."""
+    report = Report()
+    tree_measurements.tree_at(Plan(repeats=1, short=True), report)
+    assert [goal.what for goal in report.goals if not goal.reached] == []
+    assert len(report.lines) == 4
+    assert all("in 2 files" in line.note for line in report.lines[:3])

@@ -130,8 +130,9 @@ def _group(number: int) -> Iterator[tuple[str, bytes]]:
                 yield f"{group}/{kind}/topic-{topic}/{partition}", data.encode()
 
 
-def write_snapshot(path: Path, znodes: int) -> Path:
-    """A snapshot of so many znodes, sealed."""
+def write_snapshot(path: Path, znodes: int, *, end_zxid: int | None = None) -> Path:
+    """A snapshot of so many znodes, sealed; by default each was made by a transaction of its own."""
+    end_zxid = FIRST_ZXID + znodes if end_zxid is None else end_zxid
     with path.open("wb") as file:
         total = 1
 
@@ -144,14 +145,15 @@ def write_snapshot(path: Path, znodes: int) -> Path:
             write(pack(">q", total) + _INT(1) + b"/")
 
         write(b"ZKSN" + pack(">iq", 2, -1) + _INT(0) + _INT(0))
-        for zxid, (name, data) in enumerate(_znodes(znodes), FIRST_ZXID):
-            stat = _STAT(-1, zxid, zxid, FIRST_MS, FIRST_MS + zxid % 1000, zxid % 7, 0, 0, 0, zxid)
+        for number, (name, data) in enumerate(_znodes(znodes), FIRST_ZXID):
+            zxid = min(number, end_zxid)
+            stat = _STAT(-1, zxid, zxid, FIRST_MS, FIRST_MS + number % 1000, number % 7, 0, 0, 0, zxid)
             write(_buffer(name.encode()) + _buffer(data) + stat)
         write(_INT(1) + b"/")
         seal()
-        write(pack(">qiQ", FIRST_ZXID + znodes, 2, 0))
+        write(pack(">qiQ", end_zxid, 2, 0))
         seal()
-        write(pack(">q", FIRST_ZXID + znodes))
+        write(pack(">q", end_zxid))
         seal()
     return path
 
