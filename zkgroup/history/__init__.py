@@ -10,8 +10,9 @@ delivery without a lease, S8 disjoint delivery, S9 right start, S10 same view sa
 and once the group had time to settle, L1 all owned, L2 no owner that is no member, L3 everybody has its
 share, L4 at rest.
 
-`check_cluster` decides the invariants of brokers and controllers: S11 to S17, L6 and L7, and that every
-acknowledged line is still there. `read_transactions` reads what real servers accepted out of their logs.
+`check_cluster` decides the invariants of brokers and controllers (`cluster_checker` names them): S11 to S17,
+L6 and L7, and that every acknowledged line is still there (`lines`). `read_transactions` reads what real
+servers accepted out of their logs.
 """
 
 from zkgroup.history.checker import check_history

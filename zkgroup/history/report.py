@@ -16,7 +16,7 @@ class Violation:
     """An invariant that did not hold, and where to look."""
 
     invariant: str
-    """`S1` to `S22`, `L1` to `L4` (docs, "What is checked")."""
+    """`S1` to `S22`, `L1` to `L7`, or `lines`: `zkgroup.history` says what each one is."""
     detail: str
     topic_partition: TopicPartition | None = None
     zxid: int | None = None
