@@ -149,3 +149,34 @@ def test_a_controller_that_cannot_be_read_is_told_all_the_same() -> None:
     assert [each.detail for each in log.find(RULE)] == [
         "a controller that cannot be read (session 0x7) elected, epoch not raised"
     ]
+
+
+def test_only_a_registration_that_stood_in_the_storm_is_named() -> None:
+    """Not one that was gone before it, or came after it."""
+    log = Cluster()
+    log.start(1, 2)
+    log.broker(7, 2, POISON)
+    log.delete("/brokers/ids/7", 2)
+    log.wait(60_000)
+    log.delete(CONTROLLER, 9)
+    storm(log, 5, 1_000)
+    log.broker(8, 2, POISON)
+
+    (found,) = [each for each in log.find(RULE) if "storm" in each.detail]
+
+    assert found.detail == "a storm of 5 elections in 4.0 s"
+
+
+def test_thirty_seconds_without_a_controller_are_not_long() -> None:
+    """By default; one that is not registered at the end for as long is none either."""
+    log = Cluster()
+    log.start(1, 2)
+    log.close(1)
+    log.wait(30_000)
+    log.elect(2, 2, 2)
+    log.delete(CONTROLLER, 2)
+    log.wait(30_000)
+    log.open(9)
+
+    assert {each.severity for each in log.find(RULE)} == {"info"}
+    assert [each.severity for each in log.find(RULE, gap_ms=29_999)] == ["info", "warning", "warning"]

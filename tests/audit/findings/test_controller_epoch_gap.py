@@ -117,3 +117,20 @@ def test_one_that_still_holds_it_at_the_end_is_too() -> None:
     assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
         ("warning", silent, None)
     ]
+
+
+def test_an_epoch_that_another_session_raised_is_not_the_winners() -> None:
+    """The one that holds `/controller` has still not raised it; and a data change there elects nobody."""
+    log = Cluster()
+    log.start(1, 2)
+    log.delete(CONTROLLER, 1)
+    silent = log.elect(2, 2, None)
+    log.raise_epoch(2, 1)
+    log.wait(2_001)
+    log.set(CONTROLLER, controller(2), 2)
+    log.wait(2_001)
+    gone = log.delete(CONTROLLER, 2)
+
+    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+        ("warning", silent, gone)
+    ]

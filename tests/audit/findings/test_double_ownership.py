@@ -100,3 +100,49 @@ def test_the_bump_of_a_claim_is_no_commit() -> None:
     log.claim_ours("g", T0, "g_a-0", 1, value=5)
 
     assert log.find(RULE) == []
+
+
+def test_what_it_says() -> None:
+    """How often the old owner committed, how long after the claim, and whose that was."""
+    log = _two()
+    log.release("g", T0, 2)
+    log.claim("g", T0, "g_b-0", 2)
+    log.wait(100)
+    log.commit("g", T0, 6, 1)
+
+    (found,) = log.find(RULE)
+    assert found.detail == "'g_a-0' committed once, up to 100 ms after 'g_b-0' of session 0x2 had claimed"
+    log.wait(100)
+    log.commit("g", T0, 7, 1)
+    (found,) = log.find(RULE)
+    assert found.detail.startswith("'g_a-0' committed 2 times, up to 200 ms after")
+
+
+def test_who_had_it_back_and_released_it_has_not_been_put_out() -> None:
+    """An own claim makes good for the one that was lost; the release after it is polite."""
+    log = _two()
+    log.release("g", T0, 2)
+    log.claim("g", T0, "g_a-0", 1)
+    log.release("g", T0, 1)
+    log.claim("g", T0, "g_b-0", 2)
+    log.commit("g", T0, 6, 1)
+
+    assert log.find(RULE) == []
+
+
+def test_who_closed_its_session_or_released_before_it_expired_has_not_been_put_out() -> None:
+    """Only an expiry takes a claim from a member that does not know of it."""
+    closed = _two()
+    closed.close(1)
+    closed.claim("g", T0, "g_b-0", 2)
+    closed.open(3)
+    closed.join("g", "g_a", 3)
+    closed.commit("g", T0, 6, 3)
+    released = _two()
+    released.release("g", T0, 1)
+    released.claim("g", T0, "g_b-0", 2)
+    released.commit("g", T0, 6, 1)
+    released.expire(1)
+
+    assert closed.find(RULE) == []
+    assert released.find(RULE) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.rows import START_MS, Log
+from tests.audit.rows import START_MS, Log, owner
 from zkgroup.audit.findings.handover_time import RULE
+from zkgroup.zkfiles.records import TransactionType
 
 A, B = 0xA, 0xB
 T0, T1 = ("t", 0), ("t", 1)
@@ -97,5 +98,50 @@ def test_a_release_is_no_end_of_a_session() -> None:
     log.release("g", T1, A)
     log.close(A)
     log.claim("g", T1, "g_b-0", B)
+
+    assert log.find(RULE) == []
+
+
+def test_members_that_left_before_or_came_after_are_no_heirs() -> None:
+    """Neither one that unregistered while its session lived on, nor one that joins in the end."""
+    log = two_members()
+    log.leave("g", "g_b", B)
+    log.close(A)
+    log.wait(20_000)
+    log.join("g", "g_b", B)
+
+    assert log.find(RULE) == []
+
+
+def test_the_last_heir_decides_how_long_it_lasts() -> None:
+    """Of those that outlived the session the one that stayed longest, be it to the end."""
+    log = two_members()
+    log.open(0xC)
+    log.join("g", "g_c", 0xC)
+    log.wait(1_000)
+    ended = log.close(A)
+    log.wait(15_000)
+    log.leave("g", "g_c", 0xC)
+    log.wait(1_000)
+    log.create("/later")
+
+    (found,) = log.find(RULE)
+    assert (found.from_zxid, found.to_zxid, found.to_ms) == (ended, None, None)
+    assert found.detail.endswith("none of them was claimed again in 16.0 s")
+    left = log.leave("g", "g_b", B)
+    log.wait(60_000)
+    log.create("/much-later")
+    (found,) = log.find(RULE)
+    assert (found.to_zxid, found.to_ms) == (left, START_MS + 17_000)
+
+
+def test_a_member_that_goes_with_the_session_is_no_heir() -> None:
+    """Whatever the close lists first; a server of 3.6 or later lists what goes in no order."""
+    log = two_members()
+    log.leave("g", "g_b", B)
+    paths = (owner("g", T0), "/consumers/g/ids/g_a", owner("g", T1))
+    log.write(TransactionType.CLOSE_SESSION, A, closed_paths=paths)
+    log.wait(20_000)
+    log.claim("g", T0, "g_b-0", B)
 
     assert log.find(RULE) == []

@@ -66,3 +66,32 @@ def test_of_an_owner_from_before_the_log_only_the_log_counts() -> None:
     assert log.find(RULE) == []
     (found,) = log.find(RULE, owned_ms=40_000)
     assert (found.from_zxid, found.from_ms) == (start, START_MS)
+
+
+def test_the_commit_of_one_owner_does_not_excuse_the_next() -> None:
+    """Each ownership is asked by itself."""
+    log = Log()
+    log.claim("g", T0, "g_a-0", A)
+    log.commit("g", T0, 3, A)
+    log.wait(90_000)
+    log.release("g", T0, A)
+    log.claim("g", T0, "g_a-0", A)
+    log.wait(90_000)
+    log.release("g", T0, A)
+
+    (found,) = log.find(RULE)
+    assert found.detail.endswith("without a commit; the offset was 3 at the end")
+
+
+def test_an_owner_of_the_snapshot_that_the_log_saw_commit_is_excused() -> None:
+    """One that only released what it had in the snapshot is not."""
+    log = Log(zxid=100)
+    for number in (0, 1):
+        log.seed(owner("g", ("t", number)), "g_a-0", zxid=5 + number, session=A)
+    log.create("/start")
+    log.commit("g", T0, 3, A)
+    log.wait(90_000)
+    log.release("g", T0, A)
+    log.release("g", ("t", 1), A)
+
+    assert [each.partition for each in log.find(RULE)] == [1]

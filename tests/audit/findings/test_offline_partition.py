@@ -160,3 +160,30 @@ def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
     log.open(9)
 
     assert log.find(RULE) == []
+
+
+def test_a_second_without_a_registered_leader_is_told() -> None:
+    """Under `election_ms` it is an election, from there on it is not."""
+    log = led()
+    died = log.expire(2)
+    log.wait(1_000)
+    elected = log.state(T0, 1, (1,), epoch=1)
+
+    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+        ("warning", died, elected)
+    ]
+
+
+def test_two_times_of_one_partition_are_two() -> None:
+    """Each is judged by itself: that the first had no leader does not make an election of the second."""
+    log = led()
+    gone = log.state(T0, -1, (), epoch=1)
+    back = log.state(T0, 2, (2, 1), epoch=2)
+    log.wait(60_000)
+    log.expire(2)
+    log.wait(500)
+    log.state(T0, 1, (1,), epoch=3)
+
+    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+        ("warning", gone, back)
+    ]

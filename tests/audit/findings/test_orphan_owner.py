@@ -87,3 +87,26 @@ def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> N
     log.create("/mark")
 
     assert log.find(RULE) == []
+
+
+def test_of_a_session_that_the_log_saw_begin_all_is_known_without_the_beginning_too() -> None:
+    """Whatever it registered is in the log."""
+    log = Log(zxid=1000)
+    log.open(1)
+    claimed = log.claim("g", T0, "g_a-0", 1)
+    log.wait(60_000)
+    log.create("/mark")
+
+    assert [(found.severity, found.from_zxid) for found in log.find(RULE)] == [("error", claimed)]
+
+
+def test_a_member_that_was_gone_before_the_claim_has_no_part_in_it() -> None:
+    """It stands alone since the claim, not since that registration went."""
+    log = _group()
+    log.leave("g", "g_a", 1)
+    log.wait(5_000)
+    claimed = log.claim("g", T0, "g_a-0", 1)
+    log.wait(10_000)
+    log.create("/mark")
+
+    assert [(found.severity, found.from_zxid) for found in log.find(RULE)] == [("info", claimed)]

@@ -49,3 +49,20 @@ def test_the_bound_can_be_set_and_each_storm_has_its_row() -> None:
         log.wait(30_000)
 
     assert [found.detail.partition(",")[0] for found in log.find(RULE, per_hour=4)] == ["6 rebalances"] * 2
+
+
+def test_the_causes_of_a_storm_are_its_own() -> None:
+    """Not those of the storm before; and rebalances without a cause are counted as such."""
+    log = _flapping(3, 60_000)
+    log.wait(7_200_000)
+    log.join("g", "g_a", 1)
+    for _ in range(6):
+        log.wait(30_000)
+        log.claim("g", ("t", 0), "g_a-0", 1)
+        log.wait(30_000)
+        log.release("g", ("t", 0), 1)
+
+    first, second = log.find(RULE, per_hour=4)
+
+    assert first.detail.endswith("among their causes: clean leave 3 times, join 3 times")
+    assert second.detail.endswith("among their causes: no cause in the log 12 times, join 1 times")

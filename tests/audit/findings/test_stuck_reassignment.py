@@ -135,3 +135,20 @@ def test_a_new_target_is_no_giving_up() -> None:
     log.delete(REASSIGN)
 
     assert log.find(RULE) == []
+
+
+def test_a_request_that_is_shrunk_stands_since_it_was_made() -> None:
+    """What is left of it is no new request; one that is made after it was taken off is."""
+    log = placed()
+    asked = log.reassign({T0: (2,), T1: (2,)})
+    log.wait(500_000)
+    log.topic("t", {0: (2,), 1: (1,), 2: (1,)}, 1)
+    log.reassign({T1: (2,)})
+    log.wait(100_001)
+    log.topic("t", {0: (2,), 1: (2,), 2: (1,)}, 1)
+    done = log.delete(REASSIGN, 1)
+    log.reassign({T2: (2,)})
+    log.wait(600_000)
+    log.open(9)
+
+    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(asked, done)]

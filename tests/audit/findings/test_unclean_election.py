@@ -74,3 +74,12 @@ def test_a_leader_that_stays_is_not_elected() -> None:
     log.state(T0, 1, (2,), epoch=1)
 
     assert log.find(RULE) == []
+
+
+def test_a_leader_that_stays_was_not_elected() -> None:
+    """Even where its ISR lacks it, which leader_not_in_isr tells."""
+    log = placed(1, 2)
+    log.state(T0, 1, (2,))
+    log.state(T0, 1, (1, 2))
+
+    assert log.find(RULE) == []

@@ -165,3 +165,18 @@ def test_a_broker_is_not_summed_where_nothing_is_told() -> None:
     log.state(T0, 1, (1, 2, 3))
 
     assert sums(log) == []
+
+
+def test_each_spell_of_a_partition_counts_from_its_own_beginning() -> None:
+    """What was missing before it was whole again is not counted twice."""
+    log = placed()
+    for _ in range(2):
+        log.state(T0, 1, (1, 2))
+        log.wait(10_000)
+        log.state(T0, 1, (1, 2, 3))
+        log.wait(60_000)
+
+    assert [each.detail for each in spells(log)] == ["replicas [1, 2, 3], not in sync: 3 for 10.0 s"] * 2
+    assert [each.detail for each in sums(log)] == [
+        "broker 3 was not in sync in 1 partition of 1 topic, for 20.0 s in all"
+    ]

@@ -92,3 +92,36 @@ def test_a_topic_that_is_gone_and_a_partition_that_is_not_there_are_wanted_by_no
     log.create("/mark")
 
     assert log.find(RULE) == []
+
+
+def test_what_it_says() -> None:
+    """Who had it before, and who came: the next owner, nobody, or nobody that wanted it."""
+    log = _group()
+    log.release("g", T0, 1)
+    log.wait(2_000)
+    log.claim("g", T0, "g_a-0", 1)
+    log.release("g", T0, 1)
+    log.wait(2_000)
+    log.leave("g", "g_a", 1)
+    log.wait(2_000)
+    log.join("g", "g_a", 1)
+    log.wait(3_000)
+    log.create("/mark")
+
+    assert [found.detail for found in log.find(RULE)] == [
+        "nobody owned it for 2.0 s: 'g_a-0' before, then 'g_a-0'",
+        "nobody owned it for 2.0 s: 'g_a-0' before, until nobody wanted it any more",
+        "nobody owned it for 3.0 s: 'g_a-0' before, nobody until the end",
+    ]
+
+
+def test_of_a_long_gap_a_short_demand_is_not_enough() -> None:
+    """The bound is for the time in which a member wanted the topic, and that was one second."""
+    log = _group()
+    log.release("g", T0, 1)
+    log.wait(1_000)
+    log.leave("g", "g_a", 1)
+    log.wait(60_000)
+    log.create("/mark")
+
+    assert log.find(RULE) == []

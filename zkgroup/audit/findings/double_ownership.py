@@ -69,7 +69,7 @@ class _Fold:
     def _committed(self, event: Event, current: OwnerLife) -> None:
         who = self._who(event.session)
         old = self._put_out.get(who)
-        if old is None or current.session == event.session:
+        if old is None:
             return
         overlap = self._overlaps.get(who)
         if overlap is None:

@@ -92,7 +92,7 @@ class _Fold:
         ends = [
             (life.to_zxid, self._facts.end_ms if life.to_ms is None else life.to_ms)
             for life in self._there.values()
-            if life.from_zxid < event.zxid and (life.to_zxid is None or life.to_zxid > event.zxid)
+            if life.to_zxid is None or life.to_zxid > event.zxid
         ]
         return max(ends, key=lambda end: (end[0] is None, end[0] or 0), default=None)
 
