@@ -96,6 +96,29 @@ def test_a_filter_narrows_the_timeline_and_its_table(tab: Page, thousand: Path) 
     assert "11 of 1,000 partitions" in tab.ask(READOUT)
 
 
+def test_on_paper_it_is_dark_on_white_and_whole(tab: Page, thousand: Path) -> None:
+    """Whatever the screen's colours were: texts, canvas too, and nothing wider than the paper."""
+    width = 718  # of A4 without its margins
+    tab.open(thousand, width, 1000, dark=True)
+    tab.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
+    tab.settle()
+    darkest = f"""(() => {{ const c = {CANVAS};
+      const all = c.getContext('2d').getImageData(0, 0, 100, c.height).data;
+      let least = 255;
+      for (let at = 0; at < all.length; at += 4) if (all[at + 3] > 200) least = Math.min(least, all[at]);
+      return least; }})()"""
+
+    assert tab.ask("getComputedStyle(document.body).color") == "rgb(28, 33, 40)"
+    assert tab.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.ask(darkest) < 60, "names beside the timeline are drawn for a dark screen"
+    assert tab.ask(WIDEST) == width
+    tab.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
 def test_hostile_names_stay_text(tab: Page, tmp_path: Path) -> None:
     """Nothing in a name runs, makes an element or changes the title; opened rows show it as it is."""
     log = Log()

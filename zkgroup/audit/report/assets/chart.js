@@ -135,6 +135,9 @@ function tellMark(mark) {
   ];
 }
 
+/* A colour for each subtree, and grey for the rest of them together. */
+const areaInk = (load, at) => (nameOf(load.series[at][0]) === "everything else" ? "var(--hatch)" : `var(--c${at % PALETTE})`);
+
 /* Bars on top of each other, a step of time each. */
 class LoadPlot extends Plot {
   constructor(holder, load) {
@@ -163,7 +166,7 @@ class LoadPlot extends Plot {
         base[at] += counts[at];
         if (end > x) path += `M${x.toFixed(1)},${bottom.toFixed(1)}V${y.toFixed(1)}H${Math.max(end - (end - x > 3 ? 1 : 0), x + 0.5).toFixed(1)}V${bottom.toFixed(1)}Z`;
       }
-      if (path) this.node.append(svg("path", { d: path, fill: `var(--c${number % PALETTE})` }));
+      if (path) this.node.append(svg("path", { d: path, fill: areaInk(this.load, number) }));
     });
   }
 

@@ -79,7 +79,7 @@ function loadSection() {
   body.append(...notesOf(load.notes));
   if (!load.rows.length) return body.append(empty("Nothing was written."));
   new LoadPlot(body, load);
-  const swatch = (at) => svg("rect", { x: 4, y: 2, width: 12, height: 12, fill: `var(--c${at % PALETTE})` });
+  const swatch = (at) => svg("rect", { x: 4, y: 2, width: 12, height: 12, fill: areaInk(load, at) });
   body.append(el("ul", { class: "legend" }, load.series.map(([name], at) => key(nameOf(name), swatch(at)))));
   const total = load.rows.reduce((sum, row) => sum + row[1], 0);
   body.append(el("p", { class: "empty" }, `Each bar is ${durationOf(load.step_ms)}.`));
@@ -96,7 +96,7 @@ function filesSection() {
   body.append(el("p", {}, `Everything here stands on ${start}, ${isExact ? "which is proved to be the one that servers had" : `which is not proved to be the one that servers had${detail ? `: ${detail}` : ""}`}.`));
   if (report.damages.length) body.append(el("h3", {}, "Damaged or missing"), el("ul", {}, report.damages.map((text) => el("li", {}, text))));
   if (report.notes.length) body.append(el("h3", {}, "To be known"), el("ul", {}, report.notes.map((text) => el("li", {}, text))));
-  if (!report.files.length) return body.append(empty("No files: a living ensemble was read."));
+  if (!report.files.length) return body.append(empty("No files of servers were read here."));
   const columns = [
     { title: "File", name: true }, { title: "Kind", nowrap: true }, { title: "Health", nowrap: true }, { title: "First zxid", num: true },
     { title: "Last zxid", num: true }, { title: "Good until", num: true }, { title: "Records", num: true }, { title: "Exact", nowrap: true },

@@ -252,6 +252,7 @@ class Timeline {
     view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     new ResizeObserver(() => this.later()).observe(view);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
+    matchMedia("print").addEventListener("change", () => this.draw()); // paper waits for no frame
   }
 
   at(event) {
