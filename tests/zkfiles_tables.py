@@ -143,7 +143,7 @@ def op_name(kind: int) -> str:
 
 
 def parent(path: str | None) -> str | None:
-    if path is None or path in ("", "/"):
+    if path is None or path == "/" or "/" not in path:
         return None
     return path.rpartition("/")[0] or "/"
 

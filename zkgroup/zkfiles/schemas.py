@@ -49,7 +49,9 @@ LOG: tuple[Column, ...] = (
         "version does not know. An ephemeral that a closeSession lists is a delete of type -11.",
     ),
     _or_null("path", "string", "Null for sessions, and for errors: the log does not say what was refused."),
-    _or_null("parent", "string", "The path above; null for the root and where path is."),
+    _or_null(
+        "parent", "string", "The path above; null for the root, where path is, and where a path has no slash."
+    ),
     _or_null("data", "binary", "create and set: the znode's bytes after it; null is not empty."),
     _or_null("version", "int", "set and setACL: the version after it. check: the expected one, plus one."),
     _or_null("ephemeral", "string", "create: session, container or ttl; null for a lasting znode."),

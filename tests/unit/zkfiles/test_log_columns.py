@@ -83,6 +83,8 @@ ODD = {
     "a path beyond ascii": single(T.DELETE, 9, path="/é"),
     "a path of two surrogates": single(T.DELETE, 9, path="/\U0001f600"),
     "no path": single(T.DELETE, 9, path=""),
+    "a path without a slash": single(T.DELETE, 9, path="a"),
+    "a path that does not begin with one": single(T.DELETE, 9, path="a/b"),
     "an acl that is null": single(T.CREATE, 9, path="/a", data=b"", acl=None, parent_cversion=1),
 }
 
