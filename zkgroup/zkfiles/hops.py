@@ -8,13 +8,11 @@ when it takes a snapshot, so there is next to nothing before the record that a r
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-from zkgroup.errors import ConfigError, DamagedFileError
+from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.logs import LogReader
 
@@ -40,7 +38,7 @@ class Split(NamedTuple):
 class HopIndex:
     """Every so many records of one log, the first one included.
 
-    It is kept beside what was made of the log; `is_of` tells whether a file is still what it was made of.
+    Whoever keeps one for the next look asks `is_of` whether the file is still what it was made of.
     """
 
     name: str
@@ -51,11 +49,6 @@ class HopIndex:
     end_offset: int
     """Behind the last whole record."""
     hops: tuple[Hop, ...]
-
-    def offset_of(self, zxid: int) -> int | None:
-        """Where to begin for records from a zxid on; None for the front of the file."""
-        at = bisect_right(self.hops, zxid, key=lambda hop: hop.zxid)
-        return self.hops[at - 1].offset if at else None
 
     def splits(self, from_zxid: int | None = None, to_zxid: int | None = None) -> tuple[Split, ...]:
         """Parts that together hold the records of `from_zxid` to `to_zxid`, both included, and few others."""
@@ -82,32 +75,6 @@ class HopIndex:
             return any(_zxid(chunk, 0) == zxid for chunk in reader.chunks())
         except DamagedFileError:
             return False
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return {
-            "name": self.name,
-            "first_zxid": self.first_zxid,
-            "last_zxid": self.last_zxid,
-            "records": self.records,
-            "end_offset": self.end_offset,
-            "hops": [list(hop) for hop in self.hops],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """What `to_json` gave. Raises ConfigError for anything else."""
-        try:
-            return cls(
-                name=str(value["name"]),
-                first_zxid=None if value["first_zxid"] is None else int(value["first_zxid"]),
-                last_zxid=None if value["last_zxid"] is None else int(value["last_zxid"]),
-                records=int(value["records"]),
-                end_offset=int(value["end_offset"]),
-                hops=tuple(Hop(int(zxid), int(offset)) for zxid, offset in value["hops"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"no hop index: {error!r}") from error
 
 
 def index_log(path: Path, *, every: int = RECORDS_PER_HOP, known: HopIndex | None = None) -> HopIndex:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import zkfiles_writer as writer
-from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.hops import Hop, HopIndex, Split, index_log
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.hops import Hop, index_log
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
@@ -52,6 +51,7 @@ def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
         for split in index.splits()
     ]
     assert [each for part in parts for each in part] == whole
+    assert (index.splits()[0].from_offset, index.splits()[-1].to_offset) == (16, index.end_offset)
     assert [len(part) for part in parts][:-1] == [every] * (len(parts) - 1)
     assert index.is_of(log)
 
@@ -69,10 +69,6 @@ def test_a_range_is_in_few_parts(from_zxid: int, to_zxid: int | None, log: Path)
     read = [each for split in splits for each in read_log(log, from_offset=split[0], to_offset=split[1])]
     assert wanted(iter(read)) == wanted(read_log(log))
     assert len(read) <= len(wanted(read_log(log))) + 2 * EVERY
-    offset = index.offset_of(from_zxid)
-    assert (offset is None) == (from_zxid < 2)
-    found = next((each for each in read_log(log, from_offset=offset) if each.zxid >= from_zxid), None)
-    assert found == next((each for each in read_log(log) if each.zxid >= from_zxid), None)
 
 
 def test_an_index_is_carried_on(tmp_path: Path) -> None:
@@ -120,9 +116,8 @@ def test_an_empty_log(tmp_path: Path) -> None:
     for raw in (b"", writer.log([], padding=100)):
         path.write_bytes(raw)
         index = index_log(path)
-        assert (index.records, index.hops, index.splits(), index.offset_of(5)) == (0, (), (), None)
+        assert (index.records, index.hops, index.splits()) == (0, (), ())
         assert index.is_of(path)
-        assert HopIndex.from_json(json.loads(json.dumps(index.to_json()))) == index
         path.write_bytes(writer.log(transactions(3)))
         assert index_log(path, known=index) == index_log(path)
 
@@ -134,20 +129,3 @@ def test_a_damaged_log_is_not_indexed(log: Path) -> None:
     log.write_bytes(raw)
     with pytest.raises(DamagedFileError):
         index_log(log)
-
-
-def test_it_is_kept_as_json(log: Path) -> None:
-    """What was written is read back."""
-    index = index_log(log, every=EVERY)
-    assert HopIndex.from_json(json.loads(json.dumps(index.to_json()))) == index
-    assert index.splits()[0] == Split(16, index.hops[1].offset)
-
-
-@pytest.mark.parametrize(
-    "value", [{}, {"name": "x"}, {"hops": 3}, {"hops": [[1]]}, {"records": "many"}, {"first_zxid": []}]
-)
-def test_anything_else_is_no_index(value: dict[str, object], log: Path) -> None:
-    """A file of another program's is told so, not half believed."""
-    whole = index_log(log).to_json() if len(value) == 1 and "name" not in value else {}
-    with pytest.raises(ConfigError, match="no hop index"):
-        HopIndex.from_json({**whole, **value})
