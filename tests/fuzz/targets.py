@@ -24,6 +24,7 @@ from zkgroup.zkfiles.logs import inspect_log, read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snappy import SnappyError, decompressed, fastest
+from zkgroup.zkfiles.snapshot_tails import glimpsed_end
 from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
@@ -82,7 +83,10 @@ def snapshot(data: bytes) -> None:
             assert len(tree) >= 0
             assert reader.end_zxid is None or reader.end_zxid >= reader.zxid
         except (DamagedFileError, NotZooKeeperFileError):
+            glimpsed_end(path)
             return
+        glimpsed = glimpsed_end(path)
+        assert glimpsed is None or glimpsed == reader.end._replace(digest=None)
         inspect_snapshot(path)
 
 

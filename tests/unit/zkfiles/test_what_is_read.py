@@ -94,6 +94,26 @@ def test_a_time_takes_the_front_of_later_logs_and_one_whole_log(folder: Path) ->
     assert read["log.12d"] >= (folder / "log.12d").stat().st_size
 
 
+def test_every_question_leaves_the_folder_as_it_was(folder: Path) -> None:
+    """Files that are evidence: nothing is written beside them, renamed, or brought up to date."""
+
+    def looked_at() -> dict[str, tuple[int, ...]]:
+        found = {each.name: each.stat() for each in folder.iterdir()}
+        return {
+            name: (each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns)
+            for name, each in found.items()
+        }
+
+    before = looked_at()
+    history = History(folder)
+    assert history.tree_at(time_ms=START_MS + 349 * STEP_MS).account.zxid == 350
+    assert [each.path for each in history.diff(349, 350)] == ["/n"]
+    assert [each.from_zxid for each in history.lives("/n")] == [1]
+    assert history.beginning().account.zxid == 0
+    assert history.verify().is_right
+    assert looked_at() == before
+
+
 def test_servers_that_have_the_same_are_compared_where_they_begin(world: World, tmp_path: Path) -> None:
     """Whether folders are of one ensemble is told by the first record that both have, not by their last."""
     for name in ("a", "b"):
