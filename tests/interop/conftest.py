@@ -76,8 +76,8 @@ def box(jars: Path) -> Iterator[Toolbox]:
 @pytest.fixture
 def tree(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
     """The znodes as a third party sees them."""
-    client = KazooClient(real_zookeeper.address, timeout=20)
-    client.start(20)
+    client = KazooClient(real_zookeeper.address, timeout=60)
+    client.start(60)
     try:
         yield client
     finally:
@@ -124,7 +124,7 @@ class Scene:
         waiting = {p: self.tree.get_async(f"{parent}/{p}") for p in self.tree.get_children(parent)}
         found = {}
         for partition, answer in waiting.items():
-            answer.wait(10)
+            answer.wait(60)
             if answer.successful():
                 found[int(partition)] = answer.get()[0].decode()
         return found
@@ -141,7 +141,7 @@ class Scene:
                 found[int(partition)] = value
         return found
 
-    def wait_owned_by(self, members: list[Member], timeout_s: float = 40.0) -> dict[int, str]:
+    def wait_owned_by(self, members: list[Member], timeout_s: float = 120.0) -> dict[int, str]:
         """Until the owners are the range assignment of exactly these members with one thread each."""
         expected = range_owners([f"{m.id}-0" for m in members], self.partitions)
         wait_until(lambda: self.owners() == expected, timeout_s, f"owners are {expected}")

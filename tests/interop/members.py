@@ -64,7 +64,7 @@ class Member:
         self.process = Process(command, folder / f"{group}-{name}.log", pipe=True)
         self.events = Events(self.process)
 
-    def wait_ready(self, timeout_s: float = 60.0) -> None:
+    def wait_ready(self, timeout_s: float = 120.0) -> None:
         """Until the first rebalance is over."""
 
         def ready() -> bool:
@@ -74,7 +74,7 @@ class Member:
         wait_until(ready, timeout_s, f"{self.id} is ready")
         self.assert_well()
 
-    def leave(self, timeout_s: float = 30.0) -> None:
+    def leave(self, timeout_s: float = 90.0) -> None:
         """A clean leave by SIGTERM."""
         self.process.signal(signal.SIGTERM)
         assert self.process.wait(timeout_s) == 0, self.process.tail()
@@ -137,7 +137,7 @@ class Ledger:
                 surplus[partition][offset] = count - 1
         return dict(surplus)
 
-    def wait_all(self, ends: Mapping[int, int], timeout_s: float = 30.0) -> None:
+    def wait_all(self, ends: Mapping[int, int], timeout_s: float = 90.0) -> None:
         def nothing_missing() -> bool:
             return not self.missing(ends)
 

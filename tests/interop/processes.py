@@ -79,7 +79,7 @@ class Process:
     def wait(self, timeout_s: float) -> int:
         return self._process.wait(timeout_s)
 
-    def end(self, timeout_s: float = 10.0) -> None:
+    def end(self, timeout_s: float = 30.0) -> None:
         """SIGTERM, then SIGKILL; idempotent."""
         if self.running:
             self._process.terminate()
@@ -92,7 +92,7 @@ class Process:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def tail(self, lines: int = 20) -> str:
         """The end of the log, for messages."""
@@ -129,4 +129,4 @@ class Events:
 
     def join(self) -> None:
         """After the child's end: reads to the last line."""
-        self._reader.join(10)
+        self._reader.join(60)

@@ -35,7 +35,7 @@ class Pump:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(90)
         if self._error is not None:
             raise self._error
 

@@ -54,7 +54,7 @@ class RealZooKeeper:
         command = kafka(VERSION, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
         self.process = Process(command, folder / "zookeeper.log")
 
-    def wait_ready(self, timeout_s: float = 60.0) -> None:
+    def wait_ready(self, timeout_s: float = 120.0) -> None:
         def ready() -> bool:
             assert self.process.running, self.process.tail()
             return opens_sessions(self.port)
@@ -88,7 +88,7 @@ class RealBroker:
             "broker.id": number,
             **_listening(version, self.port),
             "zookeeper.connect": zookeeper.address + chroot,
-            "zookeeper.session.timeout.ms": 20_000,
+            "zookeeper.session.timeout.ms": 60_000,
             "log.dirs": folder / "logs",
             "log.cleaner.enable": "false",
             "log.index.size.max.bytes": 1_048_576,
@@ -104,8 +104,8 @@ class RealBroker:
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.process = Process(kafka(version, "kafka.Kafka", str(config), heap_mb=256), folder / "broker.log")
 
-    def wait_ready(self, timeout_s: float = 60.0) -> None:
-        client = KazooClient(self.zookeeper.address, timeout=20)
+    def wait_ready(self, timeout_s: float = 120.0) -> None:
+        client = KazooClient(self.zookeeper.address, timeout=60)
         client.start(timeout_s)
 
         def registered() -> bool:
@@ -123,7 +123,7 @@ class RealBroker:
         tool("kafka.admin.TopicCommand", "--zookeeper", self.zookeeper.address, "--create", "--topic", topic,
              "--partitions", str(partitions), "--replication-factor", "1")  # fmt: skip
         with self.producer() as producer:
-            wait_until(lambda: len(producer.partitions_for(topic)) == partitions, 30, f"leaders of {topic}")
+            wait_until(lambda: len(producer.partitions_for(topic)) == partitions, 90, f"leaders of {topic}")
 
     def producer(self) -> Producer:
         return Producer(self.address)
@@ -158,7 +158,7 @@ class Producer:
 
     def send(self, topic: str, partition: int, value: str) -> int:
         """The offset that the record got."""
-        return int(self._producer.send(topic, value.encode(), partition=partition).get(20).offset)
+        return int(self._producer.send(topic, value.encode(), partition=partition).get(60).offset)
 
     def fill(self, topic: str, partitions: int, each: int) -> dict[int, int]:
         """`each` more records in every partition; partition -> its log end afterwards."""
@@ -169,12 +169,12 @@ class Producer:
         ]
         ends: dict[int, int] = {}
         for partition, answer in waiting:
-            ends[partition] = max(ends.get(partition, 0), answer.get(20).offset + 1)
+            ends[partition] = max(ends.get(partition, 0), answer.get(60).offset + 1)
         return ends
 
 
 def tool(
-    main: str, *arguments: str, version: str = VERSION, timeout_s: float = 60.0, fails: bool = False
+    main: str, *arguments: str, version: str = VERSION, timeout_s: float = 150.0, fails: bool = False
 ) -> str:
     """Runs one of Kafka's command-line tools; what it printed.
 

@@ -11,7 +11,7 @@ from tests.interop.members import Kind, Member
 from tests.interop.pump import Change, Pump, Recorder
 from tests.interop.servers import Producer
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 
 def assert_exactly_once(scene: Scene, producer: Producer, each: int = 10) -> None:

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from tests.interop.processes import wait_until
 from tests.interop.servers import RealBroker, RealZooKeeper, tool
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 CHROOT = "/controller-facts"
 REAL, OURS = 1, 100
@@ -26,8 +26,8 @@ REAL, OURS = 1, 100
 @pytest.fixture
 def hand(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
     """Writes in the broker's chroot."""
-    client = KazooClient(real_zookeeper.address, timeout=20)
-    client.start(20)
+    client = KazooClient(real_zookeeper.address, timeout=60)
+    client.start(60)
     client.create(CHROOT)
     client.chroot = CHROOT
     try:
@@ -96,7 +96,7 @@ def _registered_it_gets_replicas(real: RealBroker, hand: KazooClient) -> None:
 def _unregistered_it_is_not_found(real: RealBroker) -> None:
     """`/controller` names it, and the broker that shuts down finds no address for it."""
     real.process.signal(signal.SIGTERM)
-    real.process.wait(60)
+    real.process.wait(150)
     log = real.process.tail(200)
     assert "Retrying controlled shutdown after the previous attempt failed" in log
     assert "Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed" in log
@@ -109,7 +109,7 @@ def _make_topic(hand: KazooClient, name: str) -> None:
 
 def _await_state(hand: KazooClient, topic: str) -> Any:
     path = f"/brokers/topics/{topic}/partitions/0/state"
-    wait_until(lambda: hand.exists(path) is not None, 60, f"a state of {topic}")
+    wait_until(lambda: hand.exists(path) is not None, 120, f"a state of {topic}")
     return _json(hand, path)
 
 

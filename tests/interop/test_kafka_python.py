@@ -24,11 +24,10 @@ from kazoo.client import KazooClient
 from tests.interop.conftest import Scene
 from tests.interop.servers import Producer, RealBroker
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 OLD = (0, 8, 2)
 
 
-@pytest.mark.timeout(60)
 def test_reads_an_old_broker_when_told_the_version(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
@@ -48,7 +47,7 @@ def test_reads_an_old_broker_when_told_the_version(
         for partition in partitions:
             consumer.seek(partition, 2)
         came: Counter[int] = Counter()
-        for _ in range(20):
+        for _ in range(60):
             for partition, records in consumer.poll(timeout_ms=1000, max_records=4).items():
                 came[partition.partition] += len(records)
                 assert all(r.timestamp is None and list(r.headers) == [] for r in records)
@@ -61,7 +60,7 @@ def test_reads_an_old_broker_when_told_the_version(
             consumer.offsets_for_times({partitions[0]: 0})
         consumer.seek(partitions[0], 99)
         with pytest.raises(OffsetOutOfRangeError):
-            consumer.poll(timeout_ms=5000)
+            consumer.poll(timeout_ms=60_000)
     finally:
         consumer.close()
 
@@ -77,11 +76,10 @@ except KafkaTimeoutError:
 """
 
 
-@pytest.mark.timeout(60)
 def test_cannot_find_the_version_out_by_itself(broker: RealBroker) -> None:
     """Untold, it asks ApiVersions, to which 0.8.2.2 hangs up, until it gives up; its thread stays."""
     command = [sys.executable, "-c", UNTOLD, broker.address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.startswith("gave up, 1 threads left"), done.stdout + done.stderr
 
 

@@ -13,7 +13,7 @@ from zkgroup.consumer.sources import Bounds, KafkaSource
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
 from zkgroup.znodes.brokers import BrokerRegistration
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
 
 class Registered:
@@ -76,7 +76,7 @@ def test_a_consumer_reads_real_records_and_goes_on_where_it_stopped(
     """Two runs of one group deliver every record once; the second starts at what the first committed."""
     scene = make_scene(partitions=3)
     producer.fill(scene.topic, 3, 4)
-    settings = GroupSettings(auto_offset_reset="earliest", consumer_timeout_ms=10_000)
+    settings = GroupSettings(auto_offset_reset="earliest", consumer_timeout_ms=90_000)
     runs = []
     for _ in range(2):
         came: list[tuple[int, int]] = []
@@ -105,7 +105,7 @@ def _read(
     """Polls on until so many records have come."""
     came: dict[TopicPartition, list[int]] = {}
     wanted = dict(positions)
-    for _ in range(20):
+    for _ in range(60):
         for record in source.poll(wanted, 100, 2.0):
             topic_partition = TopicPartition(record.topic, record.partition)
             came.setdefault(topic_partition, []).append(record.offset)

@@ -12,7 +12,7 @@ from tests.interop.processes import wait_until
 from tests.interop.servers import Producer
 from zkgroup import GroupMember
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
 
 
@@ -38,7 +38,7 @@ def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> No
         member.end()
     mixed = make_scene(topic=alone.topic)
     members = start_all(mixed, KINDS)
-    wait_until(lambda: owners_by_name(mixed) == expected, 40, f"the mixed group's owners are {expected}")
+    wait_until(lambda: owners_by_name(mixed) == expected, 120, f"the mixed group's owners are {expected}")
     mixed.ledger.assert_well()
 
 
@@ -68,7 +68,7 @@ def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
     ends = producer.fill(scene.topic, 3, 5)
     address = scene.broker.zookeeper.address
     with GroupMember(address, group=scene.group, topics=[scene.topic]) as member:
-        member.wait_until_assigned(30)
+        member.wait_until_assigned(90)
         assert len(member.leases()) == 3
     stored = {p: scene.tree.get(f"/consumers/{scene.group}/offsets/{scene.topic}/{p}")[0] for p in range(3)}
     assert stored == dict.fromkeys(range(3), b"-1")

@@ -14,7 +14,7 @@ from tests.interop.conftest import Scene
 from tests.interop.processes import wait_until
 from tests.interop.servers import Producer, tool
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 Row = tuple[int, int, str]
 """Partition, offset, owner."""
 
@@ -36,7 +36,7 @@ def zkgroup(*arguments: str) -> Any:
     """The JSON document that our command prints."""
     program = "from zkgroup_cli.main import main; main()"
     command = [sys.executable, "-c", program, *arguments, "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -49,7 +49,7 @@ def test_tools_agree_on_a_mixed_group(make_scene: Callable[..., Scene], producer
     scene.wait_owned_by(members)
     ends = producer.fill(scene.topic, scene.partitions, 7)
     scene.ledger.wait_all(ends)
-    wait_until(lambda: scene.offsets() == ends, 20, "everything is committed")
+    wait_until(lambda: scene.offsets() == ends, 90, "everything is committed")
     owners = scene.owners()
 
     checker = tool("kafka.tools.ConsumerOffsetChecker", "--zookeeper", address, "--group", scene.group)
@@ -87,6 +87,6 @@ def test_offsets_exported_by_either_tool_are_the_same(
     tool("kafka.tools.ExportZkOffsets", *arguments)
     program = "from zkgroup_cli.main import main; main()"
     command = [sys.executable, "-c", program, "-z", address, "offsets", "export", scene.group]
-    ours = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    ours = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True).stdout
     assert sorted(ours.splitlines()) == sorted(theirs.read_text().splitlines())
     assert len(ours.splitlines()) == 3

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from tests.audit.walked import plant, walk_and_compare
 from tests.interop.servers import RealZooKeeper
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
 def test_a_walk_is_the_tree_in_the_servers_files(real_zookeeper: RealZooKeeper, tree: KazooClient) -> None:

@@ -16,7 +16,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState,
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import TopicConfig
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PLAIN = Endpoint("PLAINTEXT", "kafka-1", 9092, "PLAINTEXT")
 SECURE = Endpoint("SSL", "fe80::1", 9093, "SSL")
@@ -73,7 +73,7 @@ def test_real_kafka_reads_what_we_write(jars: Path) -> None:
     """Each format of each znode, letters of all kinds, the numbers that it fails on (controller item 6)."""
     command = kafka(VERSION, "ReadZnodes", classes=compiled(HERE / "ReadZnodes.java", f"{jars}/*"))
     lines = "".join(f"{kind} {data.hex()}\n" for kind, data, _ in READ)
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
 
     found = [bytes.fromhex(line).decode() for line in done.stdout.split()]

@@ -38,7 +38,7 @@ class Toolbox:
     def pids(self) -> list[int]:
         return [] if self._process is None else [self._process.pid]
 
-    def run(self, release: str, main: str, *arguments: str, timeout_s: float = 60.0) -> Printed:
+    def run(self, release: str, main: str, *arguments: str, timeout_s: float = 150.0) -> Printed:
         """One tool; AssertionError when it has not ended in time."""
         words = (str(kafka_jars(release)), main, *arguments)
         assert not any("\t" in word or "\n" in word for word in words), words

@@ -35,14 +35,14 @@ class Cluster(ABC):
         self.zookeeper = zookeeper
         self.chroot = chroot
         self.address = zookeeper.address + chroot
-        root = KazooClient(zookeeper.address, timeout=20)
-        root.start(20)
+        root = KazooClient(zookeeper.address, timeout=60)
+        root.start(60)
         root.create(chroot)
         root.stop()
         root.close()
-        self.tree = KazooClient(self.address, timeout=20)
+        self.tree = KazooClient(self.address, timeout=60)
         """The znodes as a third party sees them."""
-        self.tree.start(20)
+        self.tree.start(60)
 
     def close(self) -> None:
         self.tree.stop()
@@ -77,7 +77,7 @@ class Cluster(ABC):
     def end(self, broker: int) -> None:
         """In good order: leaderships are handed over, the session is closed."""
         self.process(broker).signal(signal.SIGTERM)
-        self.process(broker).wait(60)
+        self.process(broker).wait(120)
 
     # --- what stands ----------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Cluster(ABC):
             alike = all(self.agrees(rows, self.served(broker, topic)) for broker in BROKERS)
             return rows if len(rows) == count and well and alike else []
 
-        return wait_until(whole, 60, f"every broker serves {count} whole partitions of {topic}")
+        return wait_until(whole, 120, f"every broker serves {count} whole partitions of {topic}")
 
     def agrees(self, rows: list[Row], served: list[Row]) -> bool:
         """Whether a broker's answer is what ZooKeeper has."""
@@ -155,7 +155,7 @@ class OurBrokers(Cluster):
             words = ["-z", self.address, "broker", "run", "--id", str(broker), "--format", "ndjson"]
             words += ["--data", str(self.folder / f"b{broker}")]
             words += ["--set", "auto.leader.rebalance.enable=false"]
-            words += ["--set", "zookeeper.session.timeout.ms=20s"]
+            words += ["--set", "zookeeper.session.timeout.ms=60s"]
             words += ["--set", "isr_notice_quiet_ms=200ms", "--set", "isr_notice_every_ms=100ms"]
             log = self.folder / f"b{broker}-{len(self._started)}.log"
             self._running[broker] = Process([sys.executable, "-c", PROGRAM, *words], log)
@@ -172,7 +172,7 @@ class OurBrokers(Cluster):
     def write(self, topic: str, partitions: int, each: int) -> None:
         lines = "".join(f"{number}\n" for number in range(partitions * each))
         command = [sys.executable, "-c", PROGRAM, "-z", self.address, "produce", topic, "--format", "json"]
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=150, check=False)
         assert done.returncode == 0, done
         assert json.loads(done.stdout)["acknowledged"] == partitions * each, done
 
@@ -196,7 +196,7 @@ def _wait_for(process: Process, kind: str) -> None:
         assert process.running, process.tail()
         return bool(_events(process, kind))
 
-    wait_until(printed, 90, f"{kind} in {process.log}")
+    wait_until(printed, 150, f"{kind} in {process.log}")
 
 
 def _events(process: Process, kind: str) -> list[dict[str, Any]]:
@@ -216,6 +216,7 @@ class RealBrokers(Cluster):
         self._running: dict[int, RealBroker] = {}
         words = ["-z", self.address, "broker", "run", "--id", str(self.CONTROLLER), "--controller-only"]
         words += ["--set", "auto.leader.rebalance.enable=false", "--format", "ndjson"]
+        words += ["--set", "zookeeper.session.timeout.ms=60s"]
         self._controller = Process([sys.executable, "-c", PROGRAM, *words], folder / "controller.log")
         _wait_for(self._controller, "controller")
 

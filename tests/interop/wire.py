@@ -32,7 +32,7 @@ def bulk(operations: list[tuple[int, str, bool]]) -> bytes:
 class WireSession:
     """One connection and its session. For one thread; every call waits for its answer."""
 
-    def __init__(self, address: str, *, session_ms: int = 10_000, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: str, *, session_ms: int = 60_000, timeout_s: float = 60.0) -> None:
         host, _, port = address.partition(":")
         self._xid = 0
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
