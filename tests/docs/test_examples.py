@@ -23,7 +23,7 @@ PAGES = [
 ]
 WITH_EXAMPLES = [page for page in PAGES if any(not example.skip for example in examples(page))]
 
-PAGE_TIMEOUT_S = 150
+PAGE_TIMEOUT_S = 400
 
 WRAPPER = """
 set -euo pipefail
@@ -87,6 +87,6 @@ def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
         output, _ = process.communicate(timeout=PAGE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGTERM)
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=60)
         output += f"\nkilled after {PAGE_TIMEOUT_S} s"
     return subprocess.CompletedProcess("bash", process.returncode, output, "")
