@@ -155,7 +155,7 @@ def test_an_answer_that_nobody_asked_for_costs_the_connection(links: Links) -> N
 def test_no_answer_in_time(links: Links) -> None:
     """The connection is given up: a late answer could be taken for another's."""
     peer = Peer(silent)
-    links.ask("a", peer.address, REQUEST, 50)
+    links.ask("a", peer.address, REQUEST, 1000)
     assert one_reply(links) == Reply("a", REQUEST, None, f"{peer.address}: no answer in time", sent=True)
     peer.close()
 

@@ -108,7 +108,7 @@ def test_a_deposed_leader_that_does_not_know_it_acknowledges_nothing_to_all(brok
     """It keeps the line to itself, its follower follows somebody else; the line goes to the next leader."""
     told = Told()
     with LineProducer(
-        brokers.registrations, ProducerSettings(request_timeout_ms=300), on_delivery=told
+        brokers.registrations, ProducerSettings(request_timeout_ms=2000), on_delivery=told
     ) as producer:
         producer.append(ORDERS, b"one")
         producer.flush()
@@ -127,7 +127,7 @@ def test_no_leader_in_time(brokers: LineBrokers) -> None:
     """The lines have failed, are surely not there, and nothing more is taken."""
     told = Told()
     brokers.lead(ORDERS, -1, epoch=1, isr=(1,))
-    producer = LineProducer(brokers.registrations, ProducerSettings(delivery_timeout_ms=200), told)
+    producer = LineProducer(brokers.registrations, ProducerSettings(delivery_timeout_ms=2000), told)
     producer.append(ORDERS, b"a")
 
     with pytest.raises(LinesNotAppendedError, match=r"orders-0: 1 lines .*no leader; they are not in"):

@@ -125,7 +125,7 @@ def test_many_threads_may_use_it(server: MemoryZooKeeper, caller: Caller) -> Non
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert all(answered.acquire(timeout=5) for _ in range(800))
+    assert all(answered.acquire(timeout=30) for _ in range(800))
     assert not answered.acquire(blocking=False)
     assert server.tree()["/n"].stat.version == 800
 

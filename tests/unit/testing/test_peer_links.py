@@ -27,7 +27,7 @@ class Ends:
         self.other_to_one = links.route(1, 0, PeerPorts(self.ports[0], self.ports[1]))
 
     def connect(self, port: int) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", port), timeout=10)
+        return socket.create_connection(("127.0.0.1", port), timeout=30)
 
     def accept(self, listener: int) -> socket.socket:
         accepted, _ = self.listeners[listener].accept()
@@ -138,7 +138,7 @@ def test_a_server_that_does_not_listen_yet_is_waited_for() -> None:
     try:
         with PeerLinks() as links:
             reached = links.route(0, 1, PeerPorts(port.number, port.number))
-            with socket.create_connection(("127.0.0.1", reached.quorum), timeout=10) as follower:
+            with socket.create_connection(("127.0.0.1", reached.quorum), timeout=30) as follower:
                 follower.sendall(b"early")
                 with socket.create_server(("127.0.0.1", port.number)) as leader:
                     leader.settimeout(10)
