@@ -7,6 +7,7 @@ import json
 from tests.audit.rows import START_MS, Log, registration
 from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
 from zkgroup.audit.gathering import Gathering, facts_of, is_fact
+from zkgroup.zkfiles.records import Operation, TransactionType
 
 
 def test_the_ends_of_a_history_are_its_first_record_and_its_latest_time() -> None:
@@ -66,6 +67,17 @@ def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
     assert sessions[1] == SessionLife(1, 4_000, 1, START_MS, 3, START_MS + 10, True)
     assert sessions[2].expired is False
     assert sessions[3] == SessionLife(3, None, None, None)
+
+
+def test_open_sessions_are_counted_by_the_server_that_issued_them() -> None:
+    """Those that were not seen to end, whether they were seen to begin or not."""
+    log = Log()
+    for session in (0x0100_0000_0000_0001, 0x0100_0000_0000_0002, 0x0300_0000_0000_0001):
+        log.open(session)
+    log.close(0x0100_0000_0000_0001)
+    log.create("/a", "", -1)
+
+    assert log.facts().open_by_server == {1: 1, 3: 1, 255: 1}
 
 
 def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
@@ -143,12 +155,18 @@ def test_operators_leave_markers_with_what_they_do() -> None:
 
 
 def test_what_failed_is_no_fact() -> None:
-    """Of a refused request nothing is kept but that its session was there."""
+    """Of a refused request nothing is kept but that its session was there; of a multi neither."""
     log = Log()
     log.fail(1)
+    registered = log.creation("/consumers/g/ids/g_a", registration(), ephemeral=True)
+    marked = log.creation("/consumers/g/resets/t-0", "{}")
+    log.multi(1, registered, marked, Operation(TransactionType.ERROR, error=-103))
 
-    assert log.facts().sessions == {1: SessionLife(1, None, None, None)}
-    assert log.facts().members == {}
+    facts = log.facts()
+
+    assert facts.sessions == {1: SessionLife(1, None, None, None)}
+    assert (facts.members, facts.operator_acts) == ({}, {})
+    assert [event.path for event in log.events() if is_fact(event)] == []
 
 
 def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions() -> None:

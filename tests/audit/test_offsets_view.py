@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.audit.rows import START_MS, Log, offset, owner
 from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.model import TopicPartition
+from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B, TOOL = 0xA, 0xB, 0xC
 T0 = TopicPartition("t", 0)
@@ -40,6 +41,23 @@ def test_every_write_is_there_with_who_and_whether_it_owned() -> None:
     ]
 
 
+def test_a_claim_that_writes_what_was_there_is_none_and_one_that_moves_it_is_a_commit() -> None:
+    """As members of ours claim, and as a client could that has processed something before."""
+    log = Log()
+    log.commit("g", ("t", 0), 4, B)
+    log.claim_ours("g", ("t", 0), "g_a-0", A, value=4)
+    log.commit("g", ("t", 0), 4, A)
+    log.release("g", ("t", 0), A)
+    log.claim_ours("g", ("t", 0), "g_b-0", B, value=9)
+
+    assert [(row.kind, row.previous, row.offset) for row in rows_of(log)] == [
+        ("commit", None, 4),
+        ("claim", 4, 4),
+        ("commit", 4, 4),
+        ("commit", 4, 9),
+    ]
+
+
 def test_a_commit_with_its_release_owned() -> None:
     """It stands before the deletion in its transaction."""
     log = Log()
@@ -68,5 +86,7 @@ def test_other_partitions_and_groups_and_failed_writes_are_not_there() -> None:
     log.commit("g", ("t", 1), 1, A)
     log.commit("h", ("t", 0), 1, A)
     zxid = log.create(offset("g", ("t", 0)), "seven", A)
+    failed = Operation(TransactionType.ERROR, error=-103)
+    log.multi(A, log.setting(offset("g", ("t", 0)), "8"), failed)
 
     assert [(row.zxid, row.offset) for row in rows_of(log)] == [(zxid, None)]

@@ -301,3 +301,70 @@ def test_other_groups_are_left_alone() -> None:
 
     assert len(rebalances(log, "h")) == 1
     assert len(rebalances(log)) == 2
+
+
+def test_the_times_of_a_partition_without_owner_add_up() -> None:
+    """Let go of twice in one rebalance, it stood still for both times together."""
+    log = alone()
+    log.wait(10_000)
+    for ms in (100, 250):
+        log.release("g", T[0], 1)
+        log.wait(ms)
+        log.claim("g", T[0], "g_a-0", 1)
+        log.wait(1_000)
+
+    found = rebalances(log)[-1]
+
+    assert [(each.topic_partition, each.down_ms) for each in found.changes] == [(T[0], 350)]
+
+
+def test_a_topic_that_grew_long_ago_is_no_cause() -> None:
+    """Nobody took notice of it then; a member that comes a minute later is the cause by itself."""
+    log = alone()
+    log.wait(10_000)
+    log.topic("t", 5)
+    log.wait(60_000)
+    log.open(2)
+    log.join("g", "g_b", 2)
+
+    assert causes(log)[1:] == [[("join", "g_b")]]
+
+
+def test_a_member_that_lets_go_at_rest_goes_on_with_the_rebalance() -> None:
+    """Only what asks for another one begins it: a change of the membership, or a claim that was taken."""
+    log = shared()
+    log.wait(1_000)
+    log.release("g", T[0], 1)
+    log.wait(1_000)
+    log.claim("g", T[0], "g_a-0", 1)
+
+    assert len(rebalances(log)) == 2
+
+
+def test_each_that_takes_claims_of_others_is_a_cause() -> None:
+    """Once, however many it took."""
+    log = alone()
+    log.wait(10_000)
+    for session, partition in ((8, T[0]), (9, T[1]), (8, T[2])):
+        log.release("g", partition, session)
+
+    assert causes(log)[1:] == [[("stolen claim", "0x8"), ("stolen claim", "0x9")]]
+
+
+def test_what_members_of_ours_write_beside_is_none() -> None:
+    """The bump of the owner in a claim and the view of a member neither begin one nor prolong it."""
+    log = Log()
+    log.topic("t", 1)
+    log.open(1)
+    log.join("g", "g_a", 1, **OURS)
+    claimed = log.claim_ours("g", T[0], "g_a-0", 1)
+    log.wait(4_000)
+    log.create("/consumers/g/views/g_a", "{}", 1, ephemeral=True)
+    log.wait(4_000)
+    log.open(2)
+    log.join("g", "g_b", 2, {"u": 1}, **OURS)
+
+    first, second = rebalances(log)
+
+    assert (first.to_zxid, first.retaken, [each.cause for each in first.triggers]) == (claimed, (), ["join"])
+    assert second.from_zxid == log.zxid
