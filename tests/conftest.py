@@ -1,4 +1,4 @@
-"""Rules that hold for every test: it leaves no thread, socket or process behind."""
+"""Rules that hold for every test: no thread, socket or process is left, and no time limit by Hypothesis."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import leaks
 
 _keepers = leaks.Keepers()
+
+# Hypothesis on slow, shared machines: time limits would fail tests for no fault of the code.
+settings.register_profile("zkgroup", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("zkgroup")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -136,7 +136,11 @@ def brokers() -> Iterator[LineBrokers]:
         yield made
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(LINES, st.integers(1, 64))
 def test_any_bytes_come_back(brokers: LineBrokers, lines: list[bytes], batch_bytes: int) -> None:
     """Over real connections, replicated, at the offsets that were told."""

@@ -95,7 +95,11 @@ def even_little_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(logs(), st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from([None, "/", "/a", "/bc/"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_every_way_gives_what_the_plain_values_say(
     tmp_path: Path, written: list[Transaction], one: int, other: int, prefix: str | None
 ) -> None:
@@ -123,7 +127,11 @@ def test_every_way_gives_what_the_plain_values_say(
 
 
 @given(logs(), st.randoms(use_true_random=False), st.integers(0, 5))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_numpy_finds_the_records_that_hopping_finds(
     written: list[Transaction], pick: random.Random, changes: int
 ) -> None:

@@ -28,7 +28,9 @@ from zkgroup.zkfiles.snapshots import open_snapshot
 
 pytestmark = pytest.mark.usefixtures("even_few_znodes_are_worth_it")
 SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 LOOKS_LIKE_A_ZNODE = struct.pack(">i", 2) + b"/a" + struct.pack(">i", -1) + bytes(68)
 OWNERS = (0, 0, -(2**63), -(2**56), -(2**56) + 5000, -(2**56) + 2**40, -1, 5, 0x1000_0001_0000_0001)
