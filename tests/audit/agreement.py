@@ -6,19 +6,21 @@ They share no code beyond the codecs of the znodes, so what both count the same 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.keyings import BY_GROUP_PARTITION
 from zkgroup.audit.membership import registration_of
-from zkgroup.audit.partition_offsets import PartitionOffsets
-from zkgroup.audit.views.owners import OwnerLives
+from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.history import ServerTransaction
 from zkgroup.history.evidence import Evidence
 from zkgroup.history.report import Figures
 from zkgroup.history.server_invariants import ServerAudit
+from zkgroup.model import TopicPartition
 
 Episode = tuple[str, int, str, int, int]
 """Topic, partition, thread, session and zxid of a claim of ours."""
@@ -34,30 +36,53 @@ class Tally(NamedTuple):
     owners: Counter[Episode]
 
 
-def tally_of_rows(events: Sequence[Event], group: str) -> Tally:
-    """By the rows of an audit."""
-    facts = facts_of(events)
+class Sessions(NamedTuple):
+    """Whose they are, by the registrations that were made in them."""
+
+    ours: frozenset[int]
+    foreign: frozenset[int]
+
+
+def sessions_of(facts: Facts, group: str) -> Sessions:
+    """Those of members of the group."""
     lives = facts.members.get(group, ())
-    ours = {life.session for life in lives if _is_ours(life.data)} - {0}
-    foreign = {life.session for life in lives if not _is_ours(life.data)} - ours - {0}
+    ours = frozenset(life.session for life in lives if _is_ours(life.data)) - {0}
+    return Sessions(ours, frozenset(life.session for life in lives if not _is_ours(life.data)) - ours - {0})
+
+
+def deeds_of_rows(
+    events: Iterable[Event], facts: Facts, group: str
+) -> Iterator[tuple[TopicPartition, OwnerLife | OffsetWrite]]:
+    """Every owner that was created in a group, and every write of an offset, in order."""
     offsets: dict[tuple[str, ...], PartitionOffsets] = {}
     owners: dict[tuple[str, ...], OwnerLives] = {}
-    writes: Counter[str] = Counter()
-    episodes: Counter[Episode] = Counter()
     for event in events:
         key = BY_GROUP_PARTITION.key(event)
         if key is None or key[0] != group:
             continue
-        write = offsets.setdefault(key, PartitionOffsets(group, facts)).see(event)
-        if write is not None and write.event.session in ours:
-            writes["ours"] += write.is_commit
-        elif write is not None:
-            writes["foreign member" if write.event.session in foreign else "stranger"] += 1
+        tp = TopicPartition(key[1], int(key[2]))
+        if (write := offsets.setdefault(key, PartitionOffsets(group, facts)).see(event)) is not None:
+            yield tp, write
         book = owners.setdefault(key, OwnerLives(facts))
         book.see(event)
-        owner = book.current
-        if owner is not None and event.op == "create" and "/owners/" in event.path and owner.session in ours:
-            episodes[key[1], int(key[2]), owner.thread, owner.session, owner.from_zxid] += 1
+        if book.current is not None and event.op == "create" and "/owners/" in event.path:
+            yield tp, book.current
+
+
+def tally_of_rows(events: Sequence[Event], group: str) -> Tally:
+    """By the rows of an audit."""
+    facts = facts_of(events)
+    ours, foreign = sessions_of(facts, group)
+    writes: Counter[str] = Counter()
+    episodes: Counter[Episode] = Counter()
+    for tp, deed in deeds_of_rows(events, facts, group):
+        if isinstance(deed, OwnerLife):
+            if deed.session in ours:
+                episodes[tp.topic, tp.partition, deed.thread, deed.session, deed.from_zxid] += 1
+        elif deed.event.session in ours:
+            writes["ours"] += deed.is_commit
+        else:
+            writes["foreign member" if deed.event.session in foreign else "stranger"] += 1
     return Tally(episodes.total(), writes["ours"], writes["foreign member"], writes["stranger"], episodes)
 
 
