@@ -40,7 +40,7 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "200ms",
     "leader.imbalance.check.interval.seconds": "15s",
 }
-START_S = 60.0
+START_S = 150.0
 REVIVE_S = 10.0
 LOOK_S = 0.25
 """Between two looks at the whole cluster: they cost the brokers time on a small machine."""
@@ -127,7 +127,7 @@ class Node:
             assert self._process is not None
             self._process.terminate()
 
-    def wait_stopped(self, timeout_s: float = 40.0) -> int | None:
+    def wait_stopped(self, timeout_s: float = 120.0) -> int | None:
         """The exit code of a process that was asked to stop; None where none runs, or it had to be killed."""
         if self._process is None:
             return None

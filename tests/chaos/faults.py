@@ -25,6 +25,8 @@ OUT_S = 20.0
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
 
 STEP_LOOK_S = 0.005
+ELECTED_S = SESSION_MS / 1000 + 20
+"""Longest wait for another controller in the place of one that sleeps or was deleted."""
 LATE_S = 2.0
 """How long the writes of a controller are on their way while another is elected."""
 STOP_S = 15.0
@@ -218,7 +220,7 @@ class Faults:
         with suppress(ZkGroupError, TimeoutError):
             if is_late or fault.number % 2:
                 self.cluster.zk.multi(Delete(Controller.path(), -1))
-            wait_until(lambda: self.cluster.controller() not in (None, broker), SESSION_MS / 1000 + 4)
+            wait_until(lambda: self.cluster.controller() not in (None, broker), ELECTED_S)
             self.bitten["F38 late writes" if is_late else "F38 asleep"] += 1
         return node.network.heal if is_late else node.resume
 

@@ -20,7 +20,7 @@ COUNT: Final = 2
 TICK_MS: Final = 500
 HALF_CLAIM_MS: Final = 120_000
 """Without a quorum no session ends; on a busy machine it takes a minute to get one back."""
-STOP_S: Final = 20.0
+STOP_S: Final = 90.0
 
 Act = Literal["none", "kill", "pause"]
 

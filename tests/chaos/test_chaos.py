@@ -31,7 +31,7 @@ def test_rounds_go_through_all_pairs() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(600)  # where it does not come to rest it says what is amiss
+@pytest.mark.timeout(900)  # where it does not come to rest it says what is amiss
 def test_a_short_round_on_real_servers(
     zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks, tmp_path: Path
 ) -> None:
