@@ -187,3 +187,15 @@ def test_two_times_of_one_partition_are_two() -> None:
     assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
         ("warning", gone, back)
     ]
+
+
+def test_a_state_that_is_deleted_ends_it() -> None:
+    """A partition without a state is one that no controller has made, whatever the topic lists."""
+    log = led()
+    gone = log.state(T0, -1, (), epoch=1)
+    log.wait(2_000)
+    deleted = log.delete(state_path(T0), 1)
+    log.wait(60_000)
+    log.open(9)
+
+    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(gone, deleted)]
