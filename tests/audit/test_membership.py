@@ -16,6 +16,7 @@ from zkgroup.audit.membership import (
     overlaps,
     partitions_at,
     registration_of,
+    topics_wanted,
 )
 from zkgroup.audit.planned import Planned, least_moves, planned
 from zkgroup.model import EvaluatedMember, TopicPartition
@@ -63,9 +64,21 @@ def test_topics_are_known_as_they_stood() -> None:
     assert partitions_at(facts, grown - 1) == {"t": (0,)}
     assert partitions_at(facts, grown) == {"t": (0, 1)}
     assert partitions_at(facts, deleted) == {"u": (0,)}
+    assert [(span.from_zxid, span.to_zxid) for span in existence(facts, "t", 0)] == [(1, deleted)]
     assert [(span.from_zxid, span.to_zxid) for span in existence(facts, "t", 1)] == [(grown, deleted)]
     assert numbers_of(b"no json") == ()
     assert registration_of(b"no json") is None
+
+
+def test_a_wildcard_leaves_internal_topics_out_unless_it_says_otherwise() -> None:
+    """As JVM members do, whose registrations never say; ours publish what they do."""
+    topics = ("__consumer_offsets", "t")
+    text = '{"version":1,"subscription":{".*":2},"pattern":"white_list"%s}'
+
+    assert topics_wanted(_wants(text % ""), topics) == {"t": 2}
+    assert topics_wanted(_wants(text % ',"exclude_internal":"true"'), topics) == {"t": 2}
+    assert topics_wanted(_wants(text % ',"exclude_internal":"false"'), topics) == dict.fromkeys(topics, 2)
+    assert topics_wanted(_wants(text.replace(".*", "[a&&b]") % ""), topics) is None
 
 
 def test_a_partition_is_in_demand_while_a_member_wants_it_and_it_exists() -> None:
