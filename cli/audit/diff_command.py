@@ -31,7 +31,7 @@ _JSON_NAMES = {
 
 
 @command()
-@input_options(more=False)
+@input_options(more=False, converted=False)
 @click.argument("before", metavar="A", type=MOMENT)
 @click.argument("after", metavar="B", type=MOMENT)
 @click.argument("path", default="/")
@@ -46,7 +46,9 @@ def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path
         raise click.UsageError("a living ensemble has no past: name its folders with --input")
     with opened(inputs) as (source, tell):
         if not isinstance(source, Folders):
-            raise click.UsageError("an export is one tree only: name the folders of servers with --input")
+            raise click.UsageError(
+                "only folders of servers have two trees to compare: name them with --input"
+            )
         tell("replaying")
         found = source.diff(before, after, outside(source.chroot, below))
         last = source.history.last_zxid

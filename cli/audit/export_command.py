@@ -27,7 +27,7 @@ EXIT_PARTLY_DONE = 4
 
 
 @command()
-@input_options(more=False)
+@input_options(more=False, converted=False)
 @click.option(
     "--at",
     type=MOMENT,

@@ -54,7 +54,7 @@ class Names(click.ParamType[tuple[AnyRule, ...]]):
 
 
 @command()
-@input_options(more=True)
+@input_options(more=True, converted=True)
 @click.option(
     "--only", type=Names(), metavar="NAME,...", help="Only these findings; `reference/findings` has all."
 )

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from zkgroup.audit.live import walk
+from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.sources import OneTree, Source, open_source, told_of
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import is_export
@@ -28,8 +29,16 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Inputs:
     """What was asked to be looked at."""
 
-    paths: tuple[Path, ...]
+    texts: tuple[str, ...]
+    """As they were typed: with Spark also URIs."""
     chroot: str
+    ensemble: str | None = None
+    """Which one, of Parquet that has several."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """As paths of this machine."""
+        return tuple(map(Path, self.texts))
 
     def require_living(self) -> None:
         """Raises UsageError for options that are for files only."""
@@ -37,11 +46,16 @@ class Inputs:
             raise click.UsageError(
                 "--chroot is for --input; of a living ensemble it stands behind the servers of -z"
             )
+        if self.ensemble is not None:
+            raise click.UsageError("--ensemble is for --input; a living one is that of -z")
 
     def require_outside(self, file: Path) -> None:
         """Raises UsageError for a file among those that are read: evidence stays as it is."""
         for path in self.paths:
-            if path.is_dir() and list_files(path).folder.resolve() == file.parent.resolve():
+            if not path.is_dir():
+                continue
+            folder = path if is_converted(path) else list_files(path).folder
+            if folder.resolve() == file.parent.resolve():
                 raise click.UsageError(f"{file} would lie among the files that are read: name another folder")
 
 
@@ -60,7 +74,7 @@ def command() -> Callable[[Callable[..., Any]], InputCommand]:
 def inputs_apart(args: Sequence[str]) -> list[str]:
     """Each input with an `--input` of its own, as click wants them.
 
-    What follows the first one is another input where it is one: a folder of a server, or an export.
+    What follows the first one is another input where it is one: a folder of a server, an export, or Parquet.
     """
     found: list[str] = []
     is_next = is_value = False
@@ -78,20 +92,21 @@ def inputs_apart(args: Sequence[str]) -> list[str]:
 
 def _is_input(path: Path) -> bool:
     try:
-        return is_export(path) or bool(list_files(path))
+        return is_export(path) or is_converted(path) or bool(list_files(path))
     except NotZooKeeperFileError:
         return False
 
 
-def input_options(*, more: bool) -> Decorator:
-    """`--input DIR...` and `--chroot`, as one argument `inputs`.
+def input_options(*, more: bool, converted: bool) -> Decorator:
+    """`--input DIR...`, `--chroot` and `--ensemble`, as one argument `inputs`.
 
-    `more`: arguments are inputs too, for commands that have none of their own.
+    `more`: arguments are inputs too, for commands that have none of their own. `converted`: Parquet of
+    `audit run` is enough.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        def gathered(*args: Any, paths: Sequence[Path], chroot: str, **values: Any) -> Any:
-            inputs = Inputs((*paths, *values.pop("further", ())), chroot)
+        def gathered(*args: Any, texts: Sequence[str], chroot: str, **values: Any) -> Any:
+            inputs = Inputs((*texts, *values.pop("further", ())), chroot, values.pop("ensemble", None))
             return function(*args, inputs=inputs, **values)
 
         gathered.__doc__, gathered.__name__ = function.__doc__, function.__name__
@@ -103,17 +118,24 @@ def input_options(*, more: bool) -> Decorator:
             metavar="PATH",
             help="With --input: the path that clients have as their root, as behind the servers of -z.",
         )(gathered)
+        also = "one export, or one folder that `audit run` wrote" if converted else "one export"
         decorated = click.option(
             "--input",
-            "paths",
+            "texts",
             multiple=True,
-            type=click.Path(path_type=Path),
+            type=click.Path(),
             metavar="DIR...",
-            help="Folders of the servers of one ensemble, each a version-2 or the one above it; or one "
-            "export. Without it the living ensemble is read.",
+            help="Folders of the servers of one ensemble, each a version-2 or the one above it; or "
+            f"{also}. Without it the living ensemble is read.",
         )(decorated)
+        if converted:
+            decorated = click.option(
+                "--ensemble",
+                metavar="NAME",
+                help="With a folder that `audit run` wrote for several ensembles: which one.",
+            )(decorated)
         if more:
-            further = click.argument("further", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
+            further = click.argument("further", metavar="[DIR...]", nargs=-1, type=click.Path())
             decorated = further(decorated)
         return decorated
 
@@ -133,16 +155,21 @@ def chroot_given(ctx: click.Context, parameter: click.Parameter, value: str) -> 
 def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
     """What the questions are asked of; what is to be known of it is told on stderr when the block ends."""
     with progress() as tell:
-        if inputs.paths:
+        if inputs.texts:
             if shared().zookeeper is not None:
                 raise click.UsageError("--input and -z exclude each other: files or the living ensemble")
-            source = open_source(inputs.paths, inputs.chroot, tell)
+            source = open_source(inputs.paths, inputs.chroot, tell, ensemble=inputs.ensemble)
         else:
             source = _living(inputs, tell)
         yield source, tell
-    for text in source.notes():
+    tell_of(source.notes(), source.damages())
+
+
+def tell_of(notes: Sequence[str], damages: Sequence[str]) -> None:
+    """What is to be known of an input, on stderr."""
+    for text in notes:
         say(f"note: {text}")
-    for text in source.damages():
+    for text in damages:
         say(f"damaged: {text}")
 
 

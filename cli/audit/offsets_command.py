@@ -39,7 +39,7 @@ Placed = tuple[GroupPartition, OffsetRow]
 
 
 @command()
-@input_options(more=True)
+@input_options(more=True, converted=True)
 @click.option("--group", metavar="GROUP", help="Only this consumer group.")
 @click.option(
     "--partition", type=OnePartition(), metavar="TOPIC:P", help="Only this partition, for example orders:3."

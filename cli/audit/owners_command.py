@@ -26,7 +26,7 @@ _STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}
 
 
 @command()
-@input_options(more=True)
+@input_options(more=True, converted=True)
 @click.option("--group", required=True, metavar="GROUP", help="The consumer group.")
 @click.option(
     "--partition",

@@ -20,6 +20,7 @@ from .common import EXIT_CHECK_FAILED
 from .findings_command import Names, bounds_given
 from .inputs import chroot_given
 from .progress import progress
+from .spark_options import spark_options
 
 if TYPE_CHECKING:
     from zkgroup.audit.spark.job import Audited
@@ -38,7 +39,7 @@ _KEYS = (
     required=True,
     metavar="[NAME=]DIR|URI",
     help="A server's version-2 folder or the folder above it, on a path that all workers have, or any Hadoop "
-    "URI. Repeat it for more; the same NAME is for the servers of one ensemble.",
+    "URI; or what an earlier run wrote. Repeat it for more: one NAME is for the servers of one ensemble.",
 )
 @click.option(
     "--output",
@@ -47,17 +48,7 @@ _KEYS = (
     metavar="DIR|URI",
     help="A folder of its own for Parquet and findings; what is converted there already is not read again.",
 )
-@click.option(
-    "--master", metavar="URL", help="Where Spark runs.  [default: that of spark-submit, else local[*]]"
-)
-@click.option(
-    "--setting",
-    "settings",
-    multiple=True,
-    type=Assignment("KEY", "VALUE"),
-    metavar="KEY=VALUE",
-    help="A setting of Spark, for example spark.driver.memory=8g; may be repeated.",
-)
+@spark_options
 @click.option("--only", type=Names(), metavar="NAME,...", help="Only these findings.")
 @click.option(
     "--bound",

@@ -24,7 +24,7 @@ _STYLES = {"expired": "bad", "open": "good"}
 
 
 @command()
-@input_options(more=True)
+@input_options(more=True, converted=True)
 @click.option("--group", metavar="GROUP", help="Only sessions of members of this group.")
 @between_options
 @click.pass_context

@@ -22,7 +22,7 @@ _KEYS = ("path", "data", "data_base64", "stat")
 
 
 @command()
-@input_options(more=False)
+@input_options(more=False, converted=False)
 @click.option(
     "--at",
     type=MOMENT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from zkgroup.audit.manifest import is_converted
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
 from zkgroup.zkfiles.health import FileHealth
@@ -22,11 +23,13 @@ _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
 def health_of(inputs: Iterable[Path]) -> Iterator[FileHealth]:
     """That of each file of these folders of servers, by zxid, and of these exports.
 
-    Raises NotZooKeeperFileError for what is neither.
+    Parquet that `audit run` wrote has none of their files. Raises NotZooKeeperFileError for what is neither.
     """
     for path in inputs:
         if is_export(path):
             yield inspected(path, EXPORT)
+            continue
+        if is_converted(path):
             continue
         listed = list_files(path)
         for file in sorted((*listed.snapshots, *listed.logs)):

@@ -1,6 +1,7 @@
 """Where an audit looks: the folders of an ensemble's servers, or one tree (an export, a walk).
 
-Both give trees and rows; a single tree has seeds only, so what needs the log finds nothing in it.
+Both give trees and rows; a single tree has seeds only, so what needs the log finds nothing in it. Parquet of
+`audit run` (`converted`) gives rows only.
 """
 
 from __future__ import annotations
@@ -11,27 +12,22 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.manifest import is_converted
+from zkgroup.audit.moments import Moment as Moment
+from zkgroup.audit.moments import stretch_between, zxid_of
 from zkgroup.audit.reading import events_of
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange
-from zkgroup.zkfiles.ensemble import Hole, hole_between
 from zkgroup.zkfiles.exports import ExportReader, is_export
 from zkgroup.zkfiles.history import History, PastTree
 from zkgroup.zkfiles.records import StoredZnode, Transaction
 from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 Progress = Callable[[str, int], None]
 """What is being read, and how much of it was."""
 
 _EVERY = 1000
-
-
-class Moment(NamedTuple):
-    """A place in a history; exactly one of the two is set."""
-
-    zxid: int | None = None
-    time_ms: int | None = None
-    """By the leader's clock, since 1970."""
 
 
 class SeenTree(NamedTuple):
@@ -118,12 +114,7 @@ class Folders:
         return self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
 
     def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
-        to_zxid = None if end is None else self.zxid_of(end)
-        from_zxid = 0 if start is None else self._first_of(start)
-        if to_zxid is not None and to_zxid < from_zxid:
-            raise ConfigError(
-                f"expected a stretch of the history, found its end {to_zxid:#x} before its start"
-            )
+        from_zxid, to_zxid = stretch_between(start, end, self.history.zxid_at)
         try:
             past = self._before(from_zxid, to_zxid)
         except NotFoundError as error:
@@ -165,10 +156,7 @@ class Folders:
 
     def zxid_of(self, moment: Moment) -> int:
         """The last transaction at or before it. Raises NotFoundError where the files begin later."""
-        if moment.zxid is not None:
-            return moment.zxid
-        assert moment.time_ms is not None
-        return self.history.zxid_at(moment.time_ms)
+        return zxid_of(moment, self.history.zxid_at)
 
     def damages(self) -> list[str]:
         found = [
@@ -176,9 +164,7 @@ class Folders:
             for server in self.history.ensemble.servers
             for damage in server.damages.values()
         ]
-        found += [
-            f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing" for hole in self._holes
-        ]
+        found += [missing_text(hole) for hole in self._holes]
         return [*found, *self._lost]
 
     def notes(self) -> list[str]:
@@ -206,16 +192,7 @@ class Folders:
     def _note(self, seen: SeenTree) -> None:
         """What is told of the tree that other answers stand on."""
         if not seen.is_exact:
-            self._details[f"the tree at {seen.zxid:#x}, on which this stands: {seen.detail}"] = None
-
-    def _first_of(self, start: Moment) -> int:
-        if start.zxid is not None:
-            return start.zxid
-        assert start.time_ms is not None
-        try:
-            return self.history.zxid_at(start.time_ms - 1) + 1
-        except NotFoundError:
-            return 0  # the files begin later, so everything in them is behind it
+            self._details[standing_text(seen.zxid, seen.detail)] = None
 
     def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
@@ -308,14 +285,32 @@ class OneTree:
         )
 
 
-def open_source(paths: Sequence[Path], chroot: str = "", progress: Progress | None = None) -> Source:
-    """The folders of one ensemble's servers, or one export.
+def open_source(
+    paths: Sequence[Path],
+    chroot: str = "",
+    progress: Progress | None = None,
+    *,
+    ensemble: str | None = None,
+) -> Source:
+    """The folders of one ensemble's servers, one export, or Parquet that `audit run` wrote.
 
-    Raises NotZooKeeperFileError for what is neither, ConfigError for a mixture.
+    Args:
+        ensemble: which one, of Parquet that has several.
+
+    Raises NotZooKeeperFileError for what is none of these, ConfigError for a mixture.
     """
+    quiet: Progress = lambda what, count: None  # noqa: E731
+    tables = [path for path in paths if is_converted(path)]
+    if tables:
+        if len(paths) > 1:
+            raise ConfigError(f"{tables[0]} is Parquet of `audit run`: expected nothing beside it")
+        from zkgroup.audit.converted import open_converted
+
+        return open_converted(tables[0], ensemble, chroot, progress or quiet)
+    if ensemble is not None:
+        raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     exports = [path for path in paths if is_export(path)]
     if not exports:
-        quiet: Progress = lambda what, count: None  # noqa: E731
         return Folders(History(*paths), chroot, progress or quiet)
     if len(paths) > 1:
         raise ConfigError(f"{exports[0]} is an export, which is asked alone: expected nothing beside it")
@@ -351,6 +346,16 @@ def _seen(past: PastTree) -> SeenTree:
         bool(account.holes) or account.first_bad_zxid is not None,
         account.detail,
     )
+
+
+def missing_text(hole: Hole) -> str:
+    """What is missing, in words."""
+    return f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing"
+
+
+def standing_text(zxid: int, detail: str) -> str:
+    """That answers stand on a tree that is not exact, in words."""
+    return f"the tree at {zxid:#x}, on which this stands: {detail}"
 
 
 def _few(paths: Sequence[str]) -> str:

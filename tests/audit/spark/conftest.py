@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.audit.golden import HEALTHY, INCIDENTS, folder
+
+NAMES = (*HEALTHY, INCIDENTS)
+
 
 @dataclass
 class Running:
@@ -63,6 +67,17 @@ def running_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]
 def spark(running_spark: Running) -> Any:
     """The session of the run."""
     return running_spark.session
+
+
+@pytest.fixture(scope="session")
+def audited(running_spark: Running, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All golden folders as ensembles of their own, in one job; `output` is where."""
+    from zkgroup.audit.spark.job import run
+
+    output = tmp_path_factory.mktemp("output")
+    inputs = [f"{name}={folder(name)}" for name in NAMES]
+    found = run(running_spark.session, inputs, str(output))
+    return {"output": output, **{each.ensemble: each for each in found}}
 
 
 def _below(pid: int) -> set[int]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.audit.golden import HEALTHY, INCIDENTS, findings, folder, source
+from tests.audit.golden import findings, folder, source
+from tests.audit.spark.conftest import NAMES
 from tests.zkfiles_world import World
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.gathering import facts_of
@@ -18,20 +19,6 @@ from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-NAMES = (*HEALTHY, INCIDENTS)
-
-
-@pytest.fixture(scope="module")
-def audited(running_spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """All golden folders as ensembles of their own, in one job."""
-    from zkgroup.audit.spark.job import run
-
-    output = tmp_path_factory.mktemp("output")
-    inputs = [f"{name}={folder(name)}" for name in NAMES]
-    return {
-        "output": output,
-        **{each.ensemble: each for each in run(running_spark.session, inputs, str(output))},
-    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,16 +46,13 @@ def test_the_answers_are_written(spark: Any, audited: dict[str, Any]) -> None:
 
 def test_the_rows_are_those_of_the_laptop(spark: Any, audited: dict[str, Any]) -> None:
     """Made-up deletions and their places included, seen from inside a chroot as well."""
-    from zkgroup.audit.spark.conversion import Conversion
-    from zkgroup.audit.spark.events import events_of
-    from zkgroup.audit.spark.inputs import inputs_of
+    from zkgroup.audit.spark.ensembles import opened, rows_of
+    from zkgroup.audit.spark.inputs import given_of
     from zkgroup.audit.spark.rows import event_of
 
-    given = inputs_of([f"{name}={folder(name)}" for name in NAMES])
-    conversion = Conversion(spark, str(audited["output"]), given)
-    bases = {name: each.base_zxid for name, each in conversion.manifest.ensembles.items()}
+    ensembles = opened(spark, given_of([str(audited["output"])]), "nowhere")
     for chroot in ("", "/consumers"):
-        rows = events_of(conversion.operations(), conversion.seeds(), bases, chroot).collect()
+        rows = rows_of(ensembles, chroot).collect()
         for name in NAMES:
             expected = list(open_source([folder(name)], chroot).rows().events())
             found = [event_of(row) for row in rows if row.ensemble == name]
@@ -79,19 +63,19 @@ def test_the_rows_are_those_of_the_laptop(spark: Any, audited: dict[str, Any]) -
 def test_nothing_is_converted_twice_and_what_grows_is_read_on(spark: Any, tmp_path: Path) -> None:
     """Rolled logs never again, the newest from its end; leftovers of a killed job count for nothing."""
     from zkgroup.audit.spark.conversion import Conversion
-    from zkgroup.audit.spark.inputs import inputs_of
+    from zkgroup.audit.spark.inputs import given_of, inputs_of
 
     data, output = tmp_path / "version-2", tmp_path / "out"
     world = World()
     world.open(1)
     world.create("/a", b"1")
     world.log(data)
-    given = inputs_of([str(data)])
+    given = inputs_of(given_of([str(data)]))
 
     def convert() -> tuple[int, list[int]]:
         conversion = Conversion(spark, str(output), given)
         conversion.run()
-        table = conversion.operations().select("zxid").collect()
+        table = conversion.tables.operations(["ensemble"]).select("zxid").collect()
         return conversion.converted_units, sorted(row.zxid for row in table)
 
     assert convert() == (1, [1, 2])
@@ -116,7 +100,7 @@ def test_nothing_is_converted_twice_and_what_grows_is_read_on(spark: Any, tmp_pa
 def test_another_log_under_the_same_name_is_converted_anew(spark: Any, tmp_path: Path) -> None:
     """A folder that was wiped and begun again has nothing of the old one in the table."""
     from zkgroup.audit.spark.conversion import Conversion
-    from zkgroup.audit.spark.inputs import inputs_of
+    from zkgroup.audit.spark.inputs import given_of, inputs_of
 
     data, output = tmp_path / "version-2", tmp_path / "out"
     paths = []
@@ -126,9 +110,9 @@ def test_another_log_under_the_same_name_is_converted_anew(spark: Any, tmp_path:
         for number in range(count):
             world.create(f"/{count}-{number}", b"")
         world.log(data)
-        conversion = Conversion(spark, str(output), inputs_of([str(data)]))
+        conversion = Conversion(spark, str(output), inputs_of(given_of([str(data)])))
         conversion.run()
-        rows = conversion.operations().where("path is not null").select("path").collect()
+        rows = conversion.tables.operations(["ensemble"]).where("path is not null").select("path").collect()
         paths.append(sorted(row.path for row in rows))
 
     assert paths == [["/3-0", "/3-1", "/3-2"], ["/1-0"]]

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid, number
 from zkgroup.audit.views.offsets import OffsetRow, OffsetRows
 from zkgroup.audit.words import count_text, duration_text, session_text
@@ -72,8 +73,8 @@ class _Curve:
 class Curves:
     """Takes the rows of owners and offsets; of each stretch of time a curve keeps the last value."""
 
-    def __init__(self, facts: Facts, limits: Limits) -> None:
-        self._facts, self._limits = facts, limits
+    def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
+        self._facts, self._limits, self._rows = facts, limits, rows
         self._length_ms = max(facts.end_ms - facts.start_ms, 1)
         self._writes: dict[str, dict[Row, OffsetRows]] = {}
         self._curves: dict[Row, _Curve] = {}
@@ -99,6 +100,7 @@ class Curves:
             self._add(row, write)
 
     def _add(self, row: Row, write: OffsetRow) -> None:
+        self._rows.add("offsets", tables.offset(row, write))
         for kind in _kinds(write):
             self._marks.add(Mark(row, kind, write))
         curve = self._curves.setdefault(row, _Curve())

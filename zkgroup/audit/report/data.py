@@ -14,6 +14,7 @@ from typing import Any, Final
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.report import tables
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
 from zkgroup.audit.report.curves import Curves
 from zkgroup.audit.report.keeping import NOBODY, Kept, Limits, Names, hex_zxid, shown
@@ -52,15 +53,20 @@ class About:
 
 
 def gather(
-    events: Iterable[Event], found: Found, about: About, limits: Limits | None = None
+    events: Iterable[Event],
+    found: Found,
+    about: About,
+    limits: Limits | None = None,
+    rows: tables.Rows | None = None,
 ) -> dict[str, Any]:
     """The data of a report.
 
     Args:
         events: the rows of the history in order, of the same stretch that `found` is of.
+        rows: takes what is shown as rows of `tables.TABLES`.
     """
     limits = limits or Limits()
-    shapes = _Shapes(found.facts, limits)
+    shapes = _Shapes(found.facts, limits, rows or tables.Nowhere())
     for event in events:
         shapes.see(event)
     data = shapes.data()
@@ -87,14 +93,14 @@ def gather(
 class _Shapes:
     """Hands each row to what it is for."""
 
-    def __init__(self, facts: Facts, limits: Limits) -> None:
-        self._facts, self._limits = facts, limits
+    def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
+        self._facts, self._limits, self._rows = facts, limits, rows
         self.names = Names(limits.text)
         length_ms = facts.end_ms - facts.start_ms
         self._owners: Timeline[tuple[str, str, int]] = Timeline(limits.spans, limits.partitions, length_ms)
         self._lives: dict[tuple[str, str, int], OwnerLives] = {}
-        self._curves = Curves(facts, limits)
-        self._rebalances = AllRebalances(facts, limits)
+        self._curves = Curves(facts, limits, rows)
+        self._rebalances = AllRebalances(facts, limits, rows)
         self._replication = Replication(facts, self.names, limits)
         self._sessions = SessionRows(facts)
         self._load = Load(facts, limits)
@@ -122,10 +128,13 @@ class _Shapes:
         """The sections, once all rows are seen."""
         for row, lives in self._lives.items():
             if lives.current is not None:
-                self._owners.add(row, self._span(lives.current))
+                self._owned(row, lives.current)
         self._rebalances.end()
         self._replication.end()
         names, facts, limits = self.names, self._facts, self._limits
+        sessions = self._sessions.rows()
+        for one in sessions:
+            self._rows.add("sessions", tables.session(one))
         return {
             "owners": {
                 "notes": self._owners.notes("partition"),
@@ -139,7 +148,7 @@ class _Shapes:
             "controllers": controllers(facts, names, limits),
             "brokers": brokers(facts, names, limits),
             "replication": self._replication.data(names),
-            "sessions": _sessions(self._sessions.rows(), names, limits),
+            "sessions": _sessions(sessions, names, limits),
             "load": self._load.data(names),
         }
 
@@ -152,7 +161,11 @@ class _Shapes:
             lives = self._lives[row] = OwnerLives(self._facts)
         over = lives.see(event)
         if over is not None:
-            self._owners.add(row, self._span(over))
+            self._owned(row, over)
+
+    def _owned(self, row: tuple[str, str, int], life: OwnerLife) -> None:
+        self._owners.add(row, self._span(life))
+        self._rows.add("owners", tables.owner(row, life))
 
     def _span(self, life: OwnerLife) -> Span:
         return Span(

@@ -1,12 +1,18 @@
-"""The findings as a Parquet table; pyarrow is a part of the extra `audit`."""
+"""The findings and the tables of a report as Parquet; pyarrow is a part of the extra `audit`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.words import session_text
+from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.schemas import Column
 
 try:
     import pyarrow as pa
@@ -15,6 +21,8 @@ except ImportError:
     pa = None
 
 FINDINGS = "findings.parquet"
+_ROWS_PER_GROUP = 50_000
+_LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
 
 
 def is_there() -> bool:
@@ -40,3 +48,94 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
     }
     table = pa.table({name: pa.array(values, type_) for name, (values, type_) in columns.items()})
     pq.write_table(table, path)
+
+
+class Drafts:
+    """Files of the tables that are being written, beside where they are to stand.
+
+    All methods raise ConfigError where they cannot be written.
+    """
+
+    def __init__(self, output: Path, stack: ExitStack) -> None:
+        self._output = output
+        self._tables = {name: _Table(_draft(output, name), TABLES[name], stack) for name in TABLES}
+
+    def add(self, table: str, row: tuple[Any, ...]) -> None:
+        self._tables[table].add(row)
+
+    def finish(self) -> list[Path]:
+        """Gives each its name, whole; these are the names."""
+        for table in self._tables.values():
+            table.close()
+        return [
+            table.rename(self._output.with_name(f"{name}.parquet")) for name, table in self._tables.items()
+        ]
+
+
+@contextmanager
+def drafts(output: Path) -> Iterator[Drafts]:
+    """Tables beside a report; drafts that nobody finished are gone when the block ends."""
+    try:
+        with ExitStack() as stack:
+            yield Drafts(output, stack)
+    finally:
+        for name in TABLES:
+            _draft(output, name).unlink(missing_ok=True)
+
+
+def _draft(output: Path, name: str) -> Path:
+    return output.with_name(f".{name}.parquet.part")
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+class _Table:
+    def __init__(self, path: Path, columns: tuple[Column, ...], stack: ExitStack) -> None:
+        from zkgroup.zkfiles.arrow import schema
+
+        self._path, self._columns = path, columns
+        self._rows: list[tuple[Any, ...]] = []
+        with _telling(path):
+            self._writer = stack.enter_context(pq.ParquetWriter(path, schema(columns)))
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_PER_GROUP:
+            self._write()
+
+    def close(self) -> None:
+        self._write()
+        with _telling(self._path):
+            self._writer.close()
+
+    def rename(self, to: Path) -> Path:
+        with _telling(to):
+            return self._path.replace(to)
+
+    def _write(self) -> None:
+        from zkgroup.zkfiles.arrow import record_batch
+
+        if self._rows:
+            values = zip(*self._rows, strict=True)
+            lists = {
+                column.name: _fitting(column, list(each))
+                for column, each in zip(self._columns, values, strict=True)
+            }
+            batch = record_batch(Batch(self._columns, len(self._rows), lists))
+            with _telling(self._path):
+                self._writer.write_batch(batch)
+            self._rows = []
+
+
+def _fitting(column: Column, values: list[Any]) -> list[Any]:
+    """A number that no column holds, which anybody may have written into the tree, is null."""
+    if column.type not in _LAST or not column.nullable:
+        return values
+    least, most = _LAST[column.type]
+    return [value if value is None or least <= value <= most else None for value in values]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rebalances import PartitionChange, Rebalance, Rebalances
+from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid
 from zkgroup.audit.words import count_text
 from zkgroup.znodes.consumers import Owner
@@ -21,8 +22,8 @@ _RETAKEN_MAX: Final = 8
 class AllRebalances:
     """Takes the rows of members, owners and groups."""
 
-    def __init__(self, facts: Facts, limits: Limits) -> None:
-        self._facts, self._limits = facts, limits
+    def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
+        self._facts, self._limits, self._rows = facts, limits, rows
         self._folds: dict[str, Rebalances] = {}
         self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
 
@@ -56,6 +57,7 @@ class AllRebalances:
     def _keep(self, found: Iterable[Rebalance]) -> None:
         for each in found:
             self._kept.add(each)
+            self._rows.add("rebalances", tables.rebalance(each))
 
 
 def _weight(one: Rebalance) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from zkgroup.audit.report import parquet
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
+from zkgroup.audit.report.parquet import Drafts
+from zkgroup.audit.report.tables import TABLES, Nowhere, Rows
 from zkgroup.audit.run import Found, of_group
 from zkgroup.audit.sources import Moment, Source
 from zkgroup.errors import ConfigError, RefusedError
@@ -31,20 +34,45 @@ def require_free(output: Path, *, overwrite: bool) -> None:
             )
 
 
-def write_report(output: Path, data: dict[str, Any], found: Found, *, overwrite: bool = False) -> list[Path]:
-    """Writes the page, `findings.json` and, where pyarrow is there, `findings.parquet`; gives their paths.
+@contextmanager
+def rows_beside(output: Path) -> Iterator[Drafts | Nowhere]:
+    """Takes the rows of `tables.TABLES` for `write_report`, into drafts that are gone when the block ends.
 
-    Each stands under its name once it is whole. Raises RefusedError where one is there already, ConfigError
-    where it cannot be written.
+    Without pyarrow they are left out. Raises ConfigError where they cannot be written.
+    """
+    if not parquet.is_there():
+        yield Nowhere()
+        return
+    with parquet.drafts(output) as drafts:
+        yield drafts
+
+
+def write_report(
+    output: Path,
+    data: dict[str, Any],
+    found: Found,
+    rows: Drafts | Nowhere | None = None,
+    *,
+    overwrite: bool = False,
+) -> list[Path]:
+    """Writes the page, `findings.json` and, where pyarrow is there, Parquet; gives their paths.
+
+    Each stands under its name once it is whole. `rows` are those that the data were made of. Raises
+    RefusedError where a file is there already, ConfigError where it cannot be written.
     """
     require_free(output, overwrite=overwrite)
-    html, json_file, *tables = _paths(output)
+    html, json_file = output, output.with_name(FINDINGS)
     _write(html, lambda draft: draft.write_text(page(data), encoding="utf-8"))
     text = json.dumps(findings_document(found), indent=2) + "\n"
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
-    for table in tables:
+    written = [html, json_file]
+    if parquet.is_there():
+        table = output.with_name(parquet.FINDINGS)
         _write(table, lambda draft: parquet.write_findings(draft, found.findings))
-    return [html, json_file, *tables]
+        written.append(table)
+    if isinstance(rows, Drafts):
+        written += rows.finish()
+    return written
 
 
 def report_of(
@@ -56,16 +84,18 @@ def report_of(
     end: Moment | None = None,
     group: str | None = None,
     limits: Limits | None = None,
+    rows: Rows | None = None,
 ) -> dict[str, Any]:
     """The data of a report on one laptop: reads the rows once more, and looks at every file.
 
     Args:
         found: of the same source and stretch, so that what its files lack is known by now.
         inputs: what the source was opened with; none for a living ensemble.
+        rows: takes what is shown as rows of `tables.TABLES`.
     """
-    rows = source.rows(start, end)
-    events = rows.events() if group is None else of_group(rows.events(), group)
-    seen = rows.seen
+    stretch = source.rows(start, end)
+    events = stretch.events() if group is None else of_group(stretch.events(), group)
+    seen = stretch.seen
     about = About(
         inputs=[str(path) for path in inputs] or ["the living ensemble"],
         files=list(health_of(inputs)),
@@ -76,12 +106,12 @@ def report_of(
         damages=source.damages(),
         notes=source.notes(),
     )
-    return gather(events, found, about, limits)
+    return gather(events, found, about, limits, rows)
 
 
 def _paths(output: Path) -> list[Path]:
-    tables = [output.with_name(parquet.FINDINGS)] if parquet.is_there() else []
-    return [output, output.with_name(FINDINGS), *tables]
+    tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
+    return [output, *(output.with_name(name) for name in (FINDINGS, *tables))]
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

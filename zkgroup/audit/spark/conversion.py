@@ -13,26 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType
 
+from zkgroup.audit.manifest import Converted, Stretch
 from zkgroup.audit.sources import Folders, Rows
 from zkgroup.audit.spark import units
 from zkgroup.audit.spark.inputs import EnsembleInput
-from zkgroup.audit.spark.manifest import Converted, Manifest, Stretch
 from zkgroup.audit.spark.remote import RemoteFolder, decoded
 from zkgroup.audit.spark.rows import EVENTS, seed_tables
-from zkgroup.audit.spark.schemas import struct_of
 from zkgroup.audit.spark.storage import Storage
-from zkgroup.audit.spark.units import OPERATIONS, Listed, Unit
+from zkgroup.audit.spark.tables import OPERATIONS_FOLDER, SEEDS_FOLDER, STORED, Tables
+from zkgroup.audit.spark.units import Listed, Unit
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.hops import Hop, HopIndex
 
-OPERATIONS_FOLDER: Final = "operations"
-SEEDS_FOLDER: Final = "seeds"
 Progress = Callable[[str, int], None]
 
 
@@ -48,23 +45,22 @@ class _Plan:
 
 
 class Conversion:
-    """Converts inputs into a folder, and gives the tables that are there then."""
+    """Converts inputs into a folder; `tables` are those that are there then."""
 
     def __init__(self, spark: SparkSession, output: str, inputs: Sequence[EnsembleInput]) -> None:
         self._spark = spark
-        self._storage = Storage(spark, output)
+        self.tables = Tables(spark, output)
         self._inputs = inputs
         self._remote = {
             each.name: RemoteFolder(Storage(spark, each.folders[0])) for each in inputs if not each.is_local
         }
-        self.manifest = Manifest.read(self._storage)
         self.converted_units = 0
         """So many stretches were read by `run`."""
 
     def run(self, progress: Progress = lambda what, count: None) -> None:
         """Brings the folder up to date. Raises ConfigError, and what reading the inputs raises."""
         plans = [self._plan(each) for each in self._inputs]
-        number = self.manifest.number + 1
+        number = self.tables.manifest.number + 1
         wanted = [unit for plan in plans for unit in plan.units]
         self.converted_units = len(wanted)
         is_new = [plan for plan in plans if plan.kept is None]
@@ -72,42 +68,16 @@ class Conversion:
             return
         progress("converting logs", len(wanted))
         found = self._convert(wanted, number) if wanted else {}
-        ensembles = dict(self.manifest.ensembles)
+        ensembles = dict(self.tables.manifest.ensembles)
         for plan in plans:
             kept = plan.kept or self._beginning(plan, number)
             ensembles[plan.given.name] = _entered(plan, kept, found, number)
-        self.manifest = Manifest(number, ensembles)
-        self.manifest.write(self._storage)
-
-    def operations(self) -> DataFrame:
-        """All operations of the inputs' ensembles: OPERATIONS, and `day`."""
-        folders = [
-            f"{OPERATIONS_FOLDER}/batch={batch}/ensemble={each.name}"
-            for each in self._inputs
-            for batch in self.manifest.ensembles[each.name].batches
-        ]
-        schema = StructType([*struct_of(OPERATIONS), StructField("day", StringType())])
-        return self._table(OPERATIONS_FOLDER, folders, schema)
-
-    def seeds(self) -> DataFrame:
-        """What stood before the first record, as rows of `rows.EVENTS` with the ensemble's name."""
-        folders = [
-            f"{SEEDS_FOLDER}/batch={batch}/ensemble={each.name}"
-            for each in self._inputs
-            if (batch := self.manifest.ensembles[each.name].seed_batch) is not None
-        ]
-        return self._table(SEEDS_FOLDER, folders, EVENTS).select(*EVENTS.fieldNames())
-
-    def _table(self, base: str, folders: Sequence[str], schema: StructType) -> DataFrame:
-        if not folders:
-            return self._spark.createDataFrame([], schema)
-        places = [self._storage.path(folder) for folder in folders]
-        return self._spark.read.schema(schema).option("basePath", self._storage.path(base)).parquet(*places)
+        self.tables.enter(ensembles)
 
     def _plan(self, given: EnsembleInput) -> _Plan:
         remote = self._remote.get(given.name)
         found = tuple(units.listed(given.paths) if remote is None else remote.listed())
-        known = self.manifest.ensembles.get(given.name)
+        known = self.tables.manifest.ensembles.get(given.name)
         if known is not None and not _still_holds(known, given, found):
             known = None
         before = {} if known is None else {stretch.start: stretch for stretch in known.stretches}
@@ -134,8 +104,7 @@ class Conversion:
             table = table.unionByName(each)
         base = f"{OPERATIONS_FOLDER}/batch={number}"
         self._write(table.withColumn("day", f.date_format("time", "yyyy-MM-dd")), base, ("ensemble", "day"))
-        schema = StructType([*struct_of(OPERATIONS), StructField("day", StringType())])
-        written = self._spark.read.schema(schema).parquet(self._storage.path(base))
+        written = self._spark.read.schema(STORED).parquet(self._place(base))
         return {
             (row.ensemble, row.stretch): row
             for row in written.groupBy("ensemble", "stretch")
@@ -149,7 +118,7 @@ class Conversion:
 
     def _write(self, table: DataFrame, base: str, by: tuple[str, ...]) -> None:
         """A batch that is there already was left by a job that did not come to its end."""
-        table.write.mode("overwrite").partitionBy(*by).parquet(self._storage.path(base))
+        table.write.mode("overwrite").partitionBy(*by).parquet(self._place(base))
 
     def _beginning(self, plan: _Plan, number: int) -> Converted:
         rows = self._rows(plan)
@@ -161,8 +130,17 @@ class Conversion:
             for each in tables[1:]:
                 table = table.unionAll(each)
             place = f"{SEEDS_FOLDER}/batch={number}/ensemble={plan.given.name}"
-            table.drop("ensemble").write.mode("overwrite").parquet(self._storage.path(place))
-        return Converted(rows.seen.zxid, len(plan.given.folders), number if tables else None)
+            table.drop("ensemble").write.mode("overwrite").parquet(self._place(place))
+        return Converted(
+            base_zxid=rows.seen.zxid,
+            servers=len(plan.given.folders),
+            seed_batch=number if tables else None,
+            is_exact=rows.seen.is_exact,
+            detail=rows.seen.detail,
+        )
+
+    def _place(self, name: str) -> str:
+        return self.tables.storage.path(name)
 
     def _rows(self, plan: _Plan) -> Rows:
         remote = self._remote.get(plan.given.name)

@@ -30,7 +30,7 @@ from zkgroup.audit.spark.rows import (
 )
 from zkgroup.zkfiles.arrow import schema
 
-_IN_ORDER: Final = ("zxid", "sub", "path", "session")
+IN_ORDER: Final = ("zxid", "sub", "path", "session")
 """By zxid and place; seeds, which have no place, by path."""
 _BETWEEN: Final = "\0"
 """Between the parts of a key; no path has it."""
@@ -62,7 +62,7 @@ def facts_of(events: DataFrame) -> dict[str, Facts]:
     """The facts of each ensemble, from the few rows that make them."""
     gatherings: dict[str, Gathering] = {}
     rows = events.mapInArrow(_facts_only, EVENTS).collect()
-    for row in sorted(rows, key=attrgetter("ensemble", *_IN_ORDER)):
+    for row in sorted(rows, key=attrgetter("ensemble", *IN_ORDER)):
         gatherings.setdefault(row.ensemble, Gathering()).see(event_of(row))
     return {ensemble: gathering.facts() for ensemble, gathering in gatherings.items()}
 
@@ -129,7 +129,7 @@ def findings_of(events: DataFrame, asked: Asked) -> DataFrame:
     names = frozenset(name for _, _, rules in asked.values() for name in rules)
     keyed = events.mapInArrow(_keyed_by(names), _KEYED)
     together = keyed.repartition("ensemble", "keying", "key").sortWithinPartitions(
-        "ensemble", "keying", "key", *_IN_ORDER
+        "ensemble", "keying", "key", *IN_ORDER
     )
     return together.mapInArrow(lambda batches: _folded(batches, known.value), FINDINGS)
 

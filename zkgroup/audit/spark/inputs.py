@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkgroup.errors import ConfigError
 
@@ -40,20 +40,34 @@ def is_uri(place: str) -> bool:
     return _SCHEME.match(place) is not None
 
 
-def inputs_of(given: Sequence[str]) -> list[EnsembleInput]:
-    """`[NAME=]FOLDER|URI`: the same name for the servers of one ensemble, none where there is one only.
+class Given(NamedTuple):
+    """One input as it was typed."""
 
-    Raises ConfigError for a mixture of the two, and for servers of one ensemble behind URIs: which record of
-    several servers counts is decided over files on paths.
+    name: str | None
+    place: str
+    """An absolute path, or a URI."""
+
+
+def given_of(texts: Sequence[str]) -> list[Given]:
+    """`[NAME=]FOLDER|URI`, each."""
+    found = []
+    for text in texts:
+        named = _NAMED.fullmatch(text)
+        name, place = (named[1], named[2]) if named else (None, text)
+        place = place.removeprefix("file://") if place.startswith("file:///") else place
+        found.append(Given(name, place if is_uri(place) else str(Path(place).absolute())))
+    return found
+
+
+def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
+    """The same name for the servers of one ensemble, none where there is one only.
+
+    Raises ConfigError for servers of one ensemble behind URIs: which record of several servers counts is
+    decided over files on paths.
     """
     folders: dict[str, list[str]] = {}
-    for text in given:
-        named = _NAMED.fullmatch(text)
-        name, place = (named[1], named[2]) if named else (UNNAMED, text)
-        place = place.removeprefix("file://") if place.startswith("file:///") else place
-        folders.setdefault(name, []).append(place if is_uri(place) else str(Path(place).absolute()))
-    if not folders:
-        raise ConfigError("expected at least one folder as input")
+    for name, place in given:
+        folders.setdefault(name or UNNAMED, []).append(place)
     found = [EnsembleInput(name, tuple(places)) for name, places in folders.items()]
     for each in found:
         if not each.is_local and len(each.folders) > 1:

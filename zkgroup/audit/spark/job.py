@@ -6,26 +6,23 @@ OUTPUT/findings.json, OUTPUT/findings/*.parquet    all ensembles
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from zkgroup.audit.documents import as_of, finding_fields
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.rules import AnyRule, Finding, Rule, WholeRule
+from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.run import Skipped, bounds_of, order, reason_to_skip, within
-from zkgroup.audit.spark.conversion import Conversion
-from zkgroup.audit.spark.events import events_of
+from zkgroup.audit.sources import Folders
+from zkgroup.audit.spark.ensembles import Ensemble, Progress, opened, rows_of
 from zkgroup.audit.spark.folding import FINDINGS, facts_of, finding_of, findings_batch, findings_of
-from zkgroup.audit.spark.inputs import EnsembleInput, inputs_of
+from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.storage import Storage
-from zkgroup.zkfiles.history import History
-
-Progress = Callable[[str, int], None]
 
 FINDINGS_FOLDER: Final = "findings"
 FINDINGS_FILE: Final = "findings.json"
@@ -63,27 +60,55 @@ def run(
     """Converts what is new in the inputs, asks the rules of all that was converted, and writes the answers.
 
     Args:
-        inputs: `[NAME=]FOLDER|URI`, as `inputs.inputs_of` takes them.
+        inputs: `[NAME=]FOLDER|URI`: folders of servers, or outputs of earlier runs, where NAME is one
+            ensemble of it and none stands for all.
         output: a folder of its own, on a path that all workers have, or any URI that Spark writes to.
         bounds: what the user set, by `finding.bound`.
 
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders.
     """
     chosen = bounds_of(rules, bounds or {})
-    given = inputs_of(inputs)
-    conversion = Conversion(spark, output, given)
-    conversion.run(progress)
-    bases = {each.name: conversion.manifest.ensembles[each.name].base_zxid for each in given}
-    events = events_of(conversion.operations(), conversion.seeds(), bases, chroot)
-    progress("gathering facts", len(given))
-    facts = facts_of(events)
+    storage = Storage(spark, output)
+    ensembles = opened(spark, given_of(inputs), output, progress)
+    parts = {each.name: Part(each.converted.base_zxid) for each in ensembles}
+    audited = ask(rows_of(ensembles, chroot), ensembles, parts, rules, chosen, progress)
+    _write(spark, storage, audited)
+    return audited
+
+
+class Part(NamedTuple):
+    """The part of a history that is asked about."""
+
+    after_zxid: int
+    """What its rows stand on is the tree at this zxid."""
+    to_zxid: int | None = None
+    """The last transaction; None for all there are."""
+
+
+def ask(
+    events: DataFrame,
+    ensembles: Sequence[Ensemble],
+    parts: Mapping[str, Part],
+    rules: Sequence[AnyRule],
+    bounds: Mapping[str, Bounds],
+    progress: Progress = lambda what, count: None,
+) -> list[Audited]:
+    """What the rules find in these rows of these ensembles, and in the files of those that have any.
+
+    Args:
+        parts: what the rows are of, by ensemble.
+        bounds: those of each rule, as `run.bounds_of` gives them.
+    """
+    progress("gathering facts", len(ensembles))
+    known = facts_of(events)
+    facts = {each.name: known.get(each.name, Facts()) for each in ensembles}
     skipped = {
         each.name: [
             Skipped(rule, reason)
             for rule in rules
-            if (reason := _reason_to_skip(rule, facts.get(each.name, Facts()), each)) is not None
+            if (reason := _reason_to_skip(rule, facts[each.name], each)) is not None
         ]
-        for each in given
+        for each in ensembles
     }
     asked = {
         name: frozenset(rule.name for rule in rules if isinstance(rule, Rule))
@@ -91,51 +116,47 @@ def run(
         for name, left in skipped.items()
     }
     progress("looking for findings", sum(len(names) for names in asked.values()))
-    found: dict[str, list[Finding]] = {each.name: [] for each in given}
-    wanted = {name: (facts.get(name, Facts()), chosen, names) for name, names in asked.items()}
+    found: dict[str, list[Finding]] = {each.name: [] for each in ensembles}
+    wanted = {name: (facts[name], bounds, names) for name, names in asked.items()}
     for row in findings_of(events, wanted).collect():
         found[row.ensemble].append(finding_of(row))
-    audited = []
-    for each in given:
-        known = facts.get(each.name, Facts())
-        whole, damages = _whole(each, rules, skipped[each.name], known, chosen, bases[each.name], progress)
-        findings = tuple(sorted([*found[each.name], *whole], key=order))
-        audited.append(Audited(each.name, findings, tuple(skipped[each.name]), known, tuple(damages)))
-    _write(spark, Storage(spark, output), audited)
-    return audited
+    for each in ensembles:
+        left = {one.rule.name for one in skipped[each.name]}
+        whole = [rule for rule in rules if isinstance(rule, WholeRule) and rule.name not in left]
+        found[each.name] += _whole(each, whole, facts[each.name], bounds, parts[each.name], progress)
+    return [
+        Audited(
+            each.name,
+            tuple(sorted(found[each.name], key=order)),
+            tuple(skipped[each.name]),
+            facts[each.name],
+            tuple([] if each.history is None else Folders(each.history).damages()),
+        )
+        for each in ensembles
+    ]
 
 
-def _reason_to_skip(rule: AnyRule, facts: Facts, given: EnsembleInput) -> str | None:
-    if isinstance(rule, WholeRule) and not given.is_local:
+def _reason_to_skip(rule: AnyRule, facts: Facts, of: Ensemble) -> str | None:
+    if isinstance(rule, WholeRule) and of.files is not None and not of.files.is_local:
         return _BEHIND_URI
-    return reason_to_skip(rule, facts, has_files=True)
+    return reason_to_skip(rule, facts, has_files=of.files is not None)
 
 
 def _whole(
-    given: EnsembleInput,
-    rules: Sequence[AnyRule],
-    skipped: Sequence[Skipped],
+    of: Ensemble,
+    rules: Sequence[WholeRule],
     facts: Facts,
-    bounds: Mapping[str, Mapping[str, float]],
-    base_zxid: int,
+    bounds: Mapping[str, Bounds],
+    part: Part,
     progress: Progress,
-) -> tuple[list[Finding], list[str]]:
+) -> list[Finding]:
     """What rules about whole histories find, on the driver: they replay, which is one thread's work."""
-    left = {each.rule.name for each in skipped}
-    asked = [rule for rule in rules if isinstance(rule, WholeRule) and rule.name not in left]
-    if not asked:
-        return [], []
-    history = History(*given.paths)
     found: list[Finding] = []
-    for number, rule in enumerate(asked):
-        progress(f"looking at the files of {given.name}: {rule.name}", number)
-        found += within(rule.look(history, facts, bounds[rule.name]), base_zxid, None)
-    damages = [
-        f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
-        for server in history.ensemble.servers
-        for damage in server.damages.values()
-    ]
-    return found, damages
+    if of.history is not None:
+        for number, rule in enumerate(rules):
+            progress(f"looking at the files of {of.name}: {rule.name}", number)
+            found += within(rule.look(of.history, facts, bounds[rule.name]), part.after_zxid, part.to_zxid)
+    return found
 
 
 def document(audited: Sequence[Audited]) -> dict[str, Any]:

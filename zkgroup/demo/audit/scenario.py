@@ -11,7 +11,7 @@ from pathlib import Path
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.inspection import health_of
-from zkgroup.audit.report.writing import report_of, write_report
+from zkgroup.audit.report.writing import report_of, rows_beside, write_report
 from zkgroup.audit.run import Found, audit
 from zkgroup.audit.sources import Source, open_source
 from zkgroup.audit.views.group_rows import rows_by_partition
@@ -104,7 +104,8 @@ def _audit(stage: PlantingStage, shared: group.DemoReport, options: DemoOptions)
     checks = judge(evidence)
     stage.tell("writing the report")
     kept = stage.folder if options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
-    written = write_report(kept / REPORT, report_of(source, found, inputs), found)
+    with rows_beside(kept / REPORT) as rows:
+        written = write_report(kept / REPORT, report_of(source, found, inputs, rows=rows), found, rows)
     partition = next((one.partition for one in stage.planted if one.after < one.before), 0)
     return DemoReport(
         checks=(*checks, *shared.checks),

@@ -1,4 +1,4 @@
-"""What was converted already: the one file that makes a batch of Parquet part of the table.
+"""What `audit run` converted to Parquet: the one file that makes a batch part of the tables.
 
 A batch is written first and entered here last, so what a killed job left behind is never read, and is written
 over by the next one.
@@ -7,14 +7,15 @@ over by the next one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from zkgroup.audit.spark.storage import Storage
 from zkgroup.errors import ConfigError
 
-_FOLDER: Final = "manifest"
+FOLDER: Final = "manifest"
+"""Holds the manifests, the newest by its number."""
 _VERSION: Final = 1
 
 
@@ -45,6 +46,10 @@ class Converted:
     servers: int
     seed_batch: int | None = None
     """None where nothing stood before the first record."""
+    is_exact: bool = True
+    """Whether the tree at `base_zxid` was proved to be the one that servers had."""
+    detail: str = ""
+    """What keeps it from being exact."""
     stretches: tuple[Stretch, ...] = ()
 
     @property
@@ -62,39 +67,54 @@ class Manifest:
     ensembles: Mapping[str, Converted] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, storage: Storage) -> Manifest:
-        """The newest one; an empty one for a new folder. Raises ConfigError for what is none of ours."""
-        names = [file.name for file in storage.files(_FOLDER) if file.name.endswith(".json")]
-        if not names:
-            return cls()
-        name = f"{_FOLDER}/{max(names)}"
+    def decode(cls, place: str, content: bytes) -> Manifest:
+        """Of the bytes of a file; `place` is its name. Raises ConfigError for what is none of ours."""
         try:
-            fields = json.loads(storage.read(name))
+            fields = json.loads(content)
             version, number = int(fields["version"]), int(fields["number"])
             ensembles = {key: _converted(value) for key, value in fields["ensembles"].items()}
         except (ValueError, KeyError, TypeError) as error:
-            place = storage.path(name)
             raise ConfigError(f"{place}: expected a manifest of converted logs: {error!r}") from error
         if version != _VERSION:
-            raise ConfigError(f"{storage.path(name)}: expected version {_VERSION}, found {version}")
+            raise ConfigError(f"{place}: expected version {_VERSION}, found {version}")
         return cls(number, ensembles)
 
-    def write(self, storage: Storage) -> None:
-        """Makes this the state of the folder; those before the one before it go."""
-        text = json.dumps(
-            {
-                "version": _VERSION,
-                "number": self.number,
-                "ensembles": {name: asdict(each) for name, each in self.ensembles.items()},
-            },
-            indent=1,
-        )
-        storage.write(_name(self.number), text.encode())
-        storage.delete(_name(self.number - 2))
+    def encode(self) -> bytes:
+        """As it is stored."""
+        fields = {
+            "version": _VERSION,
+            "number": self.number,
+            "ensembles": {name: asdict(each) for name, each in self.ensembles.items()},
+        }
+        return json.dumps(fields, indent=1).encode()
+
+    def named(self, place: str, ensemble: str | None) -> str:
+        """The name of an ensemble: the one that is asked for, or the only one. Raises ConfigError."""
+        known = ", ".join(sorted(self.ensembles)) or "none"
+        if ensemble is None and len(self.ensembles) != 1:
+            raise ConfigError(f"{place}: expected one ensemble, found {known}: name one with --ensemble")
+        name = next(iter(self.ensembles)) if ensemble is None else ensemble
+        if name not in self.ensembles:
+            raise ConfigError(f"{place}: expected ensemble {name!r}, found {known}")
+        return name
 
 
-def _name(number: int) -> str:
-    return f"{_FOLDER}/{number:010}.json"
+def newest(names: Iterable[str]) -> str | None:
+    """The manifest that holds, of the names of files; None where none is one."""
+    return max((name for name in names if name.endswith(".json")), default=None)
+
+
+def name_of(number: int) -> str:
+    """The name of a manifest."""
+    return f"{number:010}.json"
+
+
+def is_converted(path: Path) -> bool:
+    """Whether a folder is one that `audit run` wrote to. Raises nothing."""
+    try:
+        return newest(each.name for each in (path / FOLDER).iterdir()) is not None
+    except OSError:
+        return False
 
 
 def _converted(fields: Mapping[str, Any]) -> Converted:

@@ -1,0 +1,25 @@
+"""Options of the commands that start Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ..parameters import Assignment
+
+
+def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--master` and `--setting`, as `master` and `settings`."""
+    function = click.option(
+        "--setting",
+        "settings",
+        multiple=True,
+        type=Assignment("KEY", "VALUE"),
+        metavar="KEY=VALUE",
+        help="A setting of Spark, for example spark.driver.memory=8g; may be repeated.",
+    )(function)
+    return click.option(
+        "--master", metavar="URL", help="Where Spark runs.  [default: that of spark-submit, else local[*]]"
+    )(function)

@@ -1,0 +1,140 @@
+"""What `audit run` converted to Parquet as a source of rows: no Spark, and the files may be gone.
+
+The tables hold every operation and what stood before the first, but no whole trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.manifest import Stretch
+from zkgroup.audit.moments import Moment, stretch_between
+from zkgroup.audit.reading import events_of
+from zkgroup.audit.sources import Progress, Rows, SeenTree, missing_text, standing_text
+from zkgroup.audit.standing import stretch
+from zkgroup.audit.stored_tables import StoredTables, read_manifest
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole, hole_between
+
+_EVERY = 1000
+
+
+@dataclass(slots=True)
+class ConvertedSource:
+    """One ensemble of a folder that `audit run` wrote."""
+
+    tables: StoredTables
+    chroot: str = ""
+    progress: Progress = lambda what, count: None
+    history: None = None
+    _holes: dict[Hole, None] = field(default_factory=dict)
+
+    @property
+    def base_zxid(self) -> int:
+        """The tree at this zxid is the first one that is known."""
+        return self.tables.converted.base_zxid
+
+    def tree(self, at: Moment | None = None) -> SeenTree:
+        raise ConfigError(
+            f"{self.tables.folder}: Parquet of `audit run` holds operations and no trees: name the folders "
+            "of servers, or an export"
+        )
+
+    def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
+        from_zxid, to_zxid = stretch_between(start, end, self.zxid_at)
+        marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
+        before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
+
+        def events() -> Iterator[Event]:
+            tables = self.tables
+            rows = events_of(self._counted(to_zxid), tables.seeds(), self.chroot, tables.sessions())
+            return stretch(rows, before + 1) if before > self.base_zxid else rows
+
+        converted = self.tables.converted
+        seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
+        return Rows(events, seen, to_zxid)
+
+    def zxid_at(self, time_ms: int) -> int:
+        """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""
+        found = last_at(self._marks(None, time_ms), time_ms)
+        if found is None:
+            raise NotFoundError(f"{self.tables.folder}: no log goes back to {time_ms} ms since 1970")
+        return found
+
+    def damages(self) -> list[str]:
+        return [missing_text(hole) for hole in self._holes]
+
+    def notes(self) -> list[str]:
+        converted = self.tables.converted
+        if converted.is_exact:
+            return []
+        return [standing_text(converted.base_zxid, converted.detail)]
+
+    def _marks(self, to_zxid: int | None, time_ms: int | None = None) -> Iterator[Mark]:
+        """Of each log that has rows up to a zxid: its last transaction up to there, or up to a time."""
+        for each in self._stretches(0, to_zxid):
+            times = [(zxid, ms) for zxid, ms in self.tables.times(each) if to_zxid is None or zxid <= to_zxid]
+            if times:
+                until = [zxid for zxid, ms in times if time_ms is None or ms <= time_ms]
+                yield Mark(times[0][1], max(until, default=-1))
+
+    def _counted(self, to_zxid: int | None) -> Iterator[Transaction]:
+        """What comes after the first known tree; what is missing is noted."""
+        last, count = self.base_zxid, 0
+        for each in self._stretches(last + 1, to_zxid):
+            for transaction in self.tables.transactions(each):
+                if transaction.zxid <= self.base_zxid:
+                    continue
+                if to_zxid is not None and transaction.zxid > to_zxid:
+                    return
+                if count % _EVERY == 0:
+                    self.progress("reading transactions", count)
+                count += 1
+                hole = hole_between(last, transaction.zxid)
+                if hole is not None:
+                    self._holes[hole] = None
+                last = transaction.zxid
+                yield transaction
+
+    def _stretches(self, from_zxid: int, to_zxid: int | None) -> Iterator[Stretch]:
+        """The logs that have rows of this part of the history, in order."""
+        for each in self.tables.converted.stretches:
+            if each.rows and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
+                yield each
+
+
+class Mark(NamedTuple):
+    """What the transactions of one log say about time."""
+
+    first_ms: int
+    """Of the first one."""
+    last_zxid: int
+    """The last one that is asked for; -1 for none."""
+
+
+def last_at(marks: Iterable[Mark], time_ms: int) -> int | None:
+    """The last transaction at or before a time: of the last log that begins by then."""
+    found = None
+    for mark in marks:
+        if mark.first_ms > time_ms:
+            break
+        found = mark.last_zxid
+    return found
+
+
+def open_converted(
+    folder: Path, ensemble: str | None, chroot: str = "", progress: Progress = lambda what, count: None
+) -> ConvertedSource:
+    """One ensemble, by its name where there are several.
+
+    Raises ConfigError where pyarrow is missing, the folder cannot be read, or the name is none or missing.
+    """
+    known = read_manifest(folder)
+    name = known.named(str(folder), ensemble)
+    return ConvertedSource(StoredTables(folder, name, known.ensembles[name]), chroot, progress)

@@ -1,0 +1,144 @@
+"""What a report shows, row by row for other tools: ownerships, writes of offsets, rebalances and sessions.
+
+The page brings together what is too much to draw; here every row stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from zkgroup.audit.rebalances import Rebalance
+from zkgroup.audit.views.offsets import OffsetRow
+from zkgroup.audit.views.owners import OwnerLife
+from zkgroup.audit.views.sessions import SessionRow
+from zkgroup.audit.words import session_text
+from zkgroup.zkfiles.schemas import Column
+
+Partition = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+def _must(name: str, type_: Any, meaning: str) -> Column:
+    return Column(name, type_, False, meaning)
+
+
+def _may(name: str, type_: Any, meaning: str) -> Column:
+    return Column(name, type_, True, meaning)
+
+
+_PARTITION: Final = (
+    _must("group", "string", "The consumer group."),
+    _must("topic", "string", "The topic."),
+    _must("partition", "int", "The partition's number."),
+)
+_SPAN: Final = (
+    _may("from_zxid", "long", "The transaction with which it began; null for before the history."),
+    _may("to_zxid", "long", "The transaction with which it ended; null while it lasts."),
+    _may("from", "timestamp", "The leader's clock then."),
+    _may("to", "timestamp", "The leader's clock then."),
+)
+
+OWNERS: Final = (
+    *_PARTITION,
+    _must("owner", "string", "The thread that the owner znode named."),
+    _may("session", "string", "Who claimed it, in hex; null where a snapshot does not say."),
+    *_SPAN,
+    _must("ended_by", "string", "release, session_end, deleted_by_other or open."),
+)
+OFFSETS: Final = (
+    *_PARTITION,
+    _must("zxid", "long", "The transaction."),
+    _must("time", "timestamp", "The leader's clock."),
+    _may("session", "string", "Who wrote, in hex; null where a snapshot does not say."),
+    _must("members", "string", "The members of the group that this session was, with commas."),
+    _must("kind", "string", "commit, claim, reset, deletion or snapshot."),
+    _may("offset", "long", "What was written; null where it is no number, negative for none."),
+    _may("previous", "long", "What stood there before."),
+    _may("owned", "boolean", "Whether the writer owned the partition; null where that is not known."),
+    _may("owner", "string", "The thread that the owner znode named."),
+    _must("rewind", "boolean", "Whether it is lower than what was there."),
+)
+REBALANCES: Final = (
+    _must("group", "string", "The consumer group."),
+    *_SPAN,
+    _must("causes", "string", "What set it off, by zxid, with commas."),
+    _must("members", "int", "Registered at its end."),
+    _must("touched", "int", "Partitions that lost or got an owner."),
+    _must("moved", "int", "Partitions that have another thread than before."),
+    _may("least", "int", "The fewest moves known; null where that cannot be known."),
+    _must("retaken", "int", "Partitions that were given up and claimed by the same thread again."),
+    _must("unowned", "int", "Partitions without an owner at its end."),
+    _must("down_ms_max", "long", "The longest time without an owner, of those that have one again."),
+)
+SESSIONS: Final = (
+    _must("session", "string", "Its number in hex."),
+    _must("server", "int", "The myid in the number: a hint."),
+    _may("timeout_ms", "int", "The timeout that was granted."),
+    *_SPAN,
+    _must("ended", "string", "closed, expired or open."),
+    _must("writes", "long", "Transactions of its own."),
+    _may("silence_ms", "long", "From its last write to its end."),
+    _must("ephemerals", "int", "What went with it, or what it has."),
+    _must("created", "int", "Ephemerals that it made."),
+    _must("members", "string", "GROUP/MEMBER of its registrations, with commas."),
+    _must("brokers", "string", "The ids of its registrations, with commas."),
+    _must("controller", "boolean", "Whether it ever was controller."),
+)
+TABLES: Final[dict[str, tuple[Column, ...]]] = {
+    "owners": OWNERS,
+    "offsets": OFFSETS,
+    "rebalances": REBALANCES,
+    "sessions": SESSIONS,
+}
+"""By name; each has the columns in this order."""
+
+
+class Rows(Protocol):
+    """Takes the rows of TABLES."""
+
+    def add(self, table: str, row: tuple[Any, ...]) -> None: ...
+
+
+class Nowhere:
+    """Leaves all rows out."""
+
+    def add(self, table: str, row: tuple[Any, ...]) -> None:
+        pass
+
+
+def owner(of: Partition, life: OwnerLife) -> tuple[Any, ...]:
+    """A row of OWNERS."""
+    span = (life.from_zxid, life.to_zxid, life.from_ms, life.to_ms)
+    return (*of, life.thread, _session(life.session), *span, life.ended_by)
+
+
+def offset(of: Partition, write: OffsetRow) -> tuple[Any, ...]:
+    """A row of OFFSETS."""
+    who = (_session(write.session), ", ".join(write.members))
+    what = (write.kind, write.offset, write.previous, write.owned, write.owner, write.is_rewind)
+    return (*of, write.zxid, write.time_ms, *who, *what)
+
+
+def rebalance(one: Rebalance) -> tuple[Any, ...]:
+    """A row of REBALANCES."""
+    return (
+        *(one.group, one.from_zxid, one.to_zxid, one.from_ms, one.to_ms),
+        ", ".join(trigger.cause for trigger in one.triggers),
+        *(one.members, len(one.changes), one.moved, one.least, len(one.retaken), one.unowned),
+        one.down_ms_max,
+    )
+
+
+def session(row: SessionRow) -> tuple[Any, ...]:
+    """A row of SESSIONS."""
+    return (
+        *(session_text(row.session), row.server, row.timeout_ms),
+        *(row.from_zxid, row.to_zxid, row.from_ms, row.to_ms),
+        *(row.ended, row.writes, row.silence_ms, row.ephemerals, row.created),
+        ", ".join(f"{group}/{member}" for group, member in row.members),
+        *(", ".join(row.brokers), row.was_controller),
+    )
+
+
+def _session(number: int) -> str | None:
+    return session_text(number) if number else None

@@ -1,0 +1,92 @@
+"""The ensembles of a job: those whose folders are converted first, and those that were converted before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from zkgroup.audit.manifest import Converted
+from zkgroup.audit.spark.conversion import Conversion
+from zkgroup.audit.spark.events import events_of
+from zkgroup.audit.spark.inputs import EnsembleInput, Given, inputs_of
+from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.spark.tables import Tables, is_converted
+from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.history import History
+
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """One that is asked about."""
+
+    name: str
+    tables: Tables
+    files: EnsembleInput | None
+    """Its folders; None where only what was converted of it is given."""
+    history: History | None
+    """Of its folders, where they are on paths."""
+
+    @property
+    def converted(self) -> Converted:
+        """What there is of it in the tables."""
+        return self.tables.manifest.ensembles[self.name]
+
+
+def opened(
+    spark: SparkSession, given: Sequence[Given], output: str, progress: Progress = lambda what, count: None
+) -> list[Ensemble]:
+    """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
+
+    Raises ConfigError for inputs and outputs that are wrong, NotZooKeeperFileError for folders.
+    """
+    if not given:
+        raise ConfigError("expected at least one folder as input")
+    old = [each for each in given if is_converted(Storage(spark, each.place))]
+    found = [ensemble for each in old for ensemble in _before(spark, each)]
+    files = inputs_of([each for each in given if each not in old])
+    if files:
+        conversion = Conversion(spark, output, files)
+        conversion.run(progress)
+        found += [
+            Ensemble(each.name, conversion.tables, each, History(*each.paths) if each.is_local else None)
+            for each in files
+        ]
+    names = [each.name for each in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
+    return found
+
+
+def _before(spark: SparkSession, given: Given) -> list[Ensemble]:
+    tables = Tables(spark, given.place)
+    known = tables.manifest.ensembles
+    names = list(known) if given.name is None else [tables.manifest.named(given.place, given.name)]
+    return [Ensemble(name, tables, None, None) for name in names]
+
+
+def operations_of(ensembles: Sequence[Ensemble]) -> DataFrame:
+    """All operations, as `tables` has them; without any rows of other ensembles of the same folder."""
+    return reduce(
+        DataFrame.unionByName,
+        [tables.operations(names) for tables, names in _by_tables(ensembles)],
+    )
+
+
+def rows_of(ensembles: Sequence[Ensemble], chroot: str = "") -> DataFrame:
+    """Rows of EVENTS, in no order."""
+    seeds = reduce(DataFrame.unionByName, [tables.seeds(names) for tables, names in _by_tables(ensembles)])
+    bases = {each.name: each.converted.base_zxid for each in ensembles}
+    return events_of(operations_of(ensembles), seeds, bases, chroot)
+
+
+def _by_tables(ensembles: Sequence[Ensemble]) -> list[tuple[Tables, list[str]]]:
+    found: dict[int, tuple[Tables, list[str]]] = {}
+    for each in ensembles:
+        found.setdefault(id(each.tables), (each.tables, []))[1].append(each.name)
+    return list(found.values())
