@@ -17,7 +17,7 @@ from zkgroup.zookeeper.embedded.java import server_command
 from zkgroup.zookeeper.embedded.ports import HOST, HeldPort, PeerPorts
 from zkgroup.zookeeper.embedded.server import EmbeddedServer, ServerState
 
-_CREATE_S = 10.0
+_CREATE_S = 30.0
 
 Route = Callable[[int, int, PeerPorts], PeerPorts]
 """(server, peer, ports of the peer) -> ports by which this server reaches that peer."""
@@ -118,7 +118,7 @@ class EmbeddedZooKeeper:
 
     # --- its life ---------------------------------------------------------------------------------
 
-    def start(self, timeout_s: float = 30.0) -> Self:
+    def start(self, timeout_s: float = 60.0) -> Self:
         """Starts all servers and returns once each of them serves sessions.
 
         Raises EmbeddedServerError, with nothing left running: Java or pyspark is missing, the port or
@@ -159,7 +159,7 @@ class EmbeddedZooKeeper:
         if self._abandoned:
             raise EmbeddedServerError("the start of the embedded ZooKeeper was abandoned")
 
-    def revive(self, timeout_s: float = 30.0) -> None:
+    def revive(self, timeout_s: float = 60.0) -> None:
         """Every server runs and serves sessions again, whatever a test did to them."""
         deadline = time.monotonic() + timeout_s
         hurt = [

@@ -19,7 +19,9 @@ from zkgroup.zookeeper.embedded.ports import HOST
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LOOK_S = 0.02
 _ANSWER_S = 2.0
+"""Longest wait for one answer of a server that starts: it is asked again."""
 _ASK_S = 10.0
+"""The same where it is asked once."""
 _FIRST_PROBE_S = 0.1
 _LOG_LINES = 15
 
@@ -149,7 +151,7 @@ class EmbeddedServer:
         self._signal(signal.SIGCONT)
         self.state = ServerState.RUNNING
 
-    def restart(self, timeout_s: float = 30.0) -> None:
+    def restart(self, timeout_s: float = 60.0) -> None:
         """Stops it if it runs, starts it again on its data and port, and waits until it is ready."""
         self.stop()
         self.spawn()
