@@ -14,6 +14,7 @@ from zkgroup.controller.machine import candidacy, fence, move_writes, moving, re
 from zkgroup.controller.machine.lease import Lease
 from zkgroup.controller.machine.outbox import Outbox
 from zkgroup.controller.machine.picture import Standing
+from zkgroup.testing.cluster_simulation import ClusterSetup
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.znodes.partitions import PartitionState
 
@@ -28,6 +29,8 @@ class Bug:
     noticed_by: tuple[str, ...]
     seed: int = 0
     """Of a schedule that noticed it when this was written: it is tried first."""
+    setup: ClusterSetup | None = None
+    """Of that schedule, where it is not drawn."""
 
 
 def _no_checks(patch: Patch) -> None:
@@ -133,16 +136,40 @@ def _sends_once(patch: Patch) -> None:
     patch.setattr(Outbox, "connected", connected)
 
 
+FEW_OPERATIONS = ClusterSetup(
+    kind="ours",
+    brokers=(1, 2, 3, 4),
+    candidates=(1, 2, 3),
+    topics={"t0": ((2, 4), (1, 4))},
+    stale=True,
+    weights={
+        "expire": 3.0,
+        "isolate": 8.0,
+        "pause": 8.0,
+        "kill_controller": 3.0,
+        "kill_broker": 3.0,
+        "lose_broker": 3.0,
+        "break_disk": 3.0,
+        "create_topic": 12.0,
+        "delete_topic": 4.0,
+        "reassign": 4.0,
+        "cancel": 12.0,
+        "prefer": 4.0,
+        "shut_down": 4.0,
+    },
+)
+"""Drawn once, with seed 44: it takes many schedules to meet another one that loses a line like that."""
+
 BUGS = {
-    "no checks": Bug(_no_checks, ("S11",), seed=17),
-    "epoch check only": Bug(_epoch_check_only, ("S11",), seed=17),
+    "no checks": Bug(_no_checks, ("S11",), seed=16),
+    "epoch check only": Bug(_epoch_check_only, ("S11",), seed=16),
     "no record of the epoch": Bug(_no_record, ("S11",)),
-    "leader epoch stays": Bug(_leader_epoch_stays, ("S12",), seed=1),
-    "joins without a look": Bug(_deaf, ("lines",), seed=44),
+    "leader epoch stays": Bug(_leader_epoch_stays, ("S12",), seed=3),
+    "joins without a look": Bug(_deaf, ("lines",), seed=44, setup=FEW_OPERATIONS),
     "forgets to tell": Bug(_forgets_to_tell, ("L7",)),
-    "does not wait for the isr": Bug(_no_wait_for_the_isr, ("S14", "S16")),
+    "does not wait for the isr": Bug(_no_wait_for_the_isr, ("S14", "S16"), seed=2),
     "no record of the end": Bug(_no_ending, ("S14",)),
-    "drops dead targets": Bug(_drops_dead_targets, ("S14",), seed=37),
+    "drops dead targets": Bug(_drops_dead_targets, ("S14",), seed=8),
 }
 """Noticed in drawn schedules."""
 RARE_BUGS = {

@@ -33,6 +33,15 @@ LEAST = {
     "note takeover.grace": 40,
     "note first_terms.told": 2,
     "shutdowns granted": 5,
+    "stranger write_request": 40,
+    "stranger delete_request": 15,
+    "stranger real_step": 3,
+    "stranger break_znode": 40,
+    "note znode.unreadable": 8,
+    "note election.asked": 10,
+    "note election.unclean": 1,
+    "note plan.ended": 20,
+    "operation configure": 40,
 }
 """In a hundred schedules."""
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.history.cluster_picture import ClusterPicture
+from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.server_history import server_transactions
+from zkgroup.znodes.brokers import NO_LEADER
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.broker import BrokerProcess
@@ -26,6 +28,8 @@ class Audit:
         self.picture = ClusterPicture()
         self.lives: dict[str, int] = {}
         """zxid of the last creation of each topic."""
+        self.unclean: dict[tuple[TopicPartition, int], int] = {}
+        """Partition and life to the term of its last unclean election."""
         self._server = server
         self._clock = clock
         self._seen = 0
@@ -37,12 +41,22 @@ class Audit:
             for transaction in server_transactions(log[self._seen :], self._clock):
                 if transaction.refusal is None:
                     for change in transaction.changes:
-                        place = self.picture.place(change.path)
-                        if place is not None and place.kind == "topic" and change.action == "create":
-                            self.lives[place.topic] = transaction.zxid
-                        self.picture.apply(transaction, change)
+                        self._apply(transaction, change)
             self._seen = len(log)
         return self.picture
+
+    def _apply(self, transaction: ServerTransaction, change: Change) -> None:
+        picture, place = self.picture, self.picture.place(change.path)
+        tp = place.topic_partition if place is not None and place.kind == "state" else None
+        before = picture.state(tp) if tp is not None else None
+        if place is not None and place.kind == "topic" and change.action == "create":
+            self.lives[place.topic] = transaction.zxid
+        picture.apply(transaction, change)
+        now = picture.state(tp) if tp is not None else None
+        if tp is None or before is None or now is None:
+            return
+        if now.leader != NO_LEADER and now.leader not in before.isr:
+            self.unclean[tp, self.lives.get(tp.topic, 0)] = now.leader_epoch
 
     def deletes(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
         """A broker removes its lines: never while it is in sync, unless the topic goes (recipes 17)."""

@@ -68,7 +68,7 @@ class BrokerProcess:
         self.is_listening = False
         self.failure: Exception | None = None
         self.unfit: set[TopicPartition] = set()
-        """What it could not serve: to its controller it is offline there until it starts anew."""
+        """What it could not serve: to its controller it is offline there until it starts or is in sync."""
         self.errands: deque[Callable[[], None]] = deque()
         """What the machine's thread has left to the replicas' thread, in order."""
         self.follows: dict[TopicPartition, int] = {}
@@ -156,6 +156,7 @@ class BrokerProcess:
         self.answers.pop(tp, None)
         match action:
             case BecomeLeader(state) if error == ErrorCode.NONE:
+                self.unfit.discard(tp)
                 self.shell.tell(Led(state))
                 self._took(tp, state.leader, state.leader_epoch)
             case BecomeFollower(state, leader) if error == ErrorCode.NONE:
@@ -253,6 +254,7 @@ class BrokerProcess:
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=one.offset,
+                leader_epoch=one.leader_epoch,
                 lines=[line.decode() for line in one.lines],
                 life=self._world.life(tp.topic),
             )

@@ -172,12 +172,12 @@ class Faults:
     # --- between controllers and brokers --------------------------------------------------------------
 
     def cut_line(self) -> object:
-        """A connection breaks; one with an unanswered request more often."""
+        """A connection breaks; one with an unanswered request, if there is one."""
         lines = [line for line in self._world.network.lines if line.process is not None]
         busy = [line for line in lines if line.request is not None or line.response is not None]
         if not lines:
             return False
-        line = self._rng.choice(busy * 5 + lines)
+        line = self._rng.choice(busy or lines)
         self._world.network.cut(line)
         return str(line)
 

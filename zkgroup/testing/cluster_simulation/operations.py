@@ -6,20 +6,29 @@ import random
 from typing import TYPE_CHECKING
 
 from zkgroup.controller.machine.fence import CONTROLLER_VERSION
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.controller.machine.selectors import UNCLEAN_SETTING
+from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
+from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.configs import EntityConfig
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.controller_records import ResignRequest
+from zkgroup.znodes.reassignment_records import PlanState, StoredPlan
+from zkgroup.znodes.throttles import FOLLOWER_RATE
 from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.unclean_elections import UncleanElection
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.world import World
 
 PARTITIONS_MAX = 4
+PLANS_MAX = 2
+"""Of a schedule: all of them end before it does."""
 
 
 class Operations:
@@ -32,6 +41,7 @@ class Operations:
         """Replicas before a move, as its operator noted them."""
         self._old_reads: dict[str, Topic] = {}
         self._created = 0
+        self._plans = 0
 
     def happen(self, operation: str) -> object:
         """Does the operation of that name. False where it could not happen."""
@@ -127,11 +137,11 @@ class Operations:
         if not targets[tp]:
             return False
         request = Reassignment(tuple(Move(each, brokers) for each, brokers in targets.items()))
-        return (
-            targets
-            if world.write(SetData(Reassignment.path(), request.encode(), found.stat.version))
-            else False
-        )
+        try:
+            data = request.encode()
+        except ConfigError:  # a stranger has made it, which no tool of ours would write again
+            return False
+        return targets if world.write(SetData(Reassignment.path(), data, found.stat.version)) else False
 
     # --- elections ------------------------------------------------------------------------------------
 
@@ -159,3 +169,93 @@ class Operations:
         self._rng.choice(rulers).shut_down(broker)
         self._world.stopping.add(broker)
         return broker
+
+    def elect_unclean(self) -> object:
+        """Some partitions shall be led by whoever lives, where a controller of ours rules (recipes 15)."""
+        world = self._world
+        partitions, ruler = sorted(world.audit.look().partitions()), world.server.find(Controller.path())
+        if not partitions or ruler is None or ruler.stat.version != CONTROLLER_VERSION:
+            return False
+        chosen = tuple(self._rng.sample(partitions, self._rng.randint(1, len(partitions))))
+        request = UncleanElection(chosen, world.clock.wall_ms(), "somebody")
+        if not world.write(Create(UncleanElection.path(), request.encode())):
+            return False
+        world.may_lose.update(tp.topic for tp in chosen)
+        return chosen
+
+    # --- configurations -------------------------------------------------------------------------------
+
+    def configure(self) -> object:
+        """A setting of a topic or a broker that asks nothing of the controller."""
+        topics = sorted(self._topics())
+        if topics and self._rng.random() < 0.5:
+            return self._set(ConfigEntity.topic(self._rng.choice(topics)), "retention.ms")
+        if self._world.setup.kind == "kafka":  # brokers have no configurations there
+            return False
+        return self._set(ConfigEntity.broker(self._rng.choice(self._world.setup.brokers)), FOLLOWER_RATE)
+
+    def allow_unclean(self) -> object:
+        """A topic may be led by whoever lives, or may no more."""
+        topics = sorted(self._topics())
+        if not topics:
+            return False
+        value, name = self._rng.choice(("true", "true", "false")), self._rng.choice(topics)
+        self._world.may_lose.add(name)
+        return self._set(ConfigEntity.topic(name), UNCLEAN_SETTING, value)
+
+    def _set(self, entity: ConfigEntity, name: str, value: str | None = None) -> object:
+        """One override, and its notification in the format that the brokers read (controller.md 1.5)."""
+        server, path = self._world.server, entity.config_path
+        found = server.find(path)
+        try:
+            now = EntityConfig() if found is None else EntityConfig.decode(path, found.data)
+        except CorruptZnodeError:
+            return False
+        value = value or str(self._rng.randint(1, 1_000_000_000))
+        server.put(path, now.changed({name: value}).encode())
+        change = ConfigChange(entity, "bare" if self._world.setup.kind == "kafka" else "v2")
+        server.put(config_changes_path())
+        told = self._world.write(Create(ConfigChange.prefix(), change.encode(), sequential=True))
+        return f"{entity} {name}={value}" if told else False
+
+    # --- plans ----------------------------------------------------------------------------------------
+
+    def store_plan(self) -> object:
+        """Moves in one or two phases, some with a throttle."""
+        world, rng = self._world, self._rng
+        partitions = sorted(world.audit.look().partitions())
+        if not partitions or len(world.plans) == PLANS_MAX:
+            return False
+        phases = tuple(
+            tuple(
+                Move(tp, self._replicas()) for tp in rng.sample(partitions, rng.randint(1, len(partitions)))
+            )
+            for _ in range(rng.choice((1, 2, 2)))
+        )
+        throttle = None if world.setup.kind == "kafka" else rng.choice((None, 1_000_000))
+        plan = StoredPlan(phases, "running", 0, world.clock.wall_ms(), "somebody", throttle=throttle)
+        self._plans += 1
+        name = f"p{self._plans}"
+        world.server.put(StoredPlan.path(name), plan.encode())
+        world.plans.append(name)
+        return name
+
+    def change_plan(self) -> object:
+        """Pauses one, lets it run again, or ends it."""
+        world = self._world
+        if not world.plans:
+            return False
+        path = StoredPlan.path(self._rng.choice(world.plans))
+        found = world.server.find(path)
+        if found is None:
+            return False
+        plan = StoredPlan.decode(path, found.data)
+        states: dict[PlanState, tuple[PlanState, ...]] = {
+            "running": ("paused", "cancelled"),
+            "paused": ("running", "cancelled"),
+            "failed": ("running",),
+        }
+        if plan.state not in states:
+            return False
+        changed = plan.at(plan.next_phase, self._rng.choice(states[plan.state]), "somebody says so")
+        return changed.state if world.write(SetData(path, changed.encode(), found.stat.version)) else False

@@ -12,6 +12,7 @@ from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.world import World
 from zkgroup.testing.memory_zookeeper_steps import Step
 from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.reassignment_records import StoredPlan
 
 CONVERGE_MS = 60_000
 CALM_MS = 3_000
@@ -28,8 +29,11 @@ class Quiet:
 
     def start(self) -> None:
         """Everybody is started, and a cluster comes to be, before anything goes wrong."""
-        for broker in (*self._world.setup.brokers, *self._world.setup.alone):
-            self._world.restart(broker)
+        for group in (self._world.setup.brokers, self._world.setup.alone):
+            for broker in group:
+                self._world.restart(broker)
+            if self._world.setup.real_first:
+                self.drain()
         self.drain()
 
     def converge(self) -> int:
@@ -42,6 +46,7 @@ class Quiet:
         while True:
             while (reason := self.missing()) is not None:
                 assert world.clock.now_ms() - started_ms <= CONVERGE_MS, f"L7 not converged: {reason}"
+                world.restart_uninformed()
                 self.pass_time(500)
             reached_ms, states = world.clock.now_ms(), self._states()
             self.pass_time(CALM_MS)  # what was told of last may yet be acted upon
@@ -88,6 +93,8 @@ class Quiet:
             return f"{ruler.name} may not send"
         for violation in left_undone(picture, ClusterOptions(unserved=world.unserved)):
             return f"{violation}; {_waiting(ruler)}"
+        if not picture.moves and (plan := self._unfinished_plan()) is not None:
+            return f"L7 {plan}; {_waiting(ruler)}"
         for broker in world.brokers.values():
             if broker.failure is not None:
                 return f"broker {broker.broker} failed: {broker.failure}"
@@ -118,6 +125,16 @@ class Quiet:
         for broker, process in world.brokers.items():
             if set(process.cache.brokers) != set(world.brokers):
                 return f"broker {broker} tells clients of brokers {sorted(process.cache.brokers)}"
+        return None
+
+    def _unfinished_plan(self) -> str | None:
+        """A stored plan that goes on although nothing is being moved, or has ended and is throttled still."""
+        for name in self._world.plans:
+            path = StoredPlan.path(name)
+            found = self._world.server.find(path)
+            plan = None if found is None else StoredPlan.decode(path, found.data)
+            if plan is not None and plan.state != "paused" and not plan.is_over:
+                return f"plan {name} is {plan.state}, with phase {plan.next_phase} of {len(plan.phases)} next"
         return None
 
     def _waits_for_a_start(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:

@@ -166,7 +166,7 @@ class RealController:
         try:
             self._waiting = next(calls) if outcome is None else calls.send(outcome)
             self._asked = False
-        except StopIteration:
+        except (StopIteration, _MovedError):  # an error of an event ends that event alone
             self._calls = self._waiting = None
 
     def _call(self) -> None:
@@ -253,7 +253,7 @@ class RealController:
         for tp in self.cluster.partitions():
             yield from self._read_state(tp)
         every = list(self.cluster.partitions())
-        self._tell(every, self.cluster.live)
+        self.tell(every, self.cluster.live)
         yield from self._elect_leaderless()
         self._send_all(metadata_of(self.cluster, self.broker, self.epoch, every))
 
@@ -277,7 +277,7 @@ class RealController:
                 yield from self._change(tp, partial(without, broker=broker, epoch=self.epoch))
         every = list(self.cluster.partitions())
         if new:
-            self._tell([tp for tp in every if new & set(self.cluster.replicas(tp))], new)
+            self.tell([tp for tp in every if new & set(self.cluster.replicas(tp))], new)
             for tp in every:
                 if tp not in self.cluster.states:
                     yield from self._create_state(tp)
@@ -309,7 +309,7 @@ class RealController:
             if isinstance(answer, MultiDone):
                 self.cluster.states[tp] = wanted
                 self.cluster.versions[tp] = found.stat.version + 1
-                self._tell([tp], self.cluster.live)
+                self.tell([tp], self.cluster.live)
                 return
             if answer.code is not Code.BAD_VERSION:
                 return
@@ -323,7 +323,7 @@ class RealController:
         answer = yield from self._write(Create(PartitionState.path(tp), state.encode()))
         if isinstance(answer, MultiDone):
             self.cluster.states[tp], self.cluster.versions[tp] = state, 0
-            self._tell([tp], self.cluster.live)
+            self.tell([tp], self.cluster.live)
 
     # --- reading and writing --------------------------------------------------------------------------
 
@@ -362,13 +362,16 @@ class RealController:
     def _read_state(self, tp: TopicPartition) -> Calls:
         found: Znode | None = yield from self._read(PartitionState.path(tp))
         if found is not None:
-            self.cluster.states[tp] = PartitionState.decode(found.path, found.data)
+            try:
+                self.cluster.states[tp] = PartitionState.decode(found.path, found.data)
+            except CorruptZnodeError as error:
+                raise _MovedError from error
             self.cluster.versions[tp] = found.stat.version
         return found
 
     # --- telling --------------------------------------------------------------------------------------
 
-    def _tell(self, partitions: list[TopicPartition], brokers: Any) -> None:
+    def tell(self, partitions: list[TopicPartition], brokers: Any) -> None:
         for broker, request in orders_of(self.cluster, self.broker, self.epoch, partitions, brokers):
             self._channels.send(broker, request)
         self._send_all(metadata_of(self.cluster, self.broker, self.epoch, partitions))

@@ -36,7 +36,13 @@ OPERATIONS = (
     "prefer",
     "resign",
     "shut_down",
+    "configure",
+    "allow_unclean",
+    "elect_unclean",
+    "store_plan",
+    "change_plan",
 )
+STRANGERS = ("write_request", "delete_request", "real_step", "break_znode")
 Kind = Literal["ours", "kafka"]
 Replicas = tuple[int, ...]
 
@@ -52,6 +58,8 @@ class Setup:
     """Brokers that also stand for election."""
     alone: tuple[int, ...] = ()
     """Ids of candidates of ours that host nothing."""
+    real_first: bool = False
+    """A candidate of Kafka rules before those of ours start."""
     topics: Mapping[str, tuple[Replicas, ...]] = field(default_factory=dict)
     """Replica lists of the topics at the start."""
     steps: int = 250
@@ -59,7 +67,7 @@ class Setup:
     """Servers of clients lag behind by any amount."""
     rebalances: bool = False
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Chance of each fault and operation in a thousand steps."""
+    """Chance of each fault, operation and act of a stranger in a thousand steps."""
     session_timeout_ms: int = 6000
 
     def controller_settings(self) -> ControllerSettings:
@@ -78,11 +86,15 @@ def draw(seed: int, steps: int) -> Setup:
         topics[f"t{index}"] = tuple(tuple(rng.sample(brokers, factor)) for _ in range(rng.choice((1, 2, 3))))
     weights = {fault: rng.choice((0.0, 0.0, 3.0, 8.0)) for fault in FAULTS}
     weights |= {operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS}
+    weights |= {stranger: rng.choice((0.0, 0.0, 4.0, 12.0)) for stranger in STRANGERS}
+    if weights["real_step"]:
+        weights["real_step"] *= 10  # of which few find a real controller that rules
     return Setup(
         kind=kind,
         brokers=brokers,
         candidates=few,
         alone=(101, 102) if kind == "kafka" else (101,) if rng.random() < 0.3 else (),
+        real_first=kind == "kafka" and rng.random() < 0.6,
         topics=topics,
         steps=steps,
         stale=rng.random() < 0.5,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.memory_host import MemoryPlace
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import MultiDone, Operation
+from zkgroup.model.requests import Delete, MultiDone, Operation, SetData
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.cluster_simulation.audit import Audit
 from zkgroup.testing.cluster_simulation.broker import BrokerProcess
@@ -52,6 +52,15 @@ class World:
         """Sessions of each broker of ours, one after the other."""
         self.stopping: set[int] = set()
         """Brokers that have asked to be relieved."""
+        self.may_lose: set[str] = set()
+        """Topics for which somebody has allowed a leader that is not in sync."""
+        self.plans: list[str] = []
+        """Plans of moves that were stored."""
+        self.unreadable: dict[str, tuple[bytes, bytes | None]] = {}
+        """Path of each znode that was made unreadable to what it was made, and what it was; it is mended when
+        the faults end."""
+        self.taken_back: dict[TopicPartition, tuple[int | None, int]] = {}
+        """Moves of which the request was taken away by hand: the epochs, of the controller and the leader."""
         self.kafka_stands = True
         """Whether candidates of Kafka stand for election."""
         self._paused_until: dict[str, int] = {}
@@ -154,11 +163,14 @@ class World:
 
     @property
     def unserved(self) -> dict[TopicPartition, set[int]]:
-        """Partitions that a running broker refuses until it starts anew, with those brokers."""
+        """Partitions that a running broker refuses, with those brokers: until it starts or is in sync."""
+        picture = self.audit.look()
         found: dict[TopicPartition, set[int]] = {}
         for id_, one in self.brokers.items():
             for tp in one.unfit:
-                found.setdefault(tp, set()).add(id_)
+                state = picture.state(tp)
+                if state is None or id_ not in state.isr or tp not in one.follows:
+                    found.setdefault(tp, set()).add(id_)
         return found
 
     def registrations(self) -> dict[int, int]:
@@ -191,10 +203,6 @@ class World:
         self.acked[tp].update(enumerate(lines, offset))
         self.figures["lines acknowledged"] += len(lines)
 
-    def has_acknowledged(self, tp: TopicPartition) -> bool:
-        """Whether a line of the partition's present life was acknowledged."""
-        return bool(self.acked.get(tp)) and self._lives.get(tp) == self.life(tp.topic)
-
     def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
         self.figures["shutdowns answered"] += 1
         self.figures["shutdowns granted"] += answer.error == 0 and not answer.remaining
@@ -218,6 +226,7 @@ class World:
         self.network.cut_off.clear()
         for name in self.clients():
             self.server.resume(name)
+        self._mend()
         repaired = {broker for broker, _ in self.broken}
         for broker, tp in self.broken:
             self.places[broker].break_log(tp, broken=False)
@@ -226,6 +235,42 @@ class World:
             self.kill(broker)
         for broker in (*self.setup.brokers, *self.setup.alone):
             self.restart(broker)
+
+    def take_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """The entries of these are taken away from the request without asking the controller."""
+        picture = self.audit.look()
+        for tp in partitions:
+            if (state := picture.state(tp)) is not None:
+                self.taken_back[tp] = (picture.epoch, state.leader_epoch)
+
+    def restart_uninformed(self) -> None:
+        """An operator restarts leaders that keep a live replica out of the ISR, as the docs advise.
+
+        Only where a request was taken away by hand and another controller has come since: it cannot know that
+        the former one had told a shorter list (`Moves.cut`).
+        """
+        picture = self.audit.look()
+        for tp, (epoch, leader_epoch) in list(self.taken_back.items()):
+            state, replicas = picture.state(tp), picture.replicas(tp)
+            if state is None or replicas is None or picture.epoch == epoch:
+                continue
+            left_out = self.brokers.keys() & (set(replicas) - set(state.isr))
+            if state.leader_epoch == leader_epoch and left_out and state.leader in self.brokers:
+                del self.taken_back[tp]
+                self.kill(state.leader)
+                self.restart(state.leader)
+                self.figures["uninformed leaders"] += 1
+
+    def _mend(self) -> None:
+        """What was made unreadable becomes what it was, unless somebody has made it something else."""
+        for path, (broken, before) in self.unreadable.items():
+            found = self.server.find(path)
+            if found is not None and found.data == broken:
+                if before is None:
+                    self.write(Delete(path, -1))
+                else:
+                    self.write(SetData(path, before, -1))
+        self.unreadable.clear()
 
     def stop_kafka(self) -> None:
         """Candidates of Kafka stand no more: what they promise is no matter of ours. Their brokers go on."""

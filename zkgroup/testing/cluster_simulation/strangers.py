@@ -1,0 +1,191 @@
+"""Who writes without asking: people with a shell, Kafka's own tools, and real controllers in the middle."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.testing.cluster_simulation.real_controller import RealController
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, topics_path
+from zkgroup.znodes.config_changes import ConfigChange
+from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.controller_records import ResignRequest
+from zkgroup.znodes.notifications import ISR_CHANGE_PREFIX, isr_changes_path
+from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan
+from zkgroup.znodes.unclean_elections import UncleanElection
+
+if TYPE_CHECKING:
+    from zkgroup.testing.cluster_simulation.world import World
+
+Targets = Mapping[TopicPartition, tuple[int, ...]]
+
+BROKEN = (b"{", b"[]", b'"text"', b"\xff\xfe", b'{"version":"one"}')
+"""No znode of Kafka or of ours."""
+NOBODY = 9
+"""No broker has this id."""
+
+
+class Strangers:
+    """The strangers of one schedule. Each method is one act, or returns False."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+
+    def happen(self, act: str) -> object:
+        """Does the act of that name. False where it could not happen."""
+        return getattr(self, act)()
+
+    # --- the request for moves ------------------------------------------------------------------------
+
+    def write_request(self) -> object:
+        """A request in Kafka's form, perhaps over the present one, with entries that nobody can carry out."""
+        world, rng = self._world, self._rng
+        picture = world.audit.look()
+        partitions = sorted(picture.partitions())
+        if not partitions:
+            return False
+        before = dict(picture.moves)
+        chosen = rng.sample(partitions, rng.randint(1, min(3, len(partitions))))
+        entries = [_entry(tp, self._target()) for tp in chosen]
+        if rng.random() < 0.3:
+            entries.append(_entry(TopicPartition("none", 0), self._target()))
+        if rng.random() < 0.3:  # of two entries for one partition the last counts
+            entries.append(_entry(chosen[0], self._target()))
+        data = json.dumps({"version": 1, "partitions": entries}).encode()
+        if world.server.find(Reassignment.path()) is None:
+            return entries if world.write(Create(Reassignment.path(), data)) else False
+        if not world.write(SetData(Reassignment.path(), data, -1)):
+            return False
+        world.take_back(before.keys() - set(chosen))
+        return f"over another one: {entries}"
+
+    def _target(self) -> list[int]:
+        """Mostly one that can be reached."""
+        brokers = list(self._world.setup.brokers)
+        target = self._rng.sample(brokers, self._rng.randint(1, min(3, len(brokers))))
+        odd: list[int] = self._rng.choice(([], [], [], [], [], [], [target[0]], [NOBODY]))
+        return [] if self._rng.random() < 0.05 else target + odd
+
+    def delete_request(self) -> object:
+        moves = dict(self._world.audit.look().moves)
+        if not self._world.write(Delete(Reassignment.path(), -1)):
+            return False
+        self._world.take_back(moves)
+        return list(map(str, moves))
+
+    # --- real controllers -----------------------------------------------------------------------------
+
+    def real_step(self) -> object:
+        """The real controller that rules takes the next step of a move, each a write of its own (4.4, K10).
+
+        It tells nobody but of states, and whoever follows finds what it has left.
+        """
+        world = self._world
+        picture = world.audit.look()
+        rulers = [one for one in world.rulers if isinstance(one, RealController) and one.client.session]
+        moves = sorted(tp for tp in picture.moves if picture.replicas(tp) and picture.state(tp))
+        if not rulers:
+            return False
+        if not moves:
+            return self.write_request()
+        real, tp = self._rng.choice(rulers), self._rng.choice(moves)
+        assert real.client.session is not None
+        step = self._next_step(real, tp, picture.moves)
+        if step is None:
+            return False
+        name, operation = step
+        session_id = real.client.session.session_id
+        world.server.write(operation, session_id=session_id)
+        state = world.audit.look().state(tp)
+        found = world.server.find(PartitionState.path(tp))
+        if name == "state" and state is not None and found is not None:
+            real.cluster.states[tp], real.cluster.versions[tp] = state, found.stat.version
+            real.tell([tp], real.cluster.live)
+        return f"{name} of {tp} by {real.name}"
+
+    def _next_step(
+        self, real: RealController, tp: TopicPartition, moves: Targets
+    ) -> tuple[str, Operation] | None:
+        picture = self._world.audit.look()
+        target, now = moves[tp], picture.replicas(tp) or ()
+        topic, state = picture.topics[tp.topic], picture.state(tp)
+        assert topic is not None
+        assert state is not None
+        if not target or NOBODY in target or len(set(target)) < len(target):
+            return None
+        path = Topic.path(tp.topic)
+        if not set(target) <= set(now):
+            union = target + tuple(each for each in now if each not in target)
+            return "union", SetData(path, topic.with_replicas(tp.partition, union).encode(), -1)
+        if not set(target) <= set(state.isr) or state.controller_epoch > real.epoch:
+            return None
+        if state.leader not in target or set(state.isr) > set(target):
+            leader = state.leader if state.leader in target else target[0]
+            isr = tuple(each for each in state.isr if each in target)
+            moved = PartitionState(leader, state.leader_epoch + 1, isr, real.epoch)
+            return "state", SetData(PartitionState.path(tp), moved.encode(), -1)
+        if now != target:
+            return "list", SetData(path, topic.with_replicas(tp.partition, target).encode(), -1)
+        entries = [_entry(each, list(brokers)) for each, brokers in moves.items() if each != tp]
+        if not entries:
+            return "end", Delete(Reassignment.path(), -1)
+        data = json.dumps({"version": 1, "partitions": entries}).encode()
+        return "end", SetData(Reassignment.path(), data, -1)
+
+    # --- znodes that cannot be read -------------------------------------------------------------------
+
+    def break_znode(self) -> object:
+        """One of those that a controller reads. What it cannot do without is mended when the faults end."""
+        path = self._rng.choice(self.lasting() + 2 * self.needed())
+        return self.break_at(path, self._rng.choice(BROKEN))
+
+    def break_at(self, path: str, data: bytes) -> object:
+        """A znode of this path, or a sequential one where it is a prefix."""
+        if path.endswith(("-", "_")):
+            self._world.server.put(path.rpartition("/")[0])
+            return path if self._world.write(Create(path, data, sequential=True)) else False
+        found = self._world.server.find(path)
+        if path in self.needed() and path not in self._world.unreadable:
+            self._world.unreadable[path] = data, None if found is None else found.data
+        elif path in self.needed():
+            return False
+        if path == Reassignment.path():
+            self._world.take_back(self._world.audit.look().moves)
+        self._world.server.put(path, data)
+        return path
+
+    def lasting(self) -> list[str]:
+        """Nothing that anybody has asked for hangs on these."""
+        return [
+            f"{topics_path()}/broken",
+            PreferredElection.path(),
+            UncleanElection.path(),
+            ResignRequest.path(),
+            StoredPlan.path("broken"),
+            ConfigEntity.topic("none").config_path,
+            ConfigChange.prefix(),
+            f"{isr_changes_path()}/{ISR_CHANGE_PREFIX}",
+            FinishedReassignment.prefix(),
+        ]
+
+    def needed(self) -> list[str]:
+        """Without these something cannot be done, or is done for ever."""
+        picture = self._world.audit.look()
+        topics = sorted(name for name, topic in picture.topics.items() if topic is not None)
+        return [
+            Reassignment.path(),
+            BrokerRegistration.path(NOBODY),
+            *map(Topic.path, topics),
+            *(ConfigEntity.topic(name).config_path for name in topics),
+            *map(PartitionState.path, sorted(tp for tp in picture.partitions() if picture.state(tp))),
+        ]
+
+
+def _entry(tp: TopicPartition, replicas: list[int]) -> dict[str, Any]:
+    return {"topic": tp.topic, "partition": tp.partition, "replicas": replicas}
