@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkgroup.zkfiles.ensemble import Hole, epoch_of, hole_between
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Transaction, TransactionType
+from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 _KEPT: Final = 10_000
 """So many notes of a kind are kept, the first ones."""

@@ -16,10 +16,11 @@ from typing import Final
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.history.transactions import Action, Change, Refusal, ServerTransaction
-from zkgroup.zkfiles.ensemble import Ensemble, hole_between
+from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.operations import OVERWRITTEN
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
+from zkgroup.zkfiles.zxids import hole_between
 
 _ACTIONS: Final[Mapping[int, Action]] = {
     **dict.fromkeys(CREATES, "create"),

@@ -9,210 +9,22 @@ Learner.syncWithLeader and LearnerHandler.syncFollower of ZooKeeper 3.4 to 3.9.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
-from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
-from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import ServerFile, ServerFiles, list_files, with_following
+from zkgroup.errors import MixedEnsembleError
+from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.operations import OVERWRITTEN
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
+from zkgroup.zkfiles.servers import Server
+from zkgroup.zkfiles.zxids import epoch_of
 
 _NOTED: Final = 1000
 """So many notes of a kind are kept."""
-_FRONT_BYTES: Final = 4096
-"""What is read at a time where only the first record of a log is wanted."""
 
 
 T = TypeVar("T")
-
-
-def epoch_of(zxid: int) -> int:
-    """The leader's reign; 0 for a server alone."""
-    return zxid >> 32
-
-
-def follows(zxid: int, before: int) -> bool:
-    """Whether nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
-    return zxid == before + 1 or (epoch_of(zxid) > epoch_of(before) and zxid & 0xFFFFFFFF == 1)
-
-
-class Hole(NamedTuple):
-    """Zxids that must have been, and are in no file; both ends are missing."""
-
-    first_missing: int
-    last_missing: int
-
-
-def hole_between(before: int, zxid: int) -> Hole | None:
-    """What is missing between two zxids that follow each other in the files; None where nothing is."""
-    if zxid <= before or follows(zxid, before):
-        return None
-    first = before + 1 if epoch_of(zxid) == epoch_of(before) else epoch_of(zxid) << 32 | 1
-    return Hole(first, zxid - 1)
-
-
-class LogDamage(NamedTuple):
-    """Where a log could not be read."""
-
-    path: Path
-    offset: int
-    expected: str
-    found: str
-
-
-class Server:
-    """The files of one server. What reading them showed is noted."""
-
-    def __init__(self, files: ServerFiles) -> None:
-        self.files = files
-        self.damages: dict[tuple[Path, int], LogDamage] = {}
-        """By file and offset."""
-        self.overlaps: dict[Path, int] = {}
-        """Logs with records that a log before had, each with the first such zxid: they were left out."""
-        self._last: int | None = None
-        self._gap: tuple[int, int | None] = (0, 0)
-        """A zxid, and that of the first record behind it: what `_next_logged` found last."""
-
-    @property
-    def folder(self) -> Path:
-        return self.files.folder
-
-    @property
-    def first_logged(self) -> int | None:
-        """The zxid of the first record, by the files' names; None without a log."""
-        return self.files.logs[0].zxid if self.files.logs else None
-
-    @property
-    def newest_snapshot(self) -> int | None:
-        """The zxid of its name: what was applied then was committed."""
-        return self.files.snapshots[-1].zxid if self.files.snapshots else None
-
-    @property
-    def last_zxid(self) -> int:
-        """Of the last record or snapshot; 0 where there is neither. Hops once over the newest log."""
-        if self._last is None:
-            self._last = self.newest_snapshot or 0
-            for log in reversed(self.files.logs):
-                found = self._last_in(log)
-                if found is not None:
-                    self._last = max(self._last, found)
-                    break
-        return self._last
-
-    def reaches(self, zxid: int) -> bool:
-        """Whether it has a record or a snapshot at or behind a zxid; nothing is read where names tell."""
-        newest = max((file.zxid for file in (*self.files.snapshots[-1:], *self.files.logs[-1:])), default=0)
-        return zxid <= newest or zxid <= self.last_zxid
-
-    def stretch_at(self, time_ms: int) -> tuple[int, int | None] | None:
-        """The zxids, by the names, of the last log whose first record is stamped at or before a time.
-
-        None where there is no such log. Of the logs behind it the first record is read.
-        """
-        for log, following in reversed(list(with_following(self.files.logs))):
-            first = self._first_in(log)
-            if first is not None and first.time_ms <= time_ms:
-                return log.zxid, None if following is None else following.zxid - 1
-        return None
-
-    def went_on_without(self, zxid: int) -> bool:
-        """Whether its log, which lacks this record, goes on with the first one of a later epoch.
-
-        Whoever takes part in an epoch has all that was committed before it: in its log, or in a snapshot.
-        """
-        if self.first_logged is None or self.first_logged >= zxid:
-            return False
-        then = self._next_logged(zxid)
-        if then is None or epoch_of(then) == epoch_of(zxid) or then & 0xFFFFFFFF != 1:
-            return False
-        damaged = {path for path, _ in self.damages}
-        return not (
-            any(zxid <= snapshot.zxid < then for snapshot in self.files.snapshots)
-            or any(log.path in damaged for log in self.files.logs_within(zxid, then))
-        )
-
-    def _next_logged(self, zxid: int) -> int | None:
-        """The zxid of the first record behind one; None where there is none."""
-        since, then = self._gap
-        if not (since <= zxid and (then is None or zxid < then)):
-            with closing(self.transactions(zxid + 1)) as behind:
-                then = next((transaction.zxid for transaction in behind), None)
-            self._gap = zxid, then
-        return then
-
-    def transactions(
-        self, from_zxid: int = 0, to_zxid: int | None = None
-    ) -> Generator[Transaction, None, None]:
-        """Its records by rising zxid, both ends included; only the logs that can hold them are opened."""
-        last = -1
-        for log in self.files.logs_within(from_zxid, to_zxid):
-            for transaction in self._read(log, from_zxid):
-                zxid = transaction.zxid
-                if to_zxid is not None and zxid > to_zxid:
-                    break
-                if zxid <= last:
-                    self.overlaps.setdefault(log.path, zxid)
-                elif zxid >= from_zxid:
-                    last = zxid
-                    yield transaction
-
-    def _read(self, log: ServerFile, from_zxid: int) -> Iterator[Transaction]:
-        """What is behind damage comes too: the zxids tell what is missing. Nothing before is decoded."""
-        start = self._offset_of(log, from_zxid) if log.zxid < from_zxid else None
-        reader = LogReader(log.path, from_offset=start, resync=True)
-        with self._noting(reader):
-            yield from reader
-
-    def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
-        """Where the first record from a zxid on is; for none the last one of the log."""
-        offset = None
-        reader = LogReader(log.path, resync=True)
-        with self._noting(reader):
-            for chunk in reader.chunks():
-                starts = chunk.starts
-                if _zxid_in(chunk, -1) >= zxid:
-                    place = bisect_left(range(len(starts)), zxid, key=lambda each: _zxid_in(chunk, each))
-                    return chunk.base + starts[place]
-                offset = chunk.base + starts[-1]
-        return offset
-
-    def _first_in(self, log: ServerFile) -> Transaction | None:
-        reader = LogReader(log.path, resync=True, piece_bytes=_FRONT_BYTES)
-        with self._noting(reader):
-            for transaction in reader:
-                return transaction
-        return None
-
-    def _last_in(self, log: ServerFile) -> int | None:
-        reader = LogReader(log.path, resync=True)
-        last = None
-        with self._noting(reader):
-            for chunk in reader.chunks():
-                last = _zxid_in(chunk, -1)
-        return last
-
-    @contextmanager
-    def _noting(self, reader: LogReader) -> Iterator[None]:
-        """A file that is none, or cannot be unpacked, is damaged; one that may not be read is an error."""
-        try:
-            yield
-        except DamagedFileError as error:
-            self._note(reader.path, error.offset, error.expected, error.found)
-        except NotZooKeeperFileError as error:
-            if error.__cause__ is not None:
-                raise
-            self._note(reader.path, 0, error.expected, error.found)
-        finally:
-            for damage in reader.damages:
-                self._note(reader.path, damage.offset, damage.expected, damage.found)
-
-    def _note(self, path: Path, offset: int, expected: str, found: str) -> None:
-        self.damages[path, offset] = LogDamage(path, offset, expected, found)
 
 
 class Ensemble:
@@ -342,11 +154,6 @@ class Ensemble:
     def _note(notes: dict[int, T], zxid: int, note: T) -> None:
         if len(notes) < _NOTED:
             notes[zxid] = note
-
-
-def _zxid_in(chunk: LogChunk, number: int) -> int:
-    (zxid,) = ZXID.unpack_from(chunk.data, chunk.starts[number] + ZXID_AT)
-    return int(zxid)
 
 
 def same_record(one: Transaction, other: Transaction) -> bool:

@@ -32,7 +32,7 @@ from zkgroup.zkfiles.packed_lines import (
     text_of,
 )
 from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
-from zkgroup.zkfiles.snapshots import SnapshotEnd
+from zkgroup.zkfiles.snapshot_tails import SnapshotEnd
 
 EXPORT: Final = "export"
 SCHEMA: Final = "zkgroup.tree/1"

@@ -21,11 +21,12 @@ from zkgroup.zkfiles.bases import (
     load,
 )
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
-from zkgroup.zkfiles.ensemble import Ensemble, Hole, hole_between
+from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import Verification, verify
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, Jute, JuteError, text_of
 from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
+from zkgroup.zkfiles.snapshot_tails import SEAL_BYTES, SnapshotEnd
 from zkgroup.zkfiles.window import MAX_RECORD_BYTES, Window
 
 T = TypeVar("T")
@@ -35,37 +36,11 @@ _SESSION: Final = struct.Struct(">qi")
 STAT: Final = struct.Struct(">qqqqqiiiqq")
 """The ACL's number, then StatPersisted."""
 _TERMINATOR: Final = b"/"
-_SEAL_BYTES: Final = 13
-"""An Adler-32 in eight bytes, and the text `/`."""
 _LAST_ZXID_BYTES: Final = LONG.size
 _TAIL_BYTES: Final = 128
 """More than the sections behind the znodes can have."""
 _TABLE_BYTES: Final = 32 * 1024 * 1024
 """What sessions and ACLs may take each, for they are kept in memory: more than two million of either."""
-
-
-class SnapshotEnd(NamedTuple):
-    """What stands behind the znodes; all None before 3.6."""
-
-    digest_zxid: int | None = None
-    digest: TreeDigest | None = None
-    """Of the tree at `digest_zxid`, which is what a replay up to there has to give."""
-    last_zxid: int | None = None
-    """The last one applied, by servers of 3.9."""
-
-    def window_end(self, began: int | None) -> int | None:
-        """The last zxid of which a dump that began at another can hold something; None where it is not told.
-
-        A server writes the digest of the last transaction that it applied since it was started. Where it
-        applied none it writes that of zxid 0, which tells nothing but in its very first snapshot; a new
-        leader, whose dump begins at no transaction's zxid, writes that of an epoch before, and nothing came
-        in meanwhile (DataTree.serializeZxidDigest and deserializeZxidDigest@3.9.4).
-        """
-        known = [zxid for zxid in (self.digest_zxid, self.last_zxid) if zxid is not None]
-        has_no_transaction = self.last_zxid is None and self.digest_zxid == 0
-        if not known or (has_no_transaction and began != 0):
-            return None
-        return max(began or 0, *known)
 
 
 class RawZnode(NamedTuple):
@@ -361,7 +336,7 @@ def _end_from(window: SummedWindow) -> SnapshotEnd:
     _check_seal(window)
     digest_zxid = digest = last_zxid = None
     left = _left(window)
-    if left and left != _LAST_ZXID_BYTES + _SEAL_BYTES:
+    if left and left != _LAST_ZXID_BYTES + SEAL_BYTES:
         (digest_zxid,) = window.take(LONG, "the zxid of a digest")
         digest = _digest_from(window)
         _check_seal(window)

@@ -12,10 +12,12 @@ from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.bases import Candidate, begins_with_nothing, candidates, empty_base, load, told_digest
-from zkgroup.zkfiles.ensemble import Ensemble, Hole, LogDamage, hole_between
+from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.oracle import apply_and_doubt
 from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""

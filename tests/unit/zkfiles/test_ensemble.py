@@ -10,9 +10,9 @@ import pytest
 from tests import zkfiles_writer as writer
 from tests.zkfiles_world import World
 from zkgroup.errors import MixedEnsembleError, NotZooKeeperFileError
-from zkgroup.zkfiles.ensemble import Hole, follows, hole_between
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, TransactionType
+from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 EPOCH = 1 << 32
 

@@ -10,13 +10,13 @@ import pytest
 from tests import zkfiles_writer as writer
 from tests.zkfiles_world import START_MS, STEP_MS, World
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles import bases, ensemble
+from zkgroup.zkfiles import bases, servers
 from zkgroup.zkfiles.diffs import ZnodeChange
-from zkgroup.zkfiles.ensemble import Hole
 from zkgroup.zkfiles.history import AtTime, History
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, TransactionType, TreeDigest
 from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole
 
 QUOTAS = "/zookeeper/"
 
@@ -44,7 +44,7 @@ def read_logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(self.path.name)
             return super().__iter__()
 
-    monkeypatch.setattr(ensemble, "LogReader", Noted)
+    monkeypatch.setattr(servers, "LogReader", Noted)
     return names
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests import zkfiles_writer as writer
 from tests.zkfiles_world import World
-from zkgroup.zkfiles.ensemble import Hole
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
+from zkgroup.zkfiles.zxids import Hole
 
 READ = (writer.AclEntry(1, "world", "anyone"),)
 

@@ -13,8 +13,8 @@ from tests.unit.zkfiles.test_snapshot_reading import DIALECTS, PACKED
 from tests.zkfiles_world import START_MS, STEP_MS, World
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.snapshot_tails import glimpsed_end
-from zkgroup.zkfiles.snapshots import SnapshotEnd, open_snapshot
+from zkgroup.zkfiles.snapshot_tails import SnapshotEnd, glimpsed_end
+from zkgroup.zkfiles.snapshots import open_snapshot
 
 RECORDS, DATA_BYTES = 100, 8_000
 """Of one log: three pieces of a file, as the readers take them."""

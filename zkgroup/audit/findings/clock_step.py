@@ -11,8 +11,8 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
 from zkgroup.audit.survey import survey_of
 from zkgroup.audit.words import duration_text
-from zkgroup.zkfiles.ensemble import epoch_of
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.zxids import epoch_of
 
 
 def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

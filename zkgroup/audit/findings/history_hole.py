@@ -12,8 +12,8 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
 from zkgroup.audit.survey import survey_of
 from zkgroup.audit.words import count_text
-from zkgroup.zkfiles.ensemble import Hole, epoch_of, hole_between
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 
 def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

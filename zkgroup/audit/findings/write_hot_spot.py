@@ -13,7 +13,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
 from zkgroup.audit.words import count_text, who
-from zkgroup.zkfiles.ensemble import epoch_of
+from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.places import place_of
 

@@ -1,0 +1,30 @@
+"""What zxids say: the leader's epoch in the upper half, a count within it in the lower."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+def epoch_of(zxid: int) -> int:
+    """The leader's reign; 0 for a server alone."""
+    return zxid >> 32
+
+
+def follows(zxid: int, before: int) -> bool:
+    """Whether nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
+    return zxid == before + 1 or (epoch_of(zxid) > epoch_of(before) and zxid & 0xFFFFFFFF == 1)
+
+
+class Hole(NamedTuple):
+    """Zxids that must have been, and are in no file; both ends are missing."""
+
+    first_missing: int
+    last_missing: int
+
+
+def hole_between(before: int, zxid: int) -> Hole | None:
+    """What is missing between two zxids that follow each other in the files; None where nothing is."""
+    if zxid <= before or follows(zxid, before):
+        return None
+    first = before + 1 if epoch_of(zxid) == epoch_of(before) else epoch_of(zxid) << 32 | 1
+    return Hole(first, zxid - 1)
