@@ -52,7 +52,7 @@ def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: Kazoo
     with _member(zk_ensemble, "ada") as ada:
         ada.wait_until_assigned(timeout_s=60)
         with _member(zk_ensemble, "bob") as bob:
-            bob.wait_until_stable(timeout_s=60)
+            wait_until(lambda: {len(each.leases()) for each in (ada, bob)} == {len(ORDERS) // 2}, 60)
             for member in (ada, bob):
                 member.commit({lease.topic_partition: 7 for lease in member.leases()})
             planted = stranger.set(Offset.path(GROUP, ORDERS[0]), b"3")
