@@ -28,6 +28,10 @@ def test_the_window_has_both_its_ends() -> None:
 def test_a_moment_belongs_to_one_burst_only() -> None:
     """What ended one may begin the next; those before it are used up."""
     assert bursts_of([0, 1, 2, 12, 12], enough=3, window_ms=10) == [Burst(Moment(1, 0), Moment(3, 2), 3)]
+    assert bursts_of([0, 1, 2, 12, 12, 13], enough=3, window_ms=10) == [
+        Burst(Moment(1, 0), Moment(3, 2), 3),
+        Burst(Moment(4, 12), Moment(6, 13), 3),
+    ]
     assert bursts_of([0, 1, 2, 20, 21, 22], enough=3, window_ms=10) == [
         Burst(Moment(1, 0), Moment(3, 2), 3),
         Burst(Moment(4, 20), Moment(6, 22), 3),

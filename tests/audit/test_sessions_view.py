@@ -8,6 +8,7 @@ from tests.audit.rows import START_MS, Log
 from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
+from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B, C = 0x100_0000_0000_000A, 0x200_0000_0000_000B, -0x5F00_0000_0000_0005
 
@@ -75,3 +76,18 @@ def test_closed_open_and_older_sessions() -> None:
     assert (closed.session, closed.ended, closed.ephemerals, closed.writes) == (A, "closed", 0, 0)
     assert (living.session, living.ended, living.ephemerals, living.created) == (B, "open", 1, 2)
     assert living.silence_ms == 1_000
+
+
+def test_only_ephemerals_that_stand_are_a_sessions() -> None:
+    """Not what is persistent, nor what a refused multi would have made; one that it failed to drop stays."""
+    log = Log()
+    log.open(A)
+    log.join("g", "g_a", A)
+    log.create("/persistent", "", A)
+    failed = Operation(TransactionType.ERROR, error=-103)
+    log.multi(A, log.creation("/never", ephemeral=True), failed)
+    log.multi(A, log.deletion("/consumers/g/ids/g_a"), failed)
+
+    (row,) = rows_of(log)
+
+    assert (row.ended, row.created, row.ephemerals) == ("open", 1, 1)
