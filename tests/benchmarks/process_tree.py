@@ -1,0 +1,45 @@
+"""What a process and everything below it has used (proc(5), /proc/pid/stat and status)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    """Of all processes of a tree together."""
+
+    cpu_s: float
+    """Of those that live, and of those that their parents have waited for."""
+    peak_mb: float
+    """The sum of the most that each living process had resident, in MiB: no less than the tree ever had."""
+
+
+def usage(root: int) -> Usage:
+    """Of the tree below a process, and of the process."""
+    stats = {int(each.name): stat for each in _PROC.glob("[0-9]*") if (stat := _stat(each)) is not None}
+    tree = {root}
+    while more := {pid for pid, stat in stats.items() if int(stat[1]) in tree} - tree:
+        tree |= more
+    ticks = sum(int(ticks) for pid in tree & stats.keys() for ticks in stats[pid][11:15])
+    return Usage(ticks / _TICKS, sum(map(_peak_mb, tree)))
+
+
+def _stat(process: Path) -> list[str] | None:
+    """The fields from the third on, the state; None where it has just ended."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _peak_mb(pid: int) -> float:
+    try:
+        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
