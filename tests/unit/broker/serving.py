@@ -32,7 +32,7 @@ from zkgroup.wire.replica_host import (
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 """For what must happen; a test that waits so long has failed."""
 NEW = ReplicaView(Role.NONE, -1, 0, 0, -1)
 

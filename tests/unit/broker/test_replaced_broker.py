@@ -17,7 +17,7 @@ from zkgroup.testing import MemoryZooKeeper, wait_until
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from zkgroup.testing import FakeClock, MemoryZooKeeper, wait_until
 from zkgroup.wire.control import ControlledShutdownResponse
 
 STALE = ControlledShutdownResponse(11)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Machine:

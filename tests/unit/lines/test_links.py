@@ -16,7 +16,7 @@ from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 REQUEST = MetadataRequest(("orders",))
 RESPONSE = MetadataResponse((), ())
-WAIT_S = 20.0
+WAIT_S = 60.0
 WAIT_MS = 20_000
 
 

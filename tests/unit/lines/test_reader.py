@@ -18,7 +18,7 @@ from zkgroup.wire.replica_host import FetchLinesRequest
 from zkgroup.znodes.brokers import BrokerRegistration
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 3)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture
