@@ -14,7 +14,7 @@ from zkgroup.audit.spark import session
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: Path) -> None:
     """The document on stdout is the one in the folder; the session that was open stays open."""
     assert spark.version
