@@ -22,6 +22,9 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code
 
 _OPERATIONS: Final = ("claim", "commit", "release")
+_LEAST_PARTS: Final = 3
+"""Of a claim, commit or release: the check of the registration, and two about a partition. A registration has
+one part, and what a member tells of its view two."""
 _CODES: Final = {code.value for code in Code}
 
 
@@ -110,8 +113,8 @@ def account_of_rows(events: Sequence[Event], facts: Facts, group: str) -> Accoun
             account.commits[Committed(tp, deed.event.zxid, deed.offset)] = deed.event.session
     refused: defaultdict[int, set[int]] = defaultdict(set)
     for event in events:
-        if not event.applied and event.session in ours and event.sub > 0:
-            refused[event.session].add(event.zxid)  # a create of its own, as of a registration, has one part
+        if not event.applied and event.session in ours and event.sub >= _LEAST_PARTS - 1:
+            refused[event.session].add(event.zxid)
     account.refused.update({session: len(zxids) for session, zxids in refused.items()})
     return account
 
