@@ -155,6 +155,17 @@ def test_entries_of_a_request_are_the_controllers_to_take_off() -> None:
     assert found[0].detail.startswith(f"1 entry taken off {REASSIGN}, by broker 1 (session 0x1), while")
 
 
+def test_a_registration_that_is_no_ephemeral_makes_no_broker_of_whoever_writes() -> None:
+    """A snapshot has no session for it, and a tool whose session is not known is not that broker."""
+    log = Cluster(100)
+    log.seed("/brokers/ids/9", "{}", zxid=3)
+    log.seed(CONTROLLER, controller(1), zxid=9, session=1)
+    log.reassign({T0: (2,)}, 0)
+    by_hand = log.delete(REASSIGN, 0)
+
+    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("warning", by_hand)]
+
+
 def test_a_request_may_be_changed_by_a_tool() -> None:
     """As a cancellation of ours does: another target; or one more entry. What cannot be read says nothing."""
     log = ruled()

@@ -142,8 +142,9 @@ class _Fold:
         return epoch_at(self._facts, zxid)
 
     def _is_brokers(self, session: int) -> bool:
+        """Session 0 is nobody's: that of registrations which somebody left there for good."""
         lives = [*self._facts.controllers, *(life for each in self._facts.brokers.values() for life in each)]
-        return any(life.session == session for life in lives)
+        return session != 0 and any(life.session == session for life in lives)
 
     def _finding(self, severity: Severity, event: Event, place: Place, what: str, why: str) -> Finding:
         return Finding(
