@@ -162,6 +162,7 @@ def test_a_folder_behind_a_uri_is_read_by_the_jvm(spark: Any, tmp_path: Path) ->
         ([], "at least one folder"),
         (["no/such/folder"], "no/such/folder"),
         (["nosuchscheme://somewhere/version-2"], "nosuchscheme"),
+        (["hdfs://no-such-host.invalid/version-2"], "no-such-host.invalid/version-2: .*UnknownHost"),
     ],
 )
 def test_wrong_inputs_are_named(spark: Any, tmp_path: Path, inputs: list[str], told: str) -> None:

@@ -46,6 +46,7 @@ def opened(
     """
     if not given:
         raise ConfigError("expected at least one folder as input")
+    inputs_of(given)  # what is wrong by its name alone is told before any filesystem is asked
     old = [each for each in given if is_converted(Storage(spark, each.place))]
     found = [ensemble for each in old for ensemble in _before(spark, each)]
     files = inputs_of([each for each in given if each not in old])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zkgroup.errors import ConfigError
@@ -88,6 +89,8 @@ def _telling(place: str) -> Iterator[None]:
     """Java's error as one of ours, with the place."""
     try:
         yield
+    except PySparkException as error:  # what pyspark has a class of its own for, such as a host that is none
+        raise ConfigError(f"{place}: {error}") from error
     except Py4JJavaError as error:
         told = "it failed"
         with suppress(Exception):
