@@ -59,8 +59,8 @@ class World:
         self.unreadable: dict[str, tuple[bytes, bytes | None]] = {}
         """Path of each znode that was made unreadable to what it was made, and what it was; it is mended when
         the faults end."""
-        self.taken_back: dict[TopicPartition, tuple[int | None, int]] = {}
-        """Moves of which the request was taken away by hand: the epochs, of the controller and the leader."""
+        self.taken_back: dict[TopicPartition, int] = {}
+        """Moves of which the request was taken away by hand, to the epoch of the controller then."""
         self.kafka_stands = True
         """Whether candidates of Kafka stand for election."""
         self._paused_until: dict[str, int] = {}
@@ -240,22 +240,22 @@ class World:
         """The entries of these are taken away from the request without asking the controller."""
         picture = self.audit.look()
         for tp in partitions:
-            if (state := picture.state(tp)) is not None:
-                self.taken_back[tp] = (picture.epoch, state.leader_epoch)
+            if picture.epoch is not None and picture.state(tp) is not None:
+                self.taken_back[tp] = picture.epoch
 
     def restart_uninformed(self) -> None:
         """An operator restarts leaders that keep a live replica out of the ISR, as the docs advise.
 
         Only where a request was taken away by hand and another controller has come since: it cannot know that
-        the former one had told a shorter list (`Moves.cut`).
+        the former one had told a shorter list (`Moves.cut`), which it may do on the request that it had read.
         """
         picture = self.audit.look()
-        for tp, (epoch, leader_epoch) in list(self.taken_back.items()):
+        for tp, epoch in list(self.taken_back.items()):
             state, replicas = picture.state(tp), picture.replicas(tp)
-            if state is None or replicas is None or picture.epoch == epoch:
+            if state is None or replicas is None or picture.epoch == epoch or state.controller_epoch > epoch:
                 continue
             left_out = self.brokers.keys() & (set(replicas) - set(state.isr))
-            if state.leader_epoch == leader_epoch and left_out and state.leader in self.brokers:
+            if left_out and state.leader in self.brokers:
                 del self.taken_back[tp]
                 self.kill(state.leader)
                 self.restart(state.leader)
