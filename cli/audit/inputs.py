@@ -13,7 +13,7 @@ import click
 from zkgroup.audit.live import walk
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.sources import OneTree, Source, open_source, told_of
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.exports import is_export
 from zkgroup.zkfiles.names import list_files
 
@@ -161,7 +161,11 @@ def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
             source = open_source(inputs.paths, inputs.chroot, tell, ensemble=inputs.ensemble)
         else:
             source = _living(inputs, tell)
-        yield source, tell
+        try:
+            yield source, tell
+        except NotFoundError:  # what was asked for may be in what could not be read
+            tell_of(source.notes(), source.damages())
+            raise
     tell_of(source.notes(), source.damages())
 
 

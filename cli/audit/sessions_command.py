@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from zkgroup.audit.groups import groups_of, require_group
 from zkgroup.audit.sources import Moment
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 
@@ -38,6 +39,8 @@ def sessions(
     out = output()
     with opened(inputs) as (source, _tell):
         rows, facts = read_facts(source, start, end)
+        if group is not None:
+            require_group(group, groups_of(rows.events()))
         found = [row for row in sessions_of(rows.events(), facts) if group is None or _is_of(row, group)]
     fields = document(
         "audit_sessions", facts.end_zxid, facts.end_ms, sessions=[_fields(row) for row in found]

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.groups import of_group, require_group
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keying, Rule, WholeRule
 from zkgroup.audit.sources import Moment, Source
 from zkgroup.errors import ConfigError
-from zkgroup.znodes.places import place_of
 
 
 def find(
@@ -66,15 +66,18 @@ def audit(
         end: the last one; what stands then is said to stand at the end.
         group: only what is about this group.
 
-    Raises ConfigError for a bound that no rule has, and what `Source.rows` raises.
+    Raises ConfigError for a bound that no rule has, NotFoundError where there was no such group, and what
+    `Source.rows` raises.
     """
     chosen = bounds_of(rules, bounds or {})
     rows = source.rows(start, end)
+    groups: set[str] = set()
 
     def events() -> Iterator[Event]:
-        return rows.events() if group is None else of_group(rows.events(), group)
+        return rows.events() if group is None else of_group(rows.events(), group, groups)
 
     facts = facts_of(events())
+    require_group(group, groups)
     skipped = [
         Skipped(rule, reason)
         for rule in rules
@@ -91,14 +94,6 @@ def audit(
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
-
-
-def of_group(events: Iterable[Event], group: str) -> Iterator[Event]:
-    """The rows, without those of other groups."""
-    for event in events:
-        place = place_of(event.path)
-        if place.kind not in ("member", "owner", "offset", "group") or place.name == group:
-            yield event
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:

@@ -111,7 +111,11 @@ class Folders:
 
     def tree(self, at: Moment | None = None) -> SeenTree:
         at = at or Moment()
-        return self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
+        seen = self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
+        last = self.history.ensemble.last_zxid
+        if at.zxid is not None and at.zxid > last:
+            self._details[f"the files end at {last:#x}, before {at.zxid:#x}"] = None
+        return seen
 
     def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
         from_zxid, to_zxid = stretch_between(start, end, self.history.zxid_at)

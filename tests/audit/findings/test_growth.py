@@ -19,7 +19,7 @@ def grown() -> tuple[World, int, int]:
     world.delete("/a/x")
     world.set("/a/y", b"6789")
     world.delete("/c")
-    after = world.create("/d")
+    after = world.create("/d", b"1")
     return world, before, after
 
 
@@ -36,7 +36,7 @@ def test_each_subtree_that_changed_is_told(tmp_path: Path) -> None:
     assert [each.detail for each in found] == [
         "/a: 1 added, 1 removed, 1 changed; 3 znodes, 6 bytes of data -> 3, 9 bytes",
         "/c: 0 added, 1 removed, 0 changed; 1 znode, 2 bytes of data -> 0, 0 bytes",
-        "/d: 1 added, 0 removed, 0 changed; 0 znodes, 0 bytes of data -> 1, 0 bytes",
+        "/d: 1 added, 0 removed, 0 changed; 0 znodes, 0 bytes of data -> 1, 1 byte",
     ]
 
 

@@ -17,6 +17,7 @@ from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.report.writing import report_of
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
+from zkgroup.errors import NotFoundError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 NARROWED: dict[str, Any] = {"start": Moment(0x80), "end": Moment(0xD0), "group": "g"}
@@ -35,6 +36,16 @@ def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
     for name, narrowed in ((INCIDENTS, {}), (INCIDENTS, NARROWED), (HEALTHY[1], {})):
         expected = _of_a_laptop([folder(name)], **narrowed)
         assert report(spark, [str(folder(name))], **narrowed).data == expected
+
+
+def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
+    """As on a laptop: those that were are named."""
+    from zkgroup.audit.spark.reporting import report
+
+    with pytest.raises(
+        NotFoundError, match="/consumers/none: there was no such group; those that were: adopt, g, "
+    ):
+        report(spark, [str(folder(INCIDENTS))], group="none")
 
 
 def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: dict[str, Any]) -> None:

@@ -55,6 +55,36 @@ def test_a_group_that_never_was_is_exit_5(lone_shell: Shell) -> None:
     assert "nobody owned orders-99 of g4" in unowned.err
 
 
+@pytest.mark.parametrize(
+    "words", [("findings",), ("sessions",), ("offsets",), ("report", "NEW.html")], ids=lambda words: words[0]
+)
+def test_a_mistyped_group_is_not_taken_for_a_quiet_one(
+    lone_shell: Shell, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Nothing found would read as "all is well"; nothing is written either."""
+    ran = lone_shell.run(
+        "audit",
+        *(word.replace("NEW", str(tmp_path / "new")) for word in words),
+        *("--input", str(V346), "--group", "g44"),
+    )
+
+    assert (ran.code, ran.out) == (5, "")
+    assert "/consumers/g44: there was no such group; those that were: " in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_that_is_not_found_may_be_in_what_is_damaged(lone_shell: Shell, tmp_path: Path) -> None:
+    """The damage is told beside the error."""
+    folder = copy(V394, tmp_path)
+    packed = (folder / "log.116.gz").read_bytes()
+    (folder / "log.116.gz").write_bytes(packed[: len(packed) // 2])
+
+    ran = lone_shell.run("audit", "offsets", "--group", "none", "--input", str(tmp_path))
+
+    assert ran.code == 5
+    assert f"damaged: {folder / 'log.116.gz'}" in ran.err
+
+
 @pytest.mark.parametrize("partition", ["orders", "orders:", "orders:x", "orders:1,2", ":1"])
 def test_a_partition_is_topic_and_number(lone_shell: Shell, partition: str) -> None:
     """Exit 2 with an example."""

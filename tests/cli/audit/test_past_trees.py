@@ -84,7 +84,7 @@ def test_a_path_that_was_not_there_is_exit_5(lone_shell: Shell) -> None:
 
 
 def test_before_the_files_begin_is_exit_5(lone_shell: Shell, tmp_path: Path) -> None:
-    """By zxid and by time; behind their end it is the last tree, and said to be no more."""
+    """By zxid and by time."""
     folder = tmp_path / "version-2"
     folder.mkdir()
     for name in ("snapshot.114.gz", "log.116.gz"):
@@ -93,6 +93,17 @@ def test_before_the_files_begin_is_exit_5(lone_shell: Shell, tmp_path: Path) -> 
     for moment in ("5", "2020-01-01T00:00:00Z"):
         ran = lone_shell.run("audit", "tree", "--input", str(tmp_path), "--at", moment)
         assert (ran.code, ran.out) == (5, ""), ran
+
+
+def test_behind_the_end_of_the_files_it_is_the_last_tree_and_said_so(lone_shell: Shell) -> None:
+    """What was asked for may be in files that were not copied."""
+    ran = lone_shell.run("audit", "tree", "--input", str(V394), "--at", "0xffff", "/brokers/ids")
+    last = lone_shell.run("audit", "tree", "--input", str(V394), "/brokers/ids")
+
+    assert (ran.code, ran.out) == (0, last.out)
+    assert "note: the files end at 0x" in ran.err
+    assert ", before 0xffff" in ran.err
+    assert "the files end" not in last.err
 
 
 def test_the_tree_for_people(lone_shell: Shell) -> None:

@@ -79,8 +79,9 @@ def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
         if path not in after.mzxids:
             removed[subtree_text(path, depth)] += 1
     for subtree in sorted({*added, *removed, *changed}):
-        was = f"{count_text(before.znodes[subtree], 'znode')}, {before.sizes[subtree]} bytes of data"
-        now = f"{after.znodes[subtree]}, {after.sizes[subtree]} bytes"
+        sizes = [count_text(seen.sizes[subtree], "byte") for seen in (before, after)]
+        was = f"{count_text(before.znodes[subtree], 'znode')}, {sizes[0]} of data"
+        now = f"{after.znodes[subtree]}, {sizes[1]}"
         yield Finding(
             RULE.name,
             RULE.severity,

@@ -63,15 +63,19 @@ class _Fold:
         if self._first is None or not is_known or not (opened or missing or self._changes):
             return
         severity: Severity = "warning" if missing or (opened and closed) else "info"
+        lacking = (
+            f" {missing} have an ACL that the snapshot lacks (ZOOKEEPER-4689)"
+            f"{self._example(_Rights.MISSING)};"
+            if missing
+            else ""
+        )
         yield Finding(
             RULE.name,
             severity,
             from_zxid=self._first.zxid,
             from_ms=self._first.time_ms,
             detail=f"anybody may change {opened} of {len(self._rights)} znodes below"
-            f" {' and '.join(_SUBTREES)}{self._example(_Rights.OPEN) if closed else ''};"
-            f" {missing} have an ACL that the snapshot lacks (ZOOKEEPER-4689)"
-            f"{self._example(_Rights.MISSING)};"
+            f" {' and '.join(_SUBTREES)}{self._example(_Rights.OPEN) if closed else ''};{lacking}"
             f" {count_text(self._changes, 'change')} of ACLs by {count_text(len(self._changers), 'session')}",
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zkgroup.audit.documents import findings_document
+from zkgroup.audit.groups import of_group
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.report import parquet
 from zkgroup.audit.report.data import About, gather
@@ -16,7 +17,7 @@ from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, Rows
-from zkgroup.audit.run import Found, of_group
+from zkgroup.audit.run import Found
 from zkgroup.audit.sources import Moment, Source
 from zkgroup.errors import ConfigError, RefusedError
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from zkgroup.audit.converted import Mark, last_at
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.groups import require_group
 from zkgroup.audit.inspection import inspected
 from zkgroup.audit.moments import Moment, stretch_between
 from zkgroup.audit.report.data import About, gather
@@ -24,7 +25,7 @@ from zkgroup.audit.spark.ensembles import Ensemble, Progress, opened, operations
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.job import Part, ask
 from zkgroup.audit.spark.storage import Storage
-from zkgroup.audit.spark.stretches import between, in_order, only_group
+from zkgroup.audit.spark.stretches import between, groups_in, in_order, only_group
 from zkgroup.audit.spark.tables import Tables, is_converted
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.health import FileHealth
@@ -65,7 +66,10 @@ def report(
     with _opened(spark, inputs, ensemble, progress) as asked:
         view = _View(spark, asked, chroot, start, end)
         parts[asked.name] = view.part
-        events = view.rows() if group is None else only_group(view.rows(), group)
+        events = view.rows()
+        if group is not None:
+            require_group(group, groups_in(events))
+            events = only_group(events, group)
         (audited,) = ask(events, [asked], parts, ALL_RULES, chosen, progress)
         findings = [one for one in audited.findings if group is None or one.group == group]
         found = Found(findings, list(audited.skipped), audited.facts)

@@ -13,9 +13,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from zkgroup.audit import standing
 from zkgroup.audit.events import Event
-from zkgroup.audit.run import of_group
+from zkgroup.audit.groups import of_group
 from zkgroup.audit.spark.folding import IN_ORDER
 from zkgroup.audit.spark.rows import EVENTS, ROWS_PER_BATCH, batch_of, events_in
+from zkgroup.znodes.consumer_paths import consumers_path
 
 _PICKLED: Final = StructType([StructField("rows", BinaryType())])
 _PICKLED_ARROW: Final = pa.schema([pa.field("rows", pa.binary())])
@@ -41,6 +42,13 @@ def between(events: DataFrame, after_zxid: int | None, to_zxid: int | None) -> D
 def only_group(events: DataFrame, group: str) -> DataFrame:
     """The rows, without those of other groups."""
     return events.mapInArrow(_filter(group), EVENTS)
+
+
+def groups_in(events: DataFrame) -> set[str]:
+    """The names of all groups that were."""
+    is_theirs = f.col("path").startswith(f"{consumers_path()}/")
+    names = events.where(is_theirs).select(f.split("path", "/")[2].alias("group")).distinct()
+    return {row.group for row in names.collect()}
 
 
 def in_order(events: DataFrame) -> Iterator[Event]:

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
-from zkgroup.errors import NotFoundError
+from zkgroup.audit.groups import is_of_groups, require_group
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumer_paths import group_path
 from zkgroup.znodes.places import place_of
-
-_NAMED = 8
 
 
 class GroupPartition(NamedTuple):
@@ -32,14 +29,11 @@ def rows_by_partition(
     groups: set[str] = set()
     for event in events:
         place = place_of(event.path)
-        if place.kind not in ("member", "owner", "offset", "group"):
+        if not is_of_groups(place):
             continue
         groups.add(place.name)
         if place.kind in ("owner", "offset") and group in (None, place.name):
             where = GroupPartition(place.name, TopicPartition(place.topic, place.partition))
             found.setdefault(where, []).append(event)
-    if group is not None and group not in groups:
-        known = ", ".join(sorted(groups)[:_NAMED]) or "none"
-        more = f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
-        raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}{more}")
+    require_group(group, groups)
     return dict(sorted(found.items()))
