@@ -26,8 +26,8 @@ SEATS: Final = 4
 PARTITIONS: Final = 6
 """Of each topic at the beginning."""
 PARTITIONS_MAX: Final = 12
-START_S: Final = 60.0
-STOP_S: Final = 30.0
+START_S: Final = 150.0
+STOP_S: Final = 90.0
 SET_BACK: Final = 5
 """So many records a stranger sets an offset back."""
 REVIVE_S: Final = 10.0

@@ -21,7 +21,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 CHROOT: Final = "/day"
 CONFIG: Final = {"snapCount": "20000"}
 """Several logs and snapshots, as a day has them."""
-BETWEEN_S: Final = 12.0
+BETWEEN_S: Final = 30.0
 """Longest wait for an owner of every partition between faults; then the next come all the same."""
 REST_S: Final = 100.0
 """Longest way to an owner of every partition at the end, on a machine that has other work."""
