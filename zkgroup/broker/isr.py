@@ -56,6 +56,8 @@ class Meaning(Enum):
     """The znode has to be read (`Isr.read_request`) before anything else is written."""
     ADOPTED = "adopted"
     """The znode holds another ISR of our own term; it is ours now, and may be changed again."""
+    UNREADABLE = "unreadable"
+    """Somebody wrote what no broker can read; it is looked at again after half the lag limit."""
     DEPOSED = "deposed"
     """Somebody else decided since, or the partition is gone: no more writes before the controller's word."""
 
@@ -88,6 +90,8 @@ class Isr:
         self._in_flight: IsrWrite | None = None
         self._doubtful: frozenset[int] = frozenset()
         self._deposed = False
+        self._is_unreadable = False
+        self._rests_until_ms = 0
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -150,7 +154,7 @@ class Isr:
         Call it every half of the lag limit, and when a fetch shows a follower that may join or has lost
         lines. Before the write is sent the host is told whom it `counted`, and again when its fate is known.
         """
-        if self._deposed or self._in_flight is not None:
+        if self._deposed or self._in_flight is not None or self._rests(now_ms, lag_max_ms // 2):
             return None
         isr = self._wanted(followers, now_ms - lag_max_ms)
         if isr == self.isr and not self._doubtful:
@@ -190,13 +194,19 @@ class Isr:
         """What the znode, read after a write in doubt or refused, says about it.
 
         The cure of KAFKA-2729: where the term is still ours, what is stored is taken over, whoever wrote it.
-        0.8.2.2 goes on with the version that it remembers, and is refused for ever.
+        0.8.2.2 goes on with the version that it remembers, and is refused for ever. What cannot be read
+        decides nothing: whoever mends it may put the same term back, of which no controller would tell us.
         """
         assert self._in_flight is not None
         if not isinstance(outcome, ReadDone):
             return Meaning.READ_BACK
         write, self._in_flight = self._in_flight, None
-        stored, version = self._read(outcome.znode)
+        try:
+            stored, version = self._read(outcome.znode)
+        except CorruptZnodeError:
+            self._doubtful = self._doubtful.union(write.state.isr)
+            self._is_unreadable = True
+            return Meaning.UNREADABLE
         if stored is None or not self._is_ours(stored):
             self._doubtful = self._doubtful.union(write.state.isr)
             self._deposed = True
@@ -209,6 +219,12 @@ class Isr:
         return Meaning.STORED if stored == write.state else Meaning.ADOPTED
 
     # --- parts ----------------------------------------------------------------------------------
+
+    def _rests(self, now_ms: int, for_ms: int) -> bool:
+        """Followers fetch all the time; what could not be read is not asked for as often."""
+        if self._is_unreadable:
+            self._is_unreadable, self._rests_until_ms = False, now_ms + for_ms
+        return now_ms < self._rests_until_ms
 
     def _wanted(self, followers: Mapping[int, Follower], since_ms: int) -> tuple[int, ...]:
         members = [one for one in self.isr if one == self._broker or self._stays(one, followers, since_ms)]
@@ -245,8 +261,5 @@ class Isr:
     def _read(self, znode: Znode | None) -> tuple[PartitionState | None, int]:
         if znode is None:
             return None, -1
-        try:
-            state = PartitionState.decode(PartitionState.path(self.topic_partition), znode.data)
-        except CorruptZnodeError:
-            return None, -1
+        state = PartitionState.decode(PartitionState.path(self.topic_partition), znode.data)
         return state, znode.stat.version

@@ -226,17 +226,33 @@ def test_what_was_certainly_not_written_is_proposed_again(outcome: Outcome) -> N
     assert shrinking(isr) == first
 
 
-@pytest.mark.parametrize(
-    "outcome", [ReadDone(None), ReadDone(Znode(PATH, b"{", stat(8))), ReadDone(Znode(PATH, None, stat(8)))]
-)
-def test_a_znode_that_is_gone_or_unreadable_stops_it(outcome: Outcome) -> None:
+def test_a_znode_that_is_gone_stops_it() -> None:
     """Only the controller can say what is to be there."""
     isr = led()
     shrinking(isr)
     isr.written(Unanswered("x"))
 
-    assert isr.read_back(outcome) is Meaning.DEPOSED
+    assert isr.read_back(ReadDone(None)) is Meaning.DEPOSED
     assert not isr.acts
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", None])
+def test_a_znode_that_cannot_be_read_is_looked_at_again(data: bytes | None) -> None:
+    """Whoever mends it may put our term back, and no controller would tell us of it."""
+    isr = led()
+    shrinking(isr)
+    isr.written(BAD_VERSION)
+    now_ms = START_MS + 5 * LAG_MS
+
+    assert isr.read_back(ReadDone(Znode(PATH, data, stat(8)))) is Meaning.UNREADABLE
+    assert isr.acts
+    assert isr.counted == {1, 2, 3}
+    assert isr.propose({}, now_ms, LAG_MS) is None
+    assert isr.propose({}, now_ms + LAG_MS // 2 - 1, LAG_MS) is None
+    assert isr.propose({}, now_ms + LAG_MS // 2, LAG_MS) is not None
+    isr.written(BAD_VERSION)
+    assert isr.read_back(stored((1, 2, 3), 9)) is Meaning.ADOPTED
+    assert (isr.isr, isr.version) == ((1, 2, 3), 9)
 
 
 def test_a_partition_that_is_gone_stops_it() -> None:

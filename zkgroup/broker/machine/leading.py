@@ -211,8 +211,8 @@ class Leading:
             isr = self._isrs[tp]
             core.emit(IsrChanged(tp, isr.leader_epoch, isr.isr))
         for tp, meaning in settled:
-            if meaning is Meaning.DEPOSED:
-                core.note("isr.deposed", partition=str(tp), leader_epoch=self._isrs[tp].leader_epoch)
+            if meaning in (Meaning.DEPOSED, Meaning.UNREADABLE):
+                core.note(f"isr.{meaning.value}", partition=str(tp), leader_epoch=self._isrs[tp].leader_epoch)
         self._changed(changed)
         self._look([tp for tp, meaning in settled if meaning is Meaning.ADOPTED])
 

@@ -56,7 +56,7 @@ log = logging.getLogger("zkgroup.broker")
 FIND_CONTROLLER_S: Final = 2.0
 CLOSE_S: Final = 5.0
 """For each part that is closed."""
-_WARNINGS: Final = frozenset({"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed"})
+_WARNINGS: Final = frozenset({"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed", "isr.unreadable"})
 
 
 class HostedController(Protocol):
