@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.audit.agreement import tally_of_checker, tally_of_rows
@@ -67,12 +69,18 @@ def test_a_registration_that_somebody_deletes_leaves_claims_behind_for_a_moment(
 
 
 @pytest.mark.parametrize(
-    "name", ["join", "lost-claims", "strangers", "reset", "sticky", "jvm", "shared-client"]
+    ("name", "seeds"),
+    [
+        *((name, range(SEEDS)) for name in ("join", "lost-claims", "strangers", "reset")),
+        *((name, range(SEEDS)) for name in ("sticky", "jvm", "shared-client")),
+        ("threads", (5, 8)),  # in which a partition moves between threads of one member
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_rows_and_checker_count_the_same_claims_commits_and_owners(name: str) -> None:
+def test_rows_and_checker_count_the_same_claims_commits_and_owners(name: str, seeds: Iterable[int]) -> None:
     """Out of one simulated log, audit and history checker count the same claims, commits and owners."""
     claims = commits = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         simulation = Simulation(seed, setup=SETUPS[name])
         simulation.run()
         log = simulation.world.server.log
