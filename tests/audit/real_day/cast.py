@@ -81,7 +81,7 @@ class Seat:
         if self.is_running:
             assert self._process is not None
             self._process.kill()
-            self._process.wait()
+            self._process.wait(STOP_S)
         self._forget()
 
     def signal(self, which: signal.Signals) -> None:
