@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from zkgroup.errors import CommitRefusedError
-from zkgroup.machinery.effects import SharedEffect
+from zkgroup.machinery.effects import Note, SharedEffect
 from zkgroup.model import LeaseGrant, TopicPartition
 
 
@@ -125,14 +125,6 @@ class Abandon:
 
     incarnation: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something worth recording: goes to the history, the log and the metrics. Changes nothing."""
-
-    kind: str
-    fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,7 @@ from zkgroup.consumer.arguments import checked_offsets, checked_partitions
 from zkgroup.consumer.callbacks import Callbacks
 from zkgroup.consumer.calls import Calls, Revocations
 from zkgroup.consumer.clearing import clear_away
-from zkgroup.consumer.effects import (
-    Abandon,
-    ChangeState,
-    Finish,
-    FinishCommit,
-    MemberState,
-    Note,
-    OwnEffect,
-)
+from zkgroup.consumer.effects import Abandon, ChangeState, Finish, FinishCommit, MemberState, OwnEffect
 from zkgroup.consumer.events import (
     ApplicationFailed,
     CloseRequested,
@@ -42,6 +34,7 @@ from zkgroup.consumer.share import Processed, Share
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.consumer.worker import CallbackRunner
 from zkgroup.errors import CommitResult, ForkedClientError
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store

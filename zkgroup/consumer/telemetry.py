@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from zkgroup.consumer.effects import ChangeState, FinishCommit, MemberState, Note
+from zkgroup.consumer.effects import ChangeState, FinishCommit, MemberState
 from zkgroup.consumer.guarding import GuardedHistory
 from zkgroup.consumer.lease import LeaseBoard
 from zkgroup.errors import CommitUnknownError
+from zkgroup.machinery.effects import Note
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model.ports import HistorySink, MetricsSink
 

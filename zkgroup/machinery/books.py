@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer, SharedEffect
+from zkgroup.machinery.effects import Ask, CancelTimer, Note, SetTimer, SharedEffect
 from zkgroup.machinery.watch import Watch
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Multi, MultiDone, Outcome, Request, Session
@@ -26,7 +26,7 @@ class _Asked:
 
 
 class Books(Generic[E]):
-    """`E`: the effects of this machine."""
+    """`E`: the effects of this machine, `Note` among them."""
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         """jitter: random numbers in [0, 1)."""
@@ -38,7 +38,7 @@ class Books(Generic[E]):
         self.former_sessions: set[int] = set()
         self.on_write_acknowledged: Callable[[int], None] = lambda sent_ms: None
         self._jitter = jitter
-        self._effects: list[E | SharedEffect] = []
+        self._effects: list[E | SharedEffect | Note] = []
         self._asked: dict[int, _Asked] = {}
         self._watches: dict[int, Watch] = {}
         self._timers: dict[str, int] = {}
@@ -51,17 +51,28 @@ class Books(Generic[E]):
         self._connection += 1
         self.forget_watches()
 
+    def is_present(self, incarnation: int) -> bool:
+        """Whether this is the incarnation of the present session: news of another one is old."""
+        return self.session is not None and self.session.incarnation == incarnation
+
+    def owns(self, owner: int) -> bool:
+        """Whether an ephemeral with this owner is of the present session."""
+        return self.session is not None and owner == self.session.session_id
+
     # --- effects ----------------------------------------------------------------------------------
 
     def begin(self, now: Instant) -> None:
         self.now = now
 
-    def take_effects(self) -> tuple[E | SharedEffect, ...]:
+    def take_effects(self) -> tuple[E | SharedEffect | Note, ...]:
         effects, self._effects = tuple(self._effects), []
         return effects
 
     def emit(self, effect: E | SharedEffect) -> None:
         self._effects.append(effect)
+
+    def note(self, kind: str, **fields: object) -> None:
+        self._effects.append(Note(kind, fields))
 
     # --- requests ---------------------------------------------------------------------------------
 

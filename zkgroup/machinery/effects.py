@@ -1,7 +1,8 @@
-"""Orders that every machine gives: ask ZooKeeper, wake me later."""
+"""Orders that every machine gives: ask ZooKeeper, wake me later, tell people."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkgroup.model.requests import Request
@@ -27,6 +28,17 @@ class SetTimer:
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for people: the log, the metrics and, of a member, the history. Changes nothing.
+
+    Every machine has it among its own effects; who performs those tells it.
+    """
+
+    kind: str
+    fields: Mapping[str, object]
 
 
 SharedEffect = Ask | SetTimer | CancelTimer

@@ -22,24 +22,16 @@ from typing import Generic, Protocol, TypeVar
 from zkgroup.errors import StoreUnavailableError
 from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer, SharedEffect
 from zkgroup.machinery.events import (
-    Answered,
     SessionConnected,
     SessionLost,
     SessionSuspended,
     SharedEvent,
     TimerFired,
-    WatchFired,
 )
+from zkgroup.machinery.store_events import session_event, submit
 from zkgroup.model.ports import Clock, Instant, Store
 from zkgroup.model.requests import (
-    Connected,
-    Exists,
-    ListChildren,
-    Lost,
-    Outcome,
-    Read,
     SessionEvent,
-    Suspended,
 )
 
 log = logging.getLogger("zkgroup.machinery")
@@ -140,13 +132,7 @@ class MachineLoop(Generic[V, E]):
         return self._thread is not None and not self._thread.is_alive()
 
     def _on_session(self, event: SessionEvent) -> None:
-        match event:
-            case Connected(session):
-                self.post(SessionConnected(session))
-            case Suspended(incarnation):
-                self.post(SessionSuspended(incarnation))
-            case Lost(incarnation, reason):
-                self.post(SessionLost(incarnation, reason))
+        self.post(session_event(event))
 
     # --- the loop's thread ------------------------------------------------------------------------
 
@@ -275,28 +261,13 @@ class MachineLoop(Generic[V, E]):
     def _perform(self, effect: E | SharedEffect) -> None:
         match effect:
             case Ask():
-                self._ask(effect)
+                submit(self._store, effect, self.post)
             case SetTimer(name, at_ms):
                 self._timers[name] = at_ms
             case CancelTimer(name):
                 self._timers.pop(name, None)
             case _:
                 self._perform_other(effect)
-
-    def _ask(self, ask: Ask) -> None:
-        def on_outcome(outcome: Outcome) -> None:
-            self.post(Answered(ask.request_id, outcome))
-
-        def on_watch(path: str) -> None:
-            self.post(WatchFired(ask.request_id, path))
-
-        watched = isinstance(ask.request, Read | ListChildren | Exists) and ask.request.watch
-        self._store.submit(
-            ask.request,
-            incarnation=ask.incarnation,
-            on_outcome=on_outcome,
-            on_watch=on_watch if watched else None,
-        )
 
 
 def _older(entry: V | SharedEvent | Task, incarnation: int) -> bool:

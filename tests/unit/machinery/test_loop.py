@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from zkgroup.consumer.effects import ChangeState, Effect, MemberState, Note
+from zkgroup.consumer.effects import ChangeState, Effect, MemberState
 from zkgroup.consumer.events import Event, Opened
 from zkgroup.errors import StoreUnavailableError
-from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.machinery.effects import Ask, CancelTimer, Note, SetTimer
 from zkgroup.machinery.events import (
     Answered,
     SessionConnected,

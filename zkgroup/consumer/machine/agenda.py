@@ -12,6 +12,7 @@ from collections.abc import Callable
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.machine.parts import Parts
 from zkgroup.consumer.machine.writes import guard
+from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import (
     DeniedError,
     FencedError,
@@ -31,8 +32,6 @@ ODD_REST_MS = 1000
 JVM_REVOKE_MS_MAX = 3100
 """With the longest settling it stays below 0.6 of the 6 s that a JVM member retries (4.10)."""
 STARTS_MAX = 1000
-
-Work = tuple[str, Callable[[], Procedure[None]]]
 
 
 class Agenda:

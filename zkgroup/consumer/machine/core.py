@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from zkgroup.consumer.effects import Assign, ChangeState, Effect, Lose, MemberState, Note
+from zkgroup.consumer.effects import Assign, ChangeState, Effect, Lose, MemberState
 from zkgroup.consumer.machine.config import MemberConfig
 from zkgroup.consumer.machine.ownership import Held, Ownership
 from zkgroup.consumer.machine.states import check_transition
@@ -29,9 +29,6 @@ class Core(Books[Effect]):
         else just after it; every claim of this registration is younger. None where there is none."""
         self.finished = False
         self.request_bytes_max = config.request_bytes_max
-
-    def note(self, kind: str, **fields: object) -> None:
-        self.emit(Note(kind, fields))
 
     def change_state(self, after: MemberState, reason: str) -> None:
         """Tells the change, once; a new reason for the same state is only remembered."""

@@ -111,10 +111,10 @@ class MemberMachine:
             case SessionConnected(session):
                 self._session_connected(session)
             case SessionSuspended(incarnation):
-                if core.session is not None and core.session.incarnation == incarnation:
+                if core.is_present(incarnation):
                     core.connected = False
             case SessionLost(incarnation, reason):
-                if core.session is not None and core.session.incarnation == incarnation:
+                if core.is_present(incarnation):
                     self._endings.session_over(reason or "session_lost")
             case ev.Opened():
                 core.change_state(MemberState.JOINING, "opened")

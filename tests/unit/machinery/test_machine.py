@@ -1,0 +1,192 @@
+"""What brokers and controllers have in common: the session, and one procedure at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from zkgroup.machinery.books import Books
+from zkgroup.machinery.effects import Ask, Note, SetTimer, SharedEffect
+from zkgroup.machinery.events import (
+    Answered,
+    SessionConnected,
+    SessionLost,
+    SessionSuspended,
+    SharedEvent,
+    TimerFired,
+)
+from zkgroup.machinery.machine import ODD_REST_MS, REST_MS, REST_TIMER, ProcedureMachine, Work
+from zkgroup.machinery.procedures import FencedError, Procedure, Query, ask, write
+from zkgroup.model.ports import Instant
+from zkgroup.model.requests import (
+    Code,
+    Delete,
+    MultiRefused,
+    NotSent,
+    Outcome,
+    Refused,
+    Session,
+    Sync,
+    SyncDone,
+    Unanswered,
+)
+
+
+class Machine(ProcedureMachine[Note]):
+    """Syncs as often as it is told to; says what it was told of its session."""
+
+    def __init__(self) -> None:
+        self.books: Books[Note] = Books(lambda: 0.5)
+        super().__init__(self.books)
+        self.times = 1
+        self.done = 0
+        self.told: list[str] = []
+        self.effects: list[Note | SharedEffect] = []
+
+    def step(self, event: SharedEvent, at_ms: int = 0) -> None:
+        self.books.begin(Instant(at_ms, at_ms))
+        self._take_shared(event)
+        self._run()
+        self.effects.extend(self.books.take_effects())
+
+    def answer(self, outcome: Outcome, at_ms: int = 0) -> None:
+        self.step(Answered(self.asked()[-1].request_id, outcome), at_ms)
+
+    def asked(self) -> list[Ask]:
+        return [effect for effect in self.effects if isinstance(effect, Ask)]
+
+    def notes(self) -> list[Note]:
+        return [effect for effect in self.effects if isinstance(effect, Note)]
+
+    def _next(self) -> Work | None:
+        return ("sync", self._sync) if self.done < self.times else None
+
+    def _sync(self) -> Procedure[None]:
+        yield from ask(Query(Sync("/")))
+        self.done += 1
+
+    def _timer_fired(self, name: str) -> None:
+        self.told.append(f"timer {name}")
+
+    def _connected(self) -> None:
+        self.told.append("connected")
+
+    def _session_over(self, reason: str) -> None:
+        assert self.books.session is not None, "it is told before the session is forgotten"
+        self.told.append(f"over: {reason}")
+
+
+def connected(incarnation: int = 1) -> SessionConnected:
+    return SessionConnected(Session(incarnation, 0x100 + incarnation, 6000))
+
+
+def test_work_is_done_one_after_another() -> None:
+    """The next begins with the answer to the one before."""
+    machine = Machine()
+    machine.times = 2
+    machine.step(connected())
+    assert len(machine.asked()) == 1
+    assert not machine.is_idle
+    machine.answer(SyncDone())
+    assert len(machine.asked()) == 2
+    machine.answer(SyncDone())
+    assert (machine.done, machine.is_idle, len(machine.asked())) == (2, True, 2)
+
+
+def test_a_newer_session_ends_the_older_one_first_and_old_news_are_no_news() -> None:
+    """Sessions are told apart by their incarnations."""
+    machine = Machine()
+    machine.step(connected(2))
+    machine.step(connected(1))
+    machine.step(SessionLost(1, "late"))
+    machine.step(SessionSuspended(1))
+    assert machine.told == ["connected"]
+    assert machine.books.connected
+    machine.step(connected(3))
+    assert machine.told == ["connected", "over: the session is lost", "connected"]
+    assert [each.incarnation for each in machine.asked()] == [2, 3]
+
+
+def test_what_was_under_way_in_a_lost_session_is_not_continued() -> None:
+    """Nor is an answer heard that comes too late."""
+    machine = Machine()
+    machine.step(connected())
+    machine.step(SessionLost(1, "expired"))
+    assert machine.told[-1] == "over: expired"
+    assert machine.is_idle
+    machine.answer(SyncDone())
+    assert (machine.done, machine.books.session) == (0, None)
+
+
+def test_while_suspended_nothing_is_begun() -> None:
+    """A connection is what it waits for, not a pause."""
+    machine = Machine()
+    machine.step(connected())
+    machine.step(SessionSuspended(1))
+    machine.answer(NotSent("suspended"))
+    assert len(machine.asked()) == 1
+    assert not [effect for effect in machine.effects if isinstance(effect, SetTimer)]
+    machine.step(connected())
+    assert len(machine.asked()) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rest_ms", "notes"),
+    [
+        (Unanswered("gone"), REST_MS, []),
+        (
+            Refused(Code.READ_ONLY, "/a"),
+            ODD_REST_MS,
+            [Note("odd_answer", {"detail": "/a: ReadOnly", "work": "sync"})],
+        ),
+        (Refused(Code.NO_AUTH, "/a"), ODD_REST_MS, [Note("odd_answer", {"detail": "/a", "work": "sync"})]),
+    ],
+)
+def test_it_rests_after_an_answer_that_helps_nobody(
+    outcome: Outcome, rest_ms: int, notes: Sequence[Note]
+) -> None:
+    """Longer, and with a word for people, where the server refuses."""
+    machine = Machine()
+    machine.step(connected())
+    machine.answer(outcome, 10)
+    assert machine.effects[-1] == SetTimer(REST_TIMER, 10 + rest_ms)
+    assert machine.notes() == list(notes)
+    machine.step(TimerFired("other"), 11)
+    assert len(machine.asked()) == 1
+    machine.step(TimerFired(REST_TIMER), 10 + rest_ms)
+    assert len(machine.asked()) == 2
+    assert machine.told == ["connected"], "the pause is no timer of the machine's own"
+
+
+def test_a_new_connection_ends_the_pause() -> None:
+    """Another server may answer."""
+    machine = Machine()
+    machine.step(connected())
+    machine.answer(Unanswered("gone"))
+    machine.step(connected())
+    assert len(machine.asked()) == 2
+
+
+def test_work_that_asks_nothing_and_is_never_done_is_a_mistake() -> None:
+    """Else the thread would turn for ever."""
+
+    class Spinning(Machine):
+        def _sync(self) -> Procedure[None]:
+            yield from ()
+
+    with pytest.raises(AssertionError, match="sync is started again and again"):
+        Spinning().step(connected())
+
+
+def test_a_fence_in_a_machine_that_has_none_is_a_mistake() -> None:
+    """Who has one says what its loss means."""
+
+    class Fenced(Machine):
+        def _sync(self) -> Procedure[None]:
+            yield from write([Delete("/fence", 0)], ["/fence"])
+
+    machine = Fenced()
+    machine.step(connected())
+    with pytest.raises(FencedError, match="/fence"):
+        machine.answer(MultiRefused(0, Code.BAD_VERSION))
