@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from itertools import chain
+from typing import Any, Final, Self, TypeGuard
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -30,6 +31,8 @@ NO_LEADER: Final = -1
 
 _TOPIC_KEYS: Final = ("version", "partitions", "adding_replicas", "removing_replicas", "topic_id")
 _STATE_KEYS: Final = ("controller_epoch", "leader", "version", "leader_epoch", "isr")
+_PLAIN_MAX: Final = 9
+"""Digits that surely make a number of 32 bits."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -172,6 +175,12 @@ class PartitionState:
         partitions = Topic.partitions_path(topic_partition.topic)
         return f"{partitions}/{topic_partition.partition}/state"
 
+    @staticmethod
+    def paths(partitions: Collection[TopicPartition]) -> list[str]:
+        """Of many, in their order."""
+        parents = {topic: Topic.partitions_path(topic) for topic in {topic for topic, _ in partitions}}
+        return [f"{parents[topic]}/{partition}/state" for topic, partition in partitions]
+
     def encode(self) -> bytes:
         """Raises ConfigError for what is no broker or no epoch, and for a broker twice in the ISR."""
         check_number("leader", self.leader, NO_LEADER)
@@ -217,12 +226,30 @@ def _with(
 
 def _replicas(path: str, fields: Mapping[str, object], key: str) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
-    for text, brokers in object_of(path, fields, key).items():
+    named = object_of(path, fields, key)
+    if _are_plain(named):
+        return {int(text): tuple(numbers) for text, numbers in named.items()}
+    for text, brokers in named.items():
         partition = decimal(text, range(INT32[-1] + 1))
         if partition is None:
             raise CorruptZnodeError(path, f"partition numbers as keys of {key!r}", show(text))
         found[partition] = integers_of(path, brokers, f"{key!r}")
     return found
+
+
+def _are_plain(lists: Mapping[str, Any]) -> TypeGuard[Mapping[str, list[int]]]:
+    """Whether all are lists of broker ids under partition numbers; asked of a whole topic at once.
+
+    False may mean no more than that each has to be looked at by itself.
+    """
+    digits = "".join(lists)
+    if not (digits.isascii() and digits.isdigit() and "" not in lists and max(map(len, lists)) <= _PLAIN_MAX):
+        return False
+    values = lists.values()
+    if {*map(type, values)} != {list}:
+        return False
+    brokers = list(chain.from_iterable(values))
+    return {*map(type, brokers)} == {int} and min(brokers) in INT32 and max(brokers) in INT32
 
 
 def _replica_map(key: str, partitions: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:

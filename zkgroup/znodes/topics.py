@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.admin_requests import admin_path
 from zkgroup.znodes.config_entity import entities_path
 from zkgroup.znodes.configs import EntityConfig
+from zkgroup.znodes.json_object import integers_of, object_of, read_object, write_object
+from zkgroup.znodes.limits import check_brokers
+
+_WITHOUT: Final = "without_brokers"
 
 
 def topic_configs_path() -> str:
@@ -36,16 +41,31 @@ class TopicConfig(EntityConfig):
 class TopicDeletion:
     """`/admin/delete_topics/<t>`: a request to the controller. Persistent.
 
-    Nobody reads the data: Kafka 0.8.2.2 leaves zero bytes, later versions null.
+    No controller of Kafka reads the data: 0.8.2.2 leaves zero bytes, later versions null. One of ours reads
+    `{"version":1,"zkgroup":{"without_brokers":[3]}}`; data of any other form says nothing.
     """
+
+    without_brokers: tuple[int, ...] = ()
+    """Brokers whose answer an operator has said not to wait for while they are not registered (K20)."""
 
     @staticmethod
     def path(topic: str) -> str:
         return f"{delete_topics_path()}/{topic}"
 
     def encode(self) -> bytes:
-        return b""
+        """Raises ConfigError for what is no broker id, and for one named twice."""
+        if not self.without_brokers:
+            return b""
+        named = check_brokers("deletion of a topic", self.without_brokers)
+        return write_object({"version": 1, "zkgroup": {_WITHOUT: named}})
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
-        return cls()
+        """Raises CorruptZnodeError where a tool of ours has written it and it is not what it writes."""
+        try:
+            fields = read_object(path, data, "an object, or nothing")
+        except CorruptZnodeError:
+            return cls()
+        if "zkgroup" not in fields:
+            return cls()
+        return cls(integers_of(path, object_of(path, fields, "zkgroup").get(_WITHOUT), repr(_WITHOUT)))

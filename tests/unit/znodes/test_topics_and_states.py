@@ -160,3 +160,36 @@ def test_paths_below_a_topic() -> None:
     """The parents of a state are what the preferred election tool of 0.8.2.2 lists."""
     assert Topic.partition_path(TopicPartition("t", 3)) == "/brokers/topics/t/partitions/3"
     assert PartitionState.path(TopicPartition("t", 3)) == "/brokers/topics/t/partitions/3/state"
+
+
+def test_paths_of_many_are_those_of_each() -> None:
+    """In their order, also where topics take turns."""
+    every = [TopicPartition("t", 3), TopicPartition("u", 0), TopicPartition("t", 3), TopicPartition("t", 10)]
+
+    assert PartitionState.paths(every) == [PartitionState.path(each) for each in every]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '"":[1]', '"x":[1]', '"-1":[1]', '"1_0":[1]', '" 1":[1]', '"+1":[1]', '"\u0663":[1]', '"\u00b2":[1]',
+        '"2147483648":[1]', '"3":1', '"3":null', '"3":{"1":2}', '"3":"12"', '"3":[true]', '"3":[1.0]',
+        '"3":["1"]', '"3":[null]', '"3":[[1]]', '"3":[2147483648]', '"3":[-2147483649]',
+    ],
+)  # fmt: skip
+def test_one_odd_list_among_many_is_found(odd: str) -> None:
+    """All are looked at together; none of them passes for a number or a list because the others are."""
+    data = f'{{"version":1,"partitions":{{"0":[1,2],"1":[],{odd},"2":[3]}}}}'
+
+    with pytest.raises(CorruptZnodeError, match="'partitions'"):
+        Topic.decode("/x", data.encode())
+
+
+@pytest.mark.parametrize(
+    ("number", "read"), [("07", 7), ("0000000000007", 7), ("-0", 0), ("2147483647", 2**31 - 1)]
+)
+def test_numbers_that_are_written_unusually_are_read(number: str, read: int) -> None:
+    """Looked at one by one, which many together need not be."""
+    data = f'{{"version":1,"partitions":{{"{number}":[-2147483648,2147483647],"1":[]}}}}'
+
+    assert Topic.decode("/x", data.encode()).partitions == {read: (-(2**31), 2**31 - 1), 1: ()}
