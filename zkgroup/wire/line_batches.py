@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.replica_host import LineBatch
+from zkgroup.wire.splitter import REQUEST_BYTES_MAX
+
+HEAD_BYTES: Final = 24
+"""What a batch takes in an answer beside its lines."""
+BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX - 1024
+"""Of its lines with their newlines: whoever reads frames must be able to take the answer that carries it."""
 
 
 def are_lines(lines: Sequence[bytes]) -> bool:
-    """Whether they can be appended: one or more, none with a newline in it."""
-    return bool(lines) and not any(b"\n" in line for line in lines)
+    """Whether they can be one batch: one or more, none with a newline in it, together not too large."""
+    size = len(lines) + sum(map(len, lines))
+    return bool(lines) and size <= BATCH_BYTES_MAX and not any(b"\n" in line for line in lines)
 
 
 def batch_of(lines: Sequence[bytes], base_offset: int, leader_epoch: int) -> LineBatch:

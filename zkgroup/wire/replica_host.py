@@ -115,5 +115,6 @@ class FetchLinesRequest(Request):
     offset: Int64
     """The first that is wanted."""
     max_bytes: Int32
+    """Of batches, with their heads; one comes however large it is."""
     max_wait_ms: Int32
     """How long the leader may wait for a line to come."""
