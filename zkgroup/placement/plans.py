@@ -16,7 +16,7 @@ from zkgroup.placement.evening_bytes import TOLERANCE
 from zkgroup.placement.racks import racks_in_use
 from zkgroup.placement.review import Loss, check_picture, review
 from zkgroup.placement.values import Picture, Plan
-from zkgroup.placement.words import count
+from zkgroup.placement.words import brokers_named, count
 
 
 def decommission(picture: Picture, brokers: Collection[int], *, allow: Collection[Loss] = ()) -> Plan:
@@ -203,7 +203,9 @@ def _check_known(picture: Picture, brokers: Collection[int]) -> None:
     known = {broker.id for broker in picture.brokers}
     known.update(broker for held in picture.replicas.values() for broker in held)
     if unknown := sorted(set(brokers) - known):
-        raise PlacementError(f"brokers {unknown} are neither registered nor in any replica list")
+        raise PlacementError(
+            f"{brokers_named(unknown, 'is', 'are')} neither registered nor in any replica list"
+        )
     if not brokers:
         raise PlacementError("no broker was named")
 
@@ -212,9 +214,9 @@ def _check_pairs(picture: Picture, pairs: Mapping[int, int]) -> None:
     _check_known(picture, pairs)
     registered = {broker.id for broker in picture.brokers}
     if unknown := sorted(set(pairs.values()) - registered):
-        raise PlacementError(f"brokers {unknown} are not registered: they cannot take over")
+        raise PlacementError(f"{brokers_named(unknown, 'is', 'are')} not registered and cannot take over")
     if both := sorted(set(pairs) & set(pairs.values())):
-        raise PlacementError(f"brokers {both} are to be replaced and to take over")
+        raise PlacementError(f"{brokers_named(both, 'is', 'are')} to be replaced and to take over")
     if len(set(pairs.values())) < len(pairs):
         raise PlacementError("a broker can take the place of one other only: `decommission` spreads them")
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from zkgroup.errors import PlacementError
 from zkgroup.placement.values import Broker, RackMode
+from zkgroup.placement.words import brokers_named
 
 
 def racks_in_use(brokers: Collection[Broker], mode: RackMode) -> dict[int, str]:
@@ -23,7 +24,8 @@ def racks_in_use(brokers: Collection[Broker], mode: RackMode) -> dict[int, str]:
     if without := sorted(broker.id for broker in brokers if broker.rack is None):
         if mode == "enforced":
             raise PlacementError(
-                f"brokers {without} have no rack and others have: give all of them one, or ignore the racks"
+                f"{brokers_named(without, 'has', 'have')} no rack and others have: "
+                "give all of them one, or ignore the racks"
             )
         return {}
     return racks

@@ -16,7 +16,7 @@ from zkgroup.placement.evening_bytes import TOLERANCE
 from zkgroup.placement.figures import figures
 from zkgroup.placement.racks import racks_in_use, racks_of, racks_wanted
 from zkgroup.placement.values import Change, Figures, Picture, Plan, Replicas
-from zkgroup.placement.words import count
+from zkgroup.placement.words import brokers_named, count
 
 Loss = Literal["factor", "racks", "balance", "source"]
 """What a plan may make worse when it is allowed to.
@@ -98,7 +98,8 @@ def check_picture(picture: Picture) -> None:
     """Raises PlacementError for what no planner can work with; the message names the partition or broker."""
     ids = [broker.id for broker in picture.brokers]
     if len(set(ids)) < len(ids):
-        raise PlacementError(f"brokers {sorted({one for one in ids if ids.count(one) > 1})} are named twice")
+        twice = sorted({one for one in ids if ids.count(one) > 1})
+        raise PlacementError(f"{brokers_named(twice, 'is', 'are')} named twice")
     if wrong := [broker for broker in ids if broker < 0]:
         raise PlacementError(f"brokers {wrong}: an id is never negative")
     for tp, replicas in picture.replicas.items():
@@ -118,7 +119,7 @@ def check_target(picture: Picture, target: Replicas) -> None:
             raise PlacementError(f"{tp} does not exist")
         _check_list(tp, replicas)
         if unknown := sorted(set(replicas) - known - set(picture.replicas[tp])):
-            raise PlacementError(f"{tp}: brokers {unknown} are not registered")
+            raise PlacementError(f"{tp}: {brokers_named(unknown, 'is', 'are')} not registered")
 
 
 def _check_list(tp: TopicPartition, replicas: Sequence[int]) -> None:

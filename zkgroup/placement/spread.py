@@ -17,6 +17,7 @@ from zkgroup.errors import PlacementError
 from zkgroup.model import TopicPartition
 from zkgroup.placement.racks import racks_in_use
 from zkgroup.placement.values import Broker, RackMode, Replicas, Spread, Start
+from zkgroup.placement.words import brokers_named
 
 Compat = Literal["0.8", "0.10"]
 """Whose rules: `0.8` knows no racks and takes a broker id for a start; `0.10` is every later release."""
@@ -102,7 +103,9 @@ def grow_by_hand(
                 f"found {list(replicas)}"
             )
         if unknown := [broker for broker in replicas if broker not in known]:
-            raise PlacementError(f"partition {partition}: brokers {unknown} are not registered")
+            raise PlacementError(
+                f"partition {partition}: {brokers_named(unknown, 'is', 'are')} not registered"
+            )
     return Spread(
         replicas=added, order=tuple(sorted(known)), start=FIRST, rack_aware=False, notes=("given by hand",)
     )
@@ -242,7 +245,7 @@ def _growth_factor(existing: Mapping[int, tuple[int, ...]], partitions: int) -> 
 def _check(ordered: Sequence[Broker], partitions: int, factor: int) -> None:
     ids = [broker.id for broker in ordered]
     if twice := sorted({broker for broker in ids if ids.count(broker) > 1}):
-        raise PlacementError(f"brokers {twice} are named twice")
+        raise PlacementError(f"{brokers_named(twice, 'is', 'are')} named twice")
     if partitions <= 0:
         raise PlacementError(f"expected at least one partition, found {partitions}")
     if factor <= 0:

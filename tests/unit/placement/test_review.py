@@ -130,7 +130,8 @@ def test_many_reasons_are_counted() -> None:
         ({tp(9): (1,)}, "t-9 does not exist"),
         ({tp(0): (1, 1)}, r"t-0: the replica list \[1, 1\] repeats a broker"),
         ({tp(0): ()}, "t-0: the replica list is empty"),
-        ({tp(0): (1, 7)}, r"t-0: brokers \[7\] are not registered"),
+        ({tp(0): (1, 7)}, "t-0: broker 7 is not registered"),
+        ({tp(0): (8, 7)}, "t-0: brokers 7, 8 are not registered"),
     ],
 )
 def test_a_proposal_that_is_an_error(target: dict[TopicPartition, tuple[int, ...]], message: str) -> None:
