@@ -9,11 +9,15 @@ import pytest
 from tests.replica_hosts import TP, Hosts, append, asked, changes_of, end, fetch, text_of, view, watermark
 from zkgroup.broker.memory_host import replicate
 from zkgroup.broker.replica_host import ReplicaHost, Role
+from zkgroup.broker.replication import replica
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
+from zkgroup.wire import line_batches
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.line_batches import batch_of
+from zkgroup.wire.line_batches import BATCH_BYTES_MAX, HEAD_BYTES, batch_of
+from zkgroup.wire.messages import encode, encode_response
 from zkgroup.wire.replica_host import EpochEnd, FetchLinesRequest, FetchLinesResponse, LineBatch
+from zkgroup.wire.splitter import REQUEST_BYTES_MAX
 
 OTHER = TopicPartition("orders", 1)
 
@@ -78,16 +82,50 @@ def test_a_former_incarnation_of_a_follower_is_refused(one: ReplicaHost) -> None
 
 
 def test_fetch_gives_whole_batches_up_to_max_bytes_and_at_least_one(one: ReplicaHost) -> None:
-    """As they were appended, with their checksums."""
+    """As they were appended, with their checksums; each counts with what it takes beside its lines."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a" * 9)
     append(one, 0, b"b" * 9)
     append(one, 0, b"c" * 9)
 
-    assert [len(fetch(one, 0, max_bytes=size).batches) for size in (0, 1, 19, 20, 29, 30)] == [
-        *(1, 1, 1, 2, 2, 3)
-    ]
+    two, three = (number * (HEAD_BYTES + 10) for number in (2, 3))
+    sizes = (0, 1, two - 1, two, three - 1, three)
+    assert [len(fetch(one, 0, max_bytes=size).batches) for size in sizes] == [1, 1, 1, 2, 2, 3]
     assert fetch(one, 1).batches[0] == batch_of([b"b" * 9], base_offset=1, leader_epoch=0)
+
+
+def test_an_answer_has_a_bound_whatever_is_asked_for(
+    one: ReplicaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks for everything gets a part of it, and a batch that is larger than that alone."""
+    monkeypatch.setattr(replica, "FETCH_BYTES_MAX", 2 * (HEAD_BYTES + 10))
+    one.become_leader(TP, 0, (1, 2), {1})
+    for line in (b"a" * 9, b"b" * 9, b"c" * 500):
+        append(one, 0, line)
+
+    assert [len(fetch(one, offset).batches) for offset in (0, 2)] == [2, 1]
+    assert len(fetch(one, 0, replica=2, leader_epoch=0).batches) == 2
+
+
+def test_lines_that_no_answer_could_carry_are_refused(
+    one: ReplicaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no follower could ever fetch them, nor any consumer read on."""
+    monkeypatch.setattr(line_batches, "BATCH_BYTES_MAX", 20)
+    one.become_leader(TP, 0, (1,), {1})
+
+    assert append(one, 0, b"a" * 9, b"b" * 10).error == ErrorCode.INVALID_RECORD
+    assert append(one, 0, b"a" * 9, b"b" * 9).error == ErrorCode.NONE
+    assert end(one) == 2
+
+
+def test_the_largest_batch_fits_an_answer_that_everybody_takes() -> None:
+    """Its head is what it is said to be, and a frame of the default size has room for it."""
+    batch = batch_of([b""], base_offset=1, leader_epoch=2)
+    answer = encode_response(FetchLinesResponse(0, 1, 1, EpochEnd(1, 1), (batch,)), 1)
+
+    assert len(encode(batch, 0)) == HEAD_BYTES + len(batch.lines)
+    assert len(answer) + BATCH_BYTES_MAX <= REQUEST_BYTES_MAX
 
 
 def test_a_consumer_that_names_its_epoch_is_told_what_diverges(one: ReplicaHost) -> None:

@@ -45,7 +45,8 @@ class Limits:
     request_bytes_max: int = REQUEST_BYTES_MAX
     """`socket.request.max.bytes`."""
     buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
-    """Of the requests of all connections together; who holds most is cut off for what is beyond."""
+    """Of requests and of answers that wait to be taken, of all connections together; who holds most is cut
+    off for what is beyond."""
     idle_ms: int = 600_000
     """`connections.max.idle.ms`: without a request."""
     request_ms: int = 60_000
@@ -76,7 +77,7 @@ class Connection:
         self._begun_at: float | None = None
         self.peer = _name(writer)
         self.held = 0
-        """Bytes of requests that came and are not answered yet."""
+        """Bytes of requests that came and are not answered yet, and of an answer that is not taken yet."""
         writer.transport.set_write_buffer_limits(high=0)
 
     async def serve(self) -> None:
@@ -196,11 +197,14 @@ class Connection:
 
     async def _send(self, answer: bytes) -> None:
         self._writer.write(answer)
+        self.held += len(answer)
+        self._grown()
         try:
             async with asyncio.timeout(self._limits.answer_ms / 1000):
                 await self._writer.drain()
         except TimeoutError as error:
             raise TimeoutError("an answer was not taken in time") from error
+        self.held -= len(answer)
 
 
 def _name(writer: asyncio.StreamWriter) -> str:

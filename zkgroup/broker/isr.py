@@ -14,7 +14,7 @@ from enum import Enum
 
 from zkgroup.broker.replica_host import Follower
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.model import TopicPartition, Znode
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
     Code,
     Multi,
@@ -24,6 +24,7 @@ from zkgroup.model.requests import (
     Outcome,
     Read,
     ReadDone,
+    Refused,
     SetData,
 )
 from zkgroup.wire.control import PartitionStateInfo
@@ -57,7 +58,7 @@ class Meaning(Enum):
     ADOPTED = "adopted"
     """The znode holds another ISR of our own term; it is ours now, and may be changed again."""
     UNREADABLE = "unreadable"
-    """Somebody wrote what no broker can read; it is looked at again after half the lag limit."""
+    """What stands there can be no state, or an ACL hides it; looked at again after half the lag limit."""
     DEPOSED = "deposed"
     """Somebody else decided since, or the partition is gone: no more writes before the controller's word."""
 
@@ -198,11 +199,11 @@ class Isr:
         decides nothing: whoever mends it may put the same term back, of which no controller would tell us.
         """
         assert self._in_flight is not None
-        if not isinstance(outcome, ReadDone):
+        if not isinstance(outcome, ReadDone | Refused):
             return Meaning.READ_BACK
         write, self._in_flight = self._in_flight, None
         try:
-            stored, version = self._read(outcome.znode)
+            stored, version = self._read(outcome)
         except CorruptZnodeError:
             self._doubtful = self._doubtful.union(write.state.isr)
             self._is_unreadable = True
@@ -258,8 +259,10 @@ class Isr:
     def _is_ours(self, stored: PartitionState) -> bool:
         return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)
 
-    def _read(self, znode: Znode | None) -> tuple[PartitionState | None, int]:
-        if znode is None:
+    def _read(self, outcome: ReadDone | Refused) -> tuple[PartitionState | None, int]:
+        path = PartitionState.path(self.topic_partition)
+        if isinstance(outcome, Refused):
+            raise CorruptZnodeError(path, "a state that this broker may read", outcome.code.value)
+        if outcome.znode is None:
             return None, -1
-        state = PartitionState.decode(PartitionState.path(self.topic_partition), znode.data)
-        return state, znode.stat.version
+        return PartitionState.decode(path, outcome.znode.data), outcome.znode.stat.version

@@ -11,7 +11,7 @@ from zkgroup.broker.replication.epochs import Epochs
 from zkgroup.broker.replication.hosting import HostedReplicas
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.wire.line_batches import end_of
+from zkgroup.wire.line_batches import HEAD_BYTES, end_of
 from zkgroup.wire.replica_host import FetchLinesRequest, LineBatch
 
 _places = count(1)
@@ -51,7 +51,7 @@ class MemoryLog:
         found: list[LineBatch] = []
         size = 0
         for batch in self._batches[self._index(offset) :]:
-            size += len(batch.lines)
+            size += HEAD_BYTES + len(batch.lines)
             if end_of(batch) > end or (found and size > max_bytes):
                 break
             found.append(batch)

@@ -8,8 +8,8 @@ Contract
   waits for another broker or for a line to come, only for the disk. Waiting (`max_wait_ms`, acks=all) is the
   caller's, told by `listen` when to look again.
 * What a peer, a client or the disk does wrong is an answer, never an exception. A partition whose files fail
-  has no role from then on (`ReplicaView.failure`); the other partitions go on. `IllegalTransitionError` is a
-  mistake of the caller.
+  has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions go on.
+  `IllegalTransitionError` is a mistake of the caller.
 * Offsets are counts of lines from 0. Leader epochs never go down for a partition: the receiver refuses older
   ones (partition error 13) before the host is asked.
 * Time is the caller's. A follower has caught up at this moment where a fetch's offset is at least the
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
@@ -34,6 +34,10 @@ from zkgroup.wire.replica_host import (
     FetchLinesRequest,
     FetchLinesResponse,
 )
+
+FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of batches in one answer, whatever is asked for; a larger batch comes alone. (`fetch.max.bytes` of Kafka's
+brokers is 55 MiB, but they send from the page cache: an answer here stands in memory until it is taken.)"""
 
 
 class Role(Enum):
@@ -140,8 +144,8 @@ class ReplicaHost(Protocol):
 
         acks=all: hold the answer back until `high_watermark` has reached `base_offset` plus the number of
         lines, and put the new one in. Answer 6 if the replica does not lead at this epoch any more before.
-        Errors: 3 no replica of that name here, 6 no leader, 74 and 75 another term, 87 no lines, or one with
-        a newline in it.
+        Errors: 3 no replica of that name here, 6 no leader, 74 and 75 another term, 87 no lines, one with
+        a newline in it, or more bytes of them than an answer can carry (`BATCH_BYTES_MAX`).
         """
         ...
 
@@ -151,8 +155,8 @@ class ReplicaHost(Protocol):
 
         A follower's fetch says how far it has come, and is counted. A consumer gets lines below the high
         watermark; at or past it none. Whole batches, as they were appended, at least one even where it is
-        larger than `max_bytes`; a consumer's first may begin before `offset`. An observer is told how far
-        this replica is, whatever its role.
+        larger than `max_bytes` or `FETCH_BYTES_MAX`; a consumer's first may begin before
+        `offset`. An observer is told how far this replica is, whatever its role.
         Errors: 1 a consumer's offset below 0 or past the log end offset, 3, 6, 74, 75, and 77 for a
         follower's older incarnation (a smaller broker epoch than one seen from it).
         """
@@ -172,6 +176,15 @@ class ReplicaHost(Protocol):
         Returns whether to ask again at once; False: wait a little first (an error, a wrong checksum, an
         answer that the replica will not follow, which `ReplicaView.failure` then explains). An answer to a
         request that is not the replica's present position in its present term changes nothing.
+        """
+        ...
+
+    def reopen(self, topic_partition: TopicPartition) -> bool:
+        """Opens the files of a follower that have failed anew, and has it follow on in the same term.
+
+        A leader is not taken up so: had its files lost lines that a follower has, others would take their
+        offsets in the same term. Reads the files from end to end, so the caller leaves time in between.
+        Returns whether it follows again; False also for a replica that has not failed.
         """
         ...
 

@@ -46,7 +46,7 @@ class BrokerServer:
 
     @property
     def held(self) -> int:
-        """Bytes of requests that came and are not answered yet, of all clients."""
+        """Bytes of all clients: requests that are not answered yet, answers that are not taken yet."""
         return sum(connection.held for connection in self._connections.values())
 
     async def close(self) -> None:

@@ -136,3 +136,20 @@ def test_a_notification_that_vanishes_counts_as_applied() -> None:
 
     assert _told(node) == [("topics/t", {"a": "1"})]
     assert config_changes_path() == "/config/changes"
+
+
+def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
+    """No watch was armed meanwhile, so nothing but the broker itself brings it to look."""
+    world = World()
+    node = world.node()
+    world.run()
+    node.guard.hidden.add(config_changes_path())
+    _configured(world, "t", retention_ms="1")
+    _notify(world, ConfigChange(TOPIC, "v2").encode())
+    assert _told(node) == []
+    assert node.notes("odd_answer")
+
+    node.guard.hidden.clear()
+    world.advance(2000)
+
+    assert _told(node) == [("topics/t", {"retention.ms": "1"})]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkgroup.broker.controller_port import pieces_of
+from zkgroup.broker.node.controller_port import pieces_of
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.wire.metadata import PIECE
 from zkgroup.znodes.brokers import Topic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkgroup.broker.controlling import client_settings, rules
+from zkgroup.broker.node.controlling import client_settings, rules
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.zookeeper import ClientSettings, Digest, Secret

@@ -93,6 +93,15 @@ def test_what_can_be_no_folder_is_refused(tmp_path: Path, name: str) -> None:
         DirectoryReplicaHost(1, tmp_path / name)
 
 
+def test_only_what_a_broker_would_name_so_is_a_partition(host: DirectoryReplicaHost, tmp_path: Path) -> None:
+    """`007.index` is no partition 7: that one's files have another name."""
+    host.become_leader(TP, 0, (1,), {1})
+    for name in ("007.index", "\u0667.index", "x.index"):
+        (tmp_path / "fresh" / "orders" / name).write_bytes(b"")
+
+    assert host.partitions() == (TP,)
+
+
 def test_one_process_uses_a_folder(host: DirectoryReplicaHost, tmp_path: Path) -> None:
     """Until it closes, or dies."""
     with pytest.raises(ConflictError, match="is used by another broker"):

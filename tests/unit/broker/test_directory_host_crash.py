@@ -191,7 +191,9 @@ def test_a_deletion_that_was_cut_short_is_finished(folder: Path, removed: tuple[
 
 
 def test_a_deleted_partition_leaves_no_file(folder: Path) -> None:
-    """Nor the folder of a topic that has no other."""
+    """Nor the folder of a topic that has no other; nor what a write that was cut short had begun."""
+    for ending in ("epochs", "high-watermark"):
+        path_of(folder, f"{ending}.new").write_bytes(b"0")
     host = DirectoryReplicaHost(1, folder)
     host.become_follower(TopicPartition("orders", 1), 0)
 

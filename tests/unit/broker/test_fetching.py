@@ -10,6 +10,7 @@ import pytest
 from tests.unit.broker.serving import on_a_loop, until
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.memory_host import MemoryReplicaHost
+from zkgroup.broker.node import fetching
 from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.throttling import Throttle
 from zkgroup.broker.server import BrokerServer
@@ -88,6 +89,35 @@ async def test_a_closed_host_ends_the_fetches() -> None:
     fetchers.follow(T1, NOBODY)
     assert await host.close()
     await fetchers.close()
+
+
+class Stranded(Broken):
+    """Has a replica whose files can be used again at the second try."""
+
+    tries = 0
+
+    def reopen(self, topic_partition: TopicPartition) -> bool:
+        self.tries += 1
+        return self.tries == 2
+
+
+@on_a_loop
+async def test_a_replica_whose_files_failed_is_taken_up_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not at each look, for a try reads them from end to end."""
+    monkeypatch.setattr(fetching, "REOPEN_S", 0.05)
+    caplog.set_level("INFO", "zkgroup.broker")
+    stranded = Stranded()
+    host = HostThread(stranded)
+    fetchers = _fetchers(host)
+    fetchers.follow(T1, NOBODY)
+    await until(lambda: stranded.tries > 2)
+    await fetchers.close()
+
+    assert len(stranded.asked) > stranded.tries
+    assert [one.getMessage() for one in caplog.records] == ["t-1: its files can be used again"]
+    assert await host.close()
 
 
 @on_a_loop

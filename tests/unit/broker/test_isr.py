@@ -236,15 +236,21 @@ def test_a_znode_that_is_gone_stops_it() -> None:
     assert not isr.acts
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", None])
-def test_a_znode_that_cannot_be_read_is_looked_at_again(data: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(ReadDone(Znode(PATH, data, stat(8))) for data in (b"{", b"[]", None)),
+        Refused(Code.NO_AUTH, PATH),
+    ],
+)
+def test_a_znode_that_cannot_be_read_is_looked_at_again(found: Outcome) -> None:
     """Whoever mends it may put our term back, and no controller would tell us of it."""
     isr = led()
     shrinking(isr)
     isr.written(BAD_VERSION)
     now_ms = START_MS + 5 * LAG_MS
 
-    assert isr.read_back(ReadDone(Znode(PATH, data, stat(8)))) is Meaning.UNREADABLE
+    assert isr.read_back(found) is Meaning.UNREADABLE
     assert isr.acts
     assert isr.counted == {1, 2, 3}
     assert isr.propose({}, now_ms, LAG_MS) is None
@@ -264,7 +270,7 @@ def test_a_partition_that_is_gone_stops_it() -> None:
     assert not isr.acts
 
 
-@pytest.mark.parametrize("outcome", [NotSent("lost"), Unanswered("x"), Refused(Code.NO_AUTH, PATH)])
+@pytest.mark.parametrize("outcome", [NotSent("lost"), Unanswered("x")])
 def test_a_read_that_says_nothing_is_to_be_done_again(outcome: Outcome) -> None:
     """Until then nothing is written."""
     isr = led()

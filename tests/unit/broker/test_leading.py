@@ -6,11 +6,12 @@ from tests.unit.broker.machines import T0, Node, World
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import Counted, CountIsrs, IsrChanged, LookAtFollowers
-from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Left
+from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Led, Left
 from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.replica_host import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
+from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.znodes.partitions import PartitionState
@@ -190,6 +191,33 @@ def test_another_leader_ends_the_writes() -> None:
 
     assert world.state() == theirs
     assert len(node.notes("isr.deposed")) == 1
+
+
+def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
+    """It is not asked for without a pause, and the ISRs of other partitions are written meanwhile."""
+    world, node = _leader(isr=(1, 2))
+    other = TopicPartition("t", 1)
+    node.guard.hidden.add(PATH)
+    world.write(SetData(PATH, PartitionState(1, 0, (1,), 1).encode(), 0))
+    _fetch(world, node, 3)
+    assert [note.fields["partition"] for note in node.notes("isr.unreadable")] == ["t-0"]
+    asked = node.guard.asked
+    _fetch(world, node, 3)
+    assert node.guard.asked == asked
+
+    world.server.put(PartitionState.path(other), PartitionState(1, 0, (1, 2), 1).encode())
+    node.followers[other] = (0, {2: LEVEL, 3: LEVEL})
+    node.loop.post(Led(PartitionStateInfo("t", 1, 1, 1, 0, (1, 2), 0, (1, 2, 3))))
+    node.loop.post(FollowerFetched(other, 3, 10, 10, 10))
+    world.run()
+    assert node.machine.leading.isr(other) == (1, 2, 3)
+
+    node.guard.hidden.clear()
+    for _ in range(3):
+        world.advance(LAG_MS // 2)
+        _fetch(world, node, 2)
+        _fetch(world, node, 3)
+    assert set(world.state().isr) == {1, 2, 3}
 
 
 def test_a_partition_that_is_left_is_not_written() -> None:

@@ -1,23 +1,30 @@
-"""A broker that never comes back, and an empty one in its place: whole brokers with their controllers."""
+"""A broker that is lost, and an empty one in its place, or none: whole brokers with their controllers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.running_brokers import QUICK
+from zkgroup.admin.brokers import readable, registrations
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.topics import create_topic, describe_topics, plan_topic, topic_exists
 from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.replica_host import Role
+from zkgroup.lines.producer import LineProducer
+from zkgroup.model import TopicPartition
 from zkgroup.testing import MemoryZooKeeper, wait_until
+from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
 WAIT_S = 60.0
+T0 = TopicPartition("t", 0)
+StartBroker = Callable[[int, str], Broker]
 
 
 @pytest.fixture
@@ -32,32 +39,83 @@ def operator(server: MemoryZooKeeper) -> Iterator[Ensemble]:
         yield Ensemble(zk=zk, clock=SystemClock())
 
 
+@pytest.fixture
+def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts brokers, by id and folder."""
+    with ExitStack() as ended:
+
+        def start(number: int, folder: str) -> Broker:
+            client = server.client(f"{folder} {len(server.clients)}")
+            one = Broker(client=client, broker=number, data=tmp_path / folder, settings=QUICK)
+            ended.callback(one.close)
+            one.start()
+            one.wait_registered(WAIT_S)
+            return one
+
+        yield start
+
+
+def told(operator: Ensemble) -> str:
+    """What the deletion waits for."""
+    pending = describe_topics(operator, ["t"])[1][0].deletion
+    return (pending.detail if pending else None) or ""
+
+
+def make_topic(operator: Ensemble) -> None:
+    create_topic(operator, plan_topic(operator, "t", partitions=1, replica_assignment=[[1, 2]]))
+
+
+def produce(operator: Ensemble, *lines: bytes) -> None:
+    """Acknowledged by all replicas in sync when it returns."""
+    with LineProducer(lambda: readable(registrations(operator))) as producer:
+        for line in lines:
+            producer.append(T0, line)
+        producer.flush()
+
+
 def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
-    server: MemoryZooKeeper, operator: Ensemble, tmp_path: Path
+    operator: Ensemble, broker: StartBroker, tmp_path: Path
 ) -> None:
     """K20, from end to end: whom the deletion waits for is told, and a new folder with that id is enough."""
-
-    def broker(number: int, folder: str) -> Broker:
-        one = Broker(client=server.client(folder), broker=number, data=tmp_path / folder, settings=QUICK)
-        ended.callback(one.close)
-        one.start()
-        one.wait_registered(WAIT_S)
-        return one
-
-    with ExitStack() as ended:
-        broker(1, "one")
-        lost = broker(2, "two")
-        create_topic(operator, plan_topic(operator, "t", partitions=1, replica_assignment=[[1, 2]]))
-        wait_until(lambda: (tmp_path / "two" / "t").is_dir(), WAIT_S)
-        lost.close()
-        delete_topic(operator, plan_topic_deletion(operator, "t"))
-
-        def told() -> str | None:
-            pending = describe_topics(operator, ["t"])[1][0].deletion
-            return pending.detail if pending else None
-
-        wait_until(lambda: told() == "waits for broker 2 to be back", WAIT_S, lambda: str(told()))
-        broker(2, "new")
-        wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    broker(1, "one")
+    lost = broker(2, "two")
+    make_topic(operator)
+    wait_until(lambda: (tmp_path / "two" / "t").is_dir(), WAIT_S)
+    lost.close()
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    awaited = "waits for broker 2 to be back"
+    wait_until(lambda: told(operator).startswith(awaited), WAIT_S, lambda: told(operator))
+    broker(2, "new")
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
 
     assert list((tmp_path / "two" / "t").iterdir()), "what the lost broker had is where it was"
+
+
+def test_a_broker_that_was_given_up_brings_nothing_back(
+    operator: Ensemble, broker: StartBroker, tmp_path: Path
+) -> None:
+    """K20, from end to end: its old lines are of the same offsets and epoch as those of the new topic, so
+    nothing in the folder could tell them apart; it has the new ones alone in the end."""
+    broker(1, "one")
+    lost = broker(2, "two")
+    make_topic(operator)
+    produce(operator, b"old 0", b"old 1", b"old 2")
+    wait_until(lambda: lost.replicas()[T0].high_watermark == 3, WAIT_S)
+    lost.close()
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    wait_until(lambda: "--without-broker 2" in told(operator), WAIT_S, lambda: told(operator))
+    delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    old = (tmp_path / "two" / "t" / "0.jsonl").read_bytes()
+    make_topic(operator)
+    produce(operator, b"new 0", b"new 1")
+    back = broker(2, "two")
+
+    def follows() -> bool:
+        view = back.replicas().get(T0)
+        return view is not None and (view.role, view.high_watermark) == (Role.FOLLOWER, 2)
+
+    wait_until(follows, WAIT_S, lambda: str(back.replicas()))
+    assert old == b"old 0\nold 1\nold 2\n"
+    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
+    assert operator.zk.children(abandoned_replicas_path())[0] == ()

@@ -210,6 +210,27 @@ async def test_who_holds_most_is_cut_off_when_all_together_hold_too_much() -> No
         await closed(one, most)
 
 
+@on_a_loop
+async def test_answers_that_nobody_takes_count_too() -> None:
+    """Whoever asks for much and takes nothing is cut off for it, long before its time is over."""
+    async with served(limits=Limits(buffered_bytes_max=500_000, answer_ms=600_000)) as broker:
+        (good,) = await connected(broker, 1)
+        wide = update_metadata(*(state()._replace(partition=number) for number in range(40_000)))
+        broker.cache.update(wide, 0)
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(slow, broker.address)
+        await until(lambda: broker.server.connections == 2)
+        await asyncio.get_running_loop().sock_sendall(slow, encode_request(ALL, 1, "slow"))
+
+        await until(lambda: broker.server.connections == 1)
+        assert broker.server.held == 0
+        assert (await good.ask(MetadataRequest(("x",)), MetadataResponse)).topics[0].error == 3
+        slow.close()
+        await closed(good)
+
+
 class Gate:
     """Answers when it is told to."""
 

@@ -13,7 +13,7 @@ Below a broker's folder:
 | `<topic>/<partition>.deleted` | was the `.jsonl` of a partition whose deletion has not been finished |
 
 What has been answered is in the files, so it outlives the process. It does not outlive the machine, unless
-`Flush.BATCH` pays for that with two fsyncs a batch.
+`Flush.BATCH` pays for that with two fsyncs a batch. `meta.json`, written once, is forced in any case.
 
 * `index`, `recovery`: what is good in those files; pure
 * `partition_files`: the files of one partition as its log; `open_files` bounds how many are open

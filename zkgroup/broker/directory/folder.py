@@ -35,7 +35,7 @@ class Folder:
         except OSError as error:
             raise ConfigError(f"{path} cannot be a broker's folder: {error.strerror}") from error
         try:
-            self._incarnation = _read_or_make_meta(path, broker, cluster_id, flush)
+            self._incarnation = _read_or_make_meta(path, broker, cluster_id)
             for topic_partition in tuple(self._found("deleted")):
                 remove_files(self._paths(topic_partition), flush)
         except (OSError, ReplicaStorageError) as error:
@@ -79,7 +79,7 @@ class Folder:
 
     def _found(self, ending: str) -> Iterator[TopicPartition]:
         for path in self._path.glob(f"*/*.{ending}"):
-            if path.stem.isdecimal():
+            if path.stem.isdecimal() and path.stem == str(int(path.stem)):
                 yield TopicPartition(path.parent.name, int(path.stem))
 
 
@@ -103,13 +103,15 @@ def _take_lock(path: Path) -> int | None:
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    except OSError as error:
         os.close(lock)
-        raise ConflictError(f"{path.parent} is used by another broker") from error
+        if isinstance(error, BlockingIOError):
+            raise ConflictError(f"{path.parent} is used by another broker") from error
+        raise
     return lock
 
 
-def _read_or_make_meta(folder: Path, broker: int, cluster_id: str | None, flush: Flush) -> str:
+def _read_or_make_meta(folder: Path, broker: int, cluster_id: str | None) -> str:
     """The folder's uuid. Raises ConfigError where the folder is another's."""
     path = folder / META
     if not path.exists():
@@ -125,9 +127,9 @@ def _read_or_make_meta(folder: Path, broker: int, cluster_id: str | None, flush:
             "broker": broker,
             "folder": str(uuid.uuid4()),
         }
-        replace(path, json.dumps(meta).encode() + b"\n", flush)
-        if flush is Flush.BATCH:
-            sync_folder(folder)
+        # Forced in any case: without it the folder is nobody's, and its lines are found by no broker.
+        replace(path, json.dumps(meta).encode() + b"\n", Flush.BATCH)
+        sync_folder(folder)
     return _checked_meta(path, broker, cluster_id)
 
 

@@ -19,7 +19,7 @@ from zkgroup.broker.directory.open_files import OpenFiles
 from zkgroup.broker.directory.recovery import encode_epochs, encode_high_watermark
 from zkgroup.broker.replication.epochs import Epochs
 from zkgroup.errors import ReplicaStorageError
-from zkgroup.wire.line_batches import end_of
+from zkgroup.wire.line_batches import HEAD_BYTES, end_of
 from zkgroup.wire.replica_host import LineBatch
 
 
@@ -127,7 +127,8 @@ class PartitionFiles:
         for number in range(first, len(self._index)):
             entry = self._index[number]
             stop = self._position_of(number + 1)
-            if entry.base_offset + entry.lines > end or (entries and stop - start > max_bytes):
+            size = stop - start + HEAD_BYTES * (len(entries) + 1)
+            if entry.base_offset + entry.lines > end or (entries and size > max_bytes):
                 break
             entries.append((entry, stop))
         if not entries:
@@ -186,13 +187,18 @@ class PartitionFiles:
 
 def replace(path: Path, data: bytes, flush: Flush) -> None:
     """Writes a small file as a whole: it is the old one or the new one, never a part."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
+    made = fresh(path)
+    with made.open("wb") as file:
         file.write(data)
         if flush is Flush.BATCH:
             file.flush()
             os.fsync(file.fileno())
-    fresh.rename(path)
+    made.rename(path)
+
+
+def fresh(path: Path) -> Path:
+    """Where a small file is written before it takes its name."""
+    return path.with_name(path.name + ".new")
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ from zkgroup.broker.directory.partition_files import (
     Flush,
     PartitionFiles,
     Paths,
+    fresh,
     replace,
     sync_folder,
     trouble_at,
@@ -92,5 +93,7 @@ def remove_files(paths: Paths, flush: Flush) -> None:
                 path.rename(paths.deleted)
         if flush is Flush.BATCH and paths.deleted.exists():
             sync_folder(paths.deleted.parent)
-        for path in (paths.index, paths.epochs, paths.high_watermark, paths.deleted):
+        for path in (paths.index, paths.epochs, paths.high_watermark):
             path.unlink(missing_ok=True)
+            fresh(path).unlink(missing_ok=True)
+        paths.deleted.unlink(missing_ok=True)

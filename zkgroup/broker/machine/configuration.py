@@ -10,17 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zkgroup.broker.machine.core import Core, Work
+from zkgroup.broker.machine.core import Core
 from zkgroup.broker.machine.effects import ConfigChanged
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, list_done, read_allowed, write
+from zkgroup.machinery.machine import Work
+from zkgroup.machinery.procedures import (
+    DeniedError,
+    NoAnswerError,
+    OddAnswerError,
+    Procedure,
+    Query,
+    ask,
+    list_done,
+    read_allowed,
+    write,
+)
 from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode
 from zkgroup.model.requests import Delete, ListChildren, Sync
-from zkgroup.znodes.config_changes import (
-    ConfigChange,
-    config_changes_path,
-)
+from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, entities_path
 from zkgroup.znodes.configs import EntityConfig
 
@@ -68,8 +76,8 @@ class Configuration:
             new = [number for number in numbers if number not in self._applied]
             entities += yield from self._named(new)
             yield from self._tell(dict.fromkeys(entities))
-        except NoAnswerError:
-            self._must_look = True
+        except (NoAnswerError, DeniedError, OddAnswerError):
+            self._must_look = True  # there may be no watch that would say so
             raise
         self._applied = frozenset(numbers)
         self._must_load, self.has_looked = False, True

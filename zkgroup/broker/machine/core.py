@@ -1,4 +1,4 @@
-"""What all parts of a broker's machine share beside the books of every machine: configuration and notes."""
+"""What all parts of a broker's machine share beside the books of every machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zkgroup.broker.isr_notices import NoticeTiming
-from zkgroup.broker.machine.effects import BrokerEffect, Failed, Note
+from zkgroup.broker.machine.effects import BrokerEffect, Failed
 from zkgroup.machinery.books import Books
-from zkgroup.machinery.procedures import Procedure
 from zkgroup.znodes.broker_registration import VERSION_DEFAULT
 from zkgroup.znodes.cluster import RESERVED_BROKER_MAX_ID
 from zkgroup.znodes.config_changes import CHANGE_AGE_MAX_MS
-
-Work = tuple[str, Callable[[], Procedure[None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +44,10 @@ class Core(Books[BrokerEffect]):
         self.has_failed = False
         self._server_time: tuple[int, int] | None = None
 
-    def note(self, kind: str, **fields: object) -> None:
-        self.emit(Note(kind, fields))
-
     def fail(self, error: Exception) -> None:
         """Nothing more is asked."""
         self.has_failed = True
         self.emit(Failed(error))
-
-    def owns(self, owner: int) -> bool:
-        """Whether an ephemeral with this owner is of the present session."""
-        return self.session is not None and owner == self.session.session_id
 
     def saw_server_time(self, wall_ms: int) -> None:
         """A time that the servers have just written down."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkgroup.machinery.effects import SharedEffect
+from zkgroup.machinery.effects import Note, SharedEffect
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import Broker
 from zkgroup.znodes.config_entity import ConfigEntity
@@ -92,14 +92,6 @@ class Failed:
     """The broker cannot go on; it asks for nothing more."""
 
     error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something for people: the log and the metrics."""
-
-    kind: str
-    fields: Mapping[str, object]
 
 
 BrokerEffect = (

@@ -14,19 +14,22 @@ from typing import Final
 
 from zkgroup.broker.isr import Isr, IsrWrite, Meaning
 from zkgroup.broker.isr_notices import IsrNotices, notice_request
-from zkgroup.broker.machine.core import Core, Work
+from zkgroup.broker.machine.core import Core
 from zkgroup.broker.machine.effects import Counted, CountIsrs, IsrChanged, LookAtFollowers
 from zkgroup.broker.machine.events import FollowerFetched, FollowersSeen
 from zkgroup.errors import ConfigError
+from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, read_allowed
-from zkgroup.model import TopicPartition, Znode
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import (
+    Code,
     CreateMissing,
     MultiDone,
     MultiRefused,
     NotSent,
     Outcome,
     ReadDone,
+    Refused,
     Sync,
     Unanswered,
 )
@@ -196,9 +199,11 @@ class Leading:
         found = yield from read_allowed(paths)
         settled = []
         for tp, isr, znode in zip(partitions, isrs, found, strict=True):
-            if self._isrs.get(tp) is isr and (znode is None or isinstance(znode, Znode)):
+            if self._isrs.get(tp) is isr:
                 self._in_doubt.discard(tp)
-                settled.append((tp, isr.read_back(ReadDone(znode))))
+                path = PartitionState.path(tp)
+                outcome = Refused(znode, path) if isinstance(znode, Code) else ReadDone(znode)
+                settled.append((tp, isr.read_back(outcome)))
         self._settle(settled)
 
     def _settle(self, settled: list[tuple[TopicPartition, Meaning]]) -> None:

@@ -6,11 +6,9 @@ the partitions need. Without ZooKeeper a broker keeps its roles and serves; only
 
 from __future__ import annotations
 
-from typing import Final, assert_never
-
 from zkgroup.broker.machine.configuration import Configuration
-from zkgroup.broker.machine.core import BrokerConfig, Core, Work
-from zkgroup.broker.machine.effects import ControllerFound, Effect
+from zkgroup.broker.machine.core import BrokerConfig, Core
+from zkgroup.broker.machine.effects import BrokerEffect, ControllerFound, Effect
 from zkgroup.broker.machine.events import (
     ControllerWanted,
     Event,
@@ -25,53 +23,32 @@ from zkgroup.broker.machine.leading import LAG_TIMER, NOTICES_TIMER, Leading
 from zkgroup.broker.machine.preparing import Preparing
 from zkgroup.broker.machine.registration import OBSTACLE_TIMER, Registration
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.machinery.events import (
-    Answered,
-    SessionConnected,
-    SessionLost,
-    SessionSuspended,
-    SharedEvent,
-    TimerFired,
-    WatchFired,
-)
-from zkgroup.machinery.procedures import (
-    DeniedError,
-    NoAnswerError,
-    OddAnswerError,
-    Procedure,
-    Runner,
-    read_many,
-)
+from zkgroup.machinery.machine import ProcedureMachine, Work
+from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure, read_many
 from zkgroup.model.ports import Instant
-from zkgroup.model.requests import Session
 from zkgroup.wire.control import Broker
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller
 
-REST_TIMER: Final = "rest"
-REST_MS: Final = 150
-"""Pause after a missing answer while the connection stands."""
-ODD_REST_MS: Final = 1000
-STARTS_MAX: Final = 1000
 
-
-class BrokerMachine:
+class BrokerMachine(ProcedureMachine[BrokerEffect]):
     """One broker. Not thread-safe: one thread steps it."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.core = core = Core(config)
+        super().__init__(core)
         self.preparing = Preparing(core)
         self.registration = Registration(core)
         self.leading = Leading(core)
         self.configuration = Configuration(core)
-        self._runner = Runner(core)
-        self._is_resting = False
         self._seeks_controller = False
 
     def step(self, event: Event, now: Instant) -> tuple[Effect, ...]:
         """Takes one event, in the order they happened, and says what to do, in the order given."""
         self.core.begin(now)
         self._take(event)
+        if self._seeks_controller and not self.core.connected:
+            self._found(None)
         self._run()
         return self.core.take_effects()
 
@@ -96,74 +73,23 @@ class BrokerMachine:
             case _:
                 self._take_shared(event)
 
-    def _take_shared(self, event: SharedEvent) -> None:
-        core = self.core
-        match event:
-            case Answered(request_id, outcome):
-                core.answered(request_id, outcome)
-            case WatchFired(request_id, _):
-                core.watch_fired(request_id)
-            case TimerFired(name):
-                if core.timer_fired(name):
-                    self._timer_fired(name)
-            case SessionConnected(session):
-                self._connected(session)
-            case SessionSuspended(incarnation):
-                if core.session is not None and core.session.incarnation == incarnation:
-                    self._disconnected()
-            case SessionLost(incarnation, _):
-                if core.session is not None and core.session.incarnation == incarnation:
-                    self._session_over()
-            case _:
-                assert_never(event)
-
     def _timer_fired(self, name: str) -> None:
-        if name == REST_TIMER:
-            self._is_resting = False
-        elif name == OBSTACLE_TIMER:
+        if name == OBSTACLE_TIMER:
             self.registration.wake()
         else:
             assert name in (LAG_TIMER, NOTICES_TIMER), name
             self.leading.timer_fired(name)
 
-    def _connected(self, session: Session) -> None:
-        before = self.core.session
-        if before is not None and session.incarnation < before.incarnation:
-            return
-        if before is not None and session.incarnation > before.incarnation:
-            self._session_over()
-        self.core.connected_to(session)
-        self._is_resting = False
+    def _connected(self) -> None:
         self.configuration.connected()
         self.registration.connected()
         self.leading.connected()
 
-    def _disconnected(self) -> None:
-        """What was under way has no answer; what it left in doubt is read back on the next connection."""
-        self.core.connected = False
-
-    def _session_over(self) -> None:
-        self._runner.stop()
-        self._runner.error = None
+    def _session_over(self, reason: str) -> None:
         self.registration.session_over()
         self.configuration.session_over()
-        self.core.forget_session()
 
     # --- work -------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        for _ in range(STARTS_MAX):
-            self._look_at_error()
-            if self._seeks_controller and not self.core.connected:
-                self._found(None)
-            if not self._runner.is_idle or not self.core.connected or self._is_resting:
-                return
-            work = self._next()
-            if work is None:
-                return
-            name, procedure = work
-            self._runner.start(name, procedure())
-        raise AssertionError(f"{self._runner.name} is started again and again without asking anything")
 
     def _next(self) -> Work | None:
         if self.core.has_failed:
@@ -180,24 +106,6 @@ class BrokerMachine:
             or self.configuration.next()
             or self.configuration.next_later()
         )
-
-    def _look_at_error(self) -> None:
-        error, self._runner.error = self._runner.error, None
-        match error:
-            case None:
-                pass
-            case NoAnswerError():
-                self._rest(self.core.jittered(REST_MS, 0.5))
-            case DeniedError() | OddAnswerError():
-                self.core.note("odd_answer", detail=str(error), work=self._runner.name)
-                self._rest(ODD_REST_MS)
-            case _:
-                raise error
-
-    def _rest(self, ms: int) -> None:
-        if self.core.connected:
-            self._is_resting = True
-            self.core.set_timer(REST_TIMER, self.core.now.ms + ms)
 
     # --- the controller's address -------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ Source: controller.md 1.1, 1.2, 8.2; recipes 15; kafka/server/KafkaServer.scala@
 
 from __future__ import annotations
 
-from zkgroup.broker.machine.core import Core, Work
+from zkgroup.broker.machine.core import Core
 from zkgroup.broker.machine.effects import Prepared
 from zkgroup.errors import ConfigError, CorruptZnodeError, ForeignBrokersError
+from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_allowed, read_many, write
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create, CreateMissing, ListChildren, MultiDone, SetData, Sync

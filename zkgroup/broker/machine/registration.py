@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.broker.machine.core import Core, Work
+from zkgroup.broker.machine.core import Core
 from zkgroup.broker.machine.effects import Registered
 from zkgroup.broker.machine.events import Serving
 from zkgroup.broker.machine.preparing import make_parents
 from zkgroup.errors import BrokerIdInUseError, ConfigError, CorruptZnodeError
+from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, read_done, write
 from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode, ZnodeStat

@@ -1,8 +1,10 @@
-"""The running broker: what performs the orders of `zkgroup.broker.machine`, and joins all parts.
+"""The running process: a broker, or a controller that hosts nothing. It performs the machines' orders.
 
-* `broker`: `Broker`, which composes them; `listener` says what it tells
+* `broker`: `Broker`, which composes all parts by its `life`; `listener` says what it tells
 * `network`: the event loop in its thread, with the port, the host and the fetchers
-* `fetching`: a follower's fetches from the leaders; `link`: a connection to another broker
+* `fetching`: a follower's fetches from the leaders; `link`: a connection to another broker; `throttling`: how
+  fast replicas may be fetched and given
 * `stopping`: how a stopping broker asks its controller to take its leaderships
-* `gate`: the store as the controller beside it sees it, registered or not at all
+* `controlling`: the controller in the process; `gate`: the store as it sees it, registered or not at all
+* `controller_only`: `ControllerOnly`, a process with nothing but a controller; `controller_port`: its port
 """

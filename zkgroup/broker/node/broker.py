@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from zkgroup.broker.controlling import client_settings, open_controller
 from zkgroup.broker.directory import DirectoryReplicaHost, broker_of
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.node.controlling import client_settings, open_controller
 from zkgroup.broker.node.life import (
     BrokerLife,
     HostedController,
@@ -153,6 +153,12 @@ class Broker:
         """
         if self._own is not None:
             self._own.wait_connected(timeout_s)
+
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+        """The error of a wait for the first connection that ran out after so long."""
+        if self._own is not None:
+            return self._own.unconnected(timeout_s)
+        return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
 
     def wait_registered(self, timeout_s: float | None = None) -> None:
         """Until the broker stands in `/brokers/ids` for the first time.

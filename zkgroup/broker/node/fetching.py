@@ -25,6 +25,9 @@ log = logging.getLogger("zkgroup.broker")
 WAIT_MIN_MS = 20
 """A fetch waits at least so long at an idle leader, however many partitions take turns."""
 
+REOPEN_S = 30.0
+"""Between two tries to go on with a replica whose files failed: each reads them from end to end."""
+
 
 class Fetchers:
     """All fetches of one broker. Made and used on one event loop."""
@@ -130,6 +133,7 @@ class _Fetcher:
         self._where = f"broker {leader.broker} at {leader.host}:{leader.port}"
         self.partitions: dict[TopicPartition, float] = {}
         """With the time from when each may be fetched, on the loop's clock."""
+        self._reopens_at: dict[TopicPartition, float] = {}
         self._changed = asyncio.Event()
         self._is_failing = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetches from {self._where}")
@@ -140,6 +144,7 @@ class _Fetcher:
 
     def remove(self, tp: TopicPartition) -> None:
         del self.partitions[tp]
+        self._reopens_at.pop(tp, None)
 
     def wake(self) -> None:
         self._changed.set()
@@ -218,9 +223,19 @@ class _Fetcher:
             )
         )
         if request is None:
+            await self._reopen(tp)
             return False
+        self._reopens_at.pop(tp, None)
         response = await self._link.ask(request, FetchLinesResponse)
         size = sum(len(batch.lines) for batch in response.batches)
         throttle.took(tp, size, asyncio.get_running_loop().time())
         throttle.catches_up(tp, response.error == 0 and request.offset >= response.log_end_offset)
         return await host.call(lambda one: one.take(request, response))
+
+    async def _reopen(self, tp: TopicPartition) -> None:
+        """The replica follows nobody: perhaps its disk was full, and has room again by now."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._reopens_at.setdefault(tp, now + REOPEN_S):
+            del self._reopens_at[tp]
+            if await self._all._host.call(lambda one: one.reopen(tp)):
+                log.info("%s: its files can be used again", tp)

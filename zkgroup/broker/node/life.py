@@ -29,7 +29,6 @@ from zkgroup.broker.machine.effects import (
     Failed,
     IsrChanged,
     LookAtFollowers,
-    Note,
     Prepared,
     Registered,
 )
@@ -43,6 +42,7 @@ from zkgroup.broker.node.stopping import shut_down
 from zkgroup.broker.replica_host import ReplicaHost, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.loop_thread import LoopThread
 from zkgroup.model.ports import Clock, Store

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.broker.connection import Limits
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import CountIsrs, LookAtFollowers
 from zkgroup.broker.machine.events import BrokerEvent, FollowerFetched, FollowersSeen, IsrsCounted, Led, Left
 from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.node.controlling import limits_of
 from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.throttling import Throttle
@@ -113,13 +113,7 @@ class Network:
             giving=self._giving,
             obeys=lambda: self._epoch >= 0,
         )
-        limits = Limits(
-            connections_max=settings.max_connections,
-            request_bytes_max=settings.socket_request_max_bytes,
-            buffered_bytes_max=4 * settings.socket_request_max_bytes,
-            idle_ms=settings.connections_max_idle_ms,
-        )
-        self._server = BrokerServer(self._service.respond, limits)
+        self._server = BrokerServer(self._service.respond, limits_of(settings))
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Listens; returns where. Raises ConflictError or ConfigError."""

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from zkgroup.broker.replica_host import ReplicaView, Role
 from zkgroup.broker.replication.line_log import LogPlace
-from zkgroup.broker.replication.replica import Replica, no_append, no_fetch
+from zkgroup.broker.replication.replica import Following, Replica, no_append, no_fetch
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
@@ -36,6 +36,8 @@ class HostedReplicas:
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
         """Of replicas that are not open: why they have no role."""
+        self._stranded: dict[TopicPartition, Following] = {}
+        """Of these, the followers whose files failed: `reopen` may take them up again."""
         self._broker_epochs: dict[int, int] = {}
         """The latest incarnation of each follower that has fetched."""
         self._listeners: list[Callable[[TopicPartition], None]] = []
@@ -53,6 +55,7 @@ class HostedReplicas:
         replicas: Collection[int],
         isr: Collection[int],
     ) -> ErrorCode:
+        self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition):
             replica = self._known(topic_partition)
             if replica is None and leader_epoch == 0:
@@ -65,6 +68,7 @@ class HostedReplicas:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def become_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> ErrorCode:
+        self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition):
             replica = self._known(topic_partition) or self._made(topic_partition, leader_epoch)
             return replica.follow(leader_epoch)
@@ -72,6 +76,7 @@ class HostedReplicas:
 
     def stop(self, topic_partition: TopicPartition) -> None:
         self._failures.pop(topic_partition, None)
+        self._stranded.pop(topic_partition, None)
         if (replica := self._replicas.get(topic_partition)) is not None:
             with self._changing(topic_partition):
                 replica.stop()
@@ -138,6 +143,16 @@ class HostedReplicas:
             return replica.take(request, response)
         return False
 
+    def reopen(self, topic_partition: TopicPartition) -> bool:
+        if (stranded := self._stranded.get(topic_partition)) is None:
+            return False
+        with self._changing(topic_partition):
+            if (replica := self._known(topic_partition)) is not None:
+                return replica.follow(*stranded) is ErrorCode.NONE
+            self._note_failure(topic_partition, "its files are gone")
+            del self._stranded[topic_partition]
+        return False
+
     # --- what is known ----------------------------------------------------------------------------
 
     def partitions(self) -> Collection[TopicPartition]:
@@ -195,6 +210,7 @@ class HostedReplicas:
 
     def _enter(self, topic_partition: TopicPartition, replica: Replica) -> Replica:
         self._failures.pop(topic_partition, None)
+        self._stranded.pop(topic_partition, None)
         self._replicas[topic_partition] = replica
         return replica
 
@@ -215,6 +231,8 @@ class HostedReplicas:
 
     def _put_away(self, topic_partition: TopicPartition, failure: str) -> None:
         if (replica := self._replicas.pop(topic_partition, None)) is not None:
+            if (following := replica.following) is not None:
+                self._stranded[topic_partition] = following
             replica.close()
         self._note_failure(topic_partition, failure)
 

@@ -44,7 +44,7 @@ class LineLog(Protocol):
     def read(self, offset: int, end: int, max_bytes: int) -> tuple[LineBatch, ...]:
         """Batches from the one that holds `offset`, as long as they end at or below `end`.
 
-        At least one where there is one, else as many as fit `max_bytes`.
+        At least one where there is one, else as many as fit `max_bytes`, each with its `HEAD_BYTES`.
         """
         ...
 

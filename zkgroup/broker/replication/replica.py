@@ -11,8 +11,9 @@ Whatever its log raises (`ReplicaStorageError`) goes through; the replica is of 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.replica_host import FETCH_BYTES_MAX, ReplicaView, Role
 from zkgroup.broker.replication.line_log import LineLog
 from zkgroup.broker.replication.term import Term
 from zkgroup.errors import IllegalTransitionError
@@ -32,6 +33,14 @@ from zkgroup.wire.replica_host import (
 )
 
 
+class Following(NamedTuple):
+    """How a follower stands in a term."""
+
+    leader_epoch: int
+    level_at: int | None
+    """Where the leader's log ended when the two first agreed in this term; None before."""
+
+
 class Replica:
     """A replica of one partition on one broker."""
 
@@ -43,7 +52,7 @@ class Replica:
         self._leader_epoch = NO_EPOCH
         self._term: Term | None = None
         self._level_at: int | None = None
-        """Of a follower: where the leader's log ended when the two first agreed in this term."""
+        """See `Following`."""
         self._trouble: str | None = None
 
     # --- what is known ----------------------------------------------------------------------------
@@ -106,14 +115,20 @@ class Replica:
         self._advance(self._term)
         return ErrorCode.NONE
 
-    def follow(self, leader_epoch: int) -> ErrorCode:
-        """Becomes follower, or stays it."""
+    def follow(self, leader_epoch: int, level_at: int | None = None) -> ErrorCode:
+        """Becomes follower, or stays it; `level_at` as `Following` says, where it was one in this term."""
         if self._role is not Role.FOLLOWER or self._leader_epoch != leader_epoch:
             self._enter(leader_epoch, Role.FOLLOWER)
             if self._log.epochs.last > leader_epoch:
                 return self._give_up(f"cannot follow in epoch {leader_epoch}: {self._from_later()}")
             self._role = Role.FOLLOWER
+            self._level_at = level_at
         return ErrorCode.NONE
+
+    @property
+    def following(self) -> Following | None:
+        """What has to be known to follow on after its log was opened anew; None for one that does not."""
+        return Following(self._leader_epoch, self._level_at) if self._role is Role.FOLLOWER else None
 
     def stop(self) -> None:
         """Has no role any more."""
@@ -192,7 +207,7 @@ class Replica:
             return self._fetched(diverging=diverging)
         if request.offset > self.end_offset:
             return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self._fetched(self._log.read(request.offset, self.high_watermark, request.max_bytes))
+        return self._fetched(self._read(request, self.high_watermark))
 
     def _to_follower(self, request: FetchLinesRequest, term: Term) -> FetchLinesResponse:
         if not term.replicates(request.replica_id):
@@ -210,7 +225,10 @@ class Replica:
         self._advance(term)
         if term.has_lost_lines(request.replica_id, self.high_watermark):
             return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected
-        return self._fetched(self._log.read(request.offset, self.end_offset, request.max_bytes))
+        return self._fetched(self._read(request, self.end_offset))
+
+    def _read(self, request: FetchLinesRequest, end: int) -> tuple[LineBatch, ...]:
+        return self._log.read(request.offset, end, min(request.max_bytes, FETCH_BYTES_MAX))
 
     def _diverging(self, request: FetchLinesRequest) -> EpochEnd | None:
         return self._log.epochs.diverging(self.end_offset, request.last_fetched_epoch, request.offset)

@@ -14,10 +14,9 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
 from typing import Final, Self
 
-from zkgroup.broker.connection import Limits
-from zkgroup.broker.controller_port import ControllerPort
-from zkgroup.broker.controlling import client_settings, open_controller
 from zkgroup.broker.node.broker import HOST_DEFAULT
+from zkgroup.broker.node.controller_port import ControllerPort
+from zkgroup.broker.node.controlling import client_settings, limits_of, open_controller
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.controller import Controller
@@ -104,13 +103,7 @@ class ControllerOnly:
 
     async def _open(self) -> ControllerPort:
         settings = self.settings
-        limits = Limits(
-            connections_max=settings.max_connections,
-            request_bytes_max=settings.socket_request_max_bytes,
-            buffered_bytes_max=4 * settings.socket_request_max_bytes,
-            idle_ms=settings.connections_max_idle_ms,
-        )
-        port = ControllerPort(self.broker, self._clock, limits)
+        port = ControllerPort(self.broker, self._clock, limits_of(settings))
         try:
             host, number = await port.open(*self._bind)
         except BaseException:
@@ -143,9 +136,10 @@ class ControllerOnly:
         done = self._connected.wait(timeout_s)
         self.check()
         if not done:
-            raise self._unconnected(timeout_s)
+            raise self.unconnected(timeout_s)
 
-    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+        """The error of a wait for the first session that ran out after so long."""
         if isinstance(self._client, ZooKeeperClient):
             return self._client.unconnected(timeout_s)
         return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")

@@ -1,4 +1,4 @@
-"""What a broker's settings say of its process: the controller in it, told of to the listener; its client."""
+"""What a broker's settings say of its process: the controller in it, its client, the limits of its port."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from zkgroup.broker.connection import Limits
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.channel import ChannelSettings
@@ -76,6 +77,16 @@ def client_settings(settings: BrokerSettings, connection: ClientSettings | None)
         session_timeout_ms=settings.session_timeout_ms,
         connection_timeout_ms=settings.connection_timeout_ms,
         max_in_flight=settings.max_in_flight_requests,
+    )
+
+
+def limits_of(settings: BrokerSettings) -> Limits:
+    """What clients may take of the port."""
+    return Limits(
+        connections_max=settings.max_connections,
+        request_bytes_max=settings.socket_request_max_bytes,
+        buffered_bytes_max=4 * settings.socket_request_max_bytes,
+        idle_ms=settings.connections_max_idle_ms,
     )
 
 
