@@ -18,8 +18,8 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
 GROUP = "g"
 TOPIC = "t"
 
-SERVER = {"S1", "S2", "S3", "S4", "S22"}
-RECORDS = {"S1", "S2", "S3", "S4", "S7", "S8", "S9", "S10"}
+SERVER = {"S1", "S2", "S3", "S4", "S6", "S22"}
+RECORDS = {"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S9", "S10"}
 """Invariants of safety that each side decides."""
 AT_REST = {"L1", "L2", "L3", "L4"}
 """Those of liveness."""
@@ -176,7 +176,9 @@ class World:
 
     def refused_commit(self, name: str, number: int) -> None:
         """A commit that the fence stopped."""
-        self.note(name, "commit.invoke", id=self.zxid, offsets=[])
+        commit_id, fence = self.zxid, self.versions[tp(number)]
+        row = {"topic": TOPIC, "partition": number, "offset": 1, "fence": fence, "token": None}
+        self.note(name, "commit.invoke", id=commit_id, offsets=[row])
         path = Offset.path(GROUP, tp(number))
         changes = (
             self.guard(name),
@@ -187,22 +189,24 @@ class World:
         self.note(
             name,
             "commit.fail",
-            id=self.zxid,
+            id=commit_id,
             partitions=[{"topic": TOPIC, "partition": number}],
             reason="BadVersion",
         )
 
-    def release(self, name: str, *partitions: int) -> None:
+    def release(self, name: str, *partitions: int, value: int | None = None) -> None:
         for number in partitions:
-            value, token = self.values[tp(number)], self.tokens[tp(number)]
+            offset, token = self.values[tp(number)] if value is None else value, self.tokens[tp(number)]
+            row = self._row(number, offset=offset, token=token)
+            row["version"] += 1
+            self.note(name, "own.end", topic=TOPIC, partition=number, token=token, reason="rebalance")
+            self.note(name, "release.invoke", id=self.zxid + 1, partitions=[row])
             zxid = self.write(
                 self.sessions[name],
                 self.guard(name),
-                self._offset(number, value),
+                self._offset(number, offset),
                 Change("delete", Owner.path(GROUP, tp(number))),
             )
-            row = self._row(number, offset=value, token=token)
-            self.note(name, "own.end", topic=TOPIC, partition=number, token=token, reason="rebalance")
             self.note(name, "release.ok", id=zxid, zxid=zxid, partitions=[row])
 
     def end_session(self, name: str, *partitions: int, told: bool = True) -> None:

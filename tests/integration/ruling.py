@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from tests.unit.controller.realm import Host
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
-from zkgroup.controller.machine.effects import ControllerEffect, Elected, Note, OpenChannel, SendToBroker
+from zkgroup.controller.machine.effects import ControllerEffect, Elected, OpenChannel, SendToBroker
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, ControllerEvent
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.led_brokers import WAIT_S, LedBroker, ask
-from zkgroup.broker.controller_only import ControllerOnly
+from zkgroup.broker.node.controller_only import ControllerOnly
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConflictError

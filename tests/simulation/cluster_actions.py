@@ -41,6 +41,23 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
     assert simulation.world.write(Create(TopicDeletion.path("t"), b""))
 
 
+def _force(simulation: ClusterSimulation, operations: Operations) -> None:
+    """K20: broker 2 is lost, and the topic goes without it."""
+    simulation.world.close(2)
+    simulation.quiet.pass_time(1_000)
+    assert operations.delete_without("t", (2,))
+
+
+def _force_and_make_again(simulation: ClusterSimulation, operations: Operations) -> None:
+    """K20: the name is taken when the lost broker comes back, with its old lines."""
+    _force(simulation, operations)
+    simulation.quiet.pass_time(2_000)
+    assert "t" not in simulation.world.audit.look().topics
+    assert simulation.world.write(Create(Topic.path("t"), Topic({0: (1, 2), 1: (2, 3)}).encode()))
+    simulation.quiet.pass_time(1_000)
+    simulation.world.restart(2)
+
+
 def _move(simulation: ClusterSimulation, operations: Operations) -> None:
     assert operations.move({T0: (3, 4)})
 
@@ -105,6 +122,9 @@ ACTIONS = {
     "create": Action(ALONE, _create),
     "grow": Action(ALONE, _grow),
     "delete": Action(ALONE, _delete),
+    "forced-deletion": Action(ALONE, _force),
+    "return-after-a-forced-deletion": Action(ALONE, _force_and_make_again),
+    "return-after-a-forced-deletion-in-kafka": Action(KAFKA, _force_and_make_again),
     "move": Action(ALONE, _move),
     "move-in-kafka": Action(KAFKA, _move),
     "move-and-crash-of-a-node": Action(NODES, _move),

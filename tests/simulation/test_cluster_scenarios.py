@@ -178,13 +178,16 @@ def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
 
 
 def ask_back(simulation: ClusterSimulation) -> None:
-    """The operator wants the old replicas again."""
+    """The operator wants the old replicas again.
+
+    Also while a controller sleeps that holds the former request: it has expired, and writes nothing for it.
+    """
     world = simulation.world
     found = world.server.find(Reassignment.path())
+    data = Reassignment((Move(T0, (1, 2)),)).encode()
     if found is None:
-        assert Operations(world, simulation.rng).move({T0: (1, 2)})
+        assert world.write(Create(Reassignment.path(), data))
     else:
-        data = Reassignment((Move(T0, (1, 2)),)).encode()
         assert world.write(SetData(Reassignment.path(), data, found.stat.version))
 
 

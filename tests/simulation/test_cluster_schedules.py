@@ -42,6 +42,9 @@ LEAST = {
     "note election.unclean": 1,
     "note plan.ended": 20,
     "operation configure": 40,
+    "operation force_deletion": 10,
+    "topics made again": 3,
+    "note abandoned.deleted": 3,
 }
 """In a hundred schedules."""
 

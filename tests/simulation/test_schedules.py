@@ -36,7 +36,7 @@ LEAST = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seeds", batches(SCHEDULES), ids=name_of)
 def test_drawn_schedules_hold_and_the_faults_bite(seeds: range) -> None:
-    """Item 54, recipes 12: S1-S4, S6-S10, S22 throughout, L1-L5 after the faults; and the faults did bite."""
+    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults did bite."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(Simulation(seed).run().figures)

@@ -23,7 +23,6 @@ from zkgroup.controller.machine.effects import (
     Elected,
     ExtendLease,
     IdInUse,
-    Note,
     OpenChannel,
     Resigned,
     SendToBroker,
@@ -32,6 +31,7 @@ from zkgroup.controller.machine.effects import (
 from zkgroup.controller.machine.events import ControllerEvent, Retire, ShutdownAsked
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.errors import ConflictError, ZkGroupError
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import Machine, MachineLoop
 from zkgroup.machinery.loop_thread import LoopThread
 from zkgroup.model.ports import Clock, Store

@@ -148,6 +148,10 @@ class Proxy(Generic[C]):
         """What goes on in the place of a piece that was read."""
         return piece
 
+    async def _may_pass(self, connection: C, piece: bytes, way: Way) -> None:
+        """Returns once this piece may go on; those behind it wait, too."""
+        await way.open.wait()
+
     def _arrives(self, connection: C, piece: bytes, way: Way) -> bool:
         """False: the connection breaks instead of this piece's arrival."""
         return True
@@ -215,7 +219,7 @@ class Proxy(Generic[C]):
         while (item := await due.get()) is not None:
             at, piece = item
             await asyncio.sleep(max(0.0, at - loop.time()))
-            await way.open.wait()
+            await self._may_pass(connection, piece, way)
             if not self._arrives(connection, piece, way):
                 connection.abort()
                 return

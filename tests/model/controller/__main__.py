@@ -1,4 +1,4 @@
-"""Explores configurations of the election: `python -m tests.model.controller --list | --all | NAME...`.
+"""Explores configurations of the two models: `python -m tests.model.controller --list | --all | NAME...`.
 
 Exit status 1 when an answer is not the expected one.
 """

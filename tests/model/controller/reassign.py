@@ -6,8 +6,7 @@ the faults are their surroundings.
 With the variant `code` the steps are those that `zkgroup.controller.machine.moving` decides on.
 """
 
-import argparse
-
+from tests.model.controller import reassign_arguments
 from tests.model.controller.reassign_steps import COUNTERS, STAGES, Steps
 from tests.model.controller.reassign_surroundings import (
     ADMIN,
@@ -21,22 +20,11 @@ from tests.model.controller.reassign_surroundings import (
     LOG,
     STATE,
     UP,
+    Deed,
     Surroundings,
 )
 from tests.model.controller.tree import DATA, OWNER, VER, explore, multi
 from zkgroup.controller.machine import moving, selectors
-
-VARIANTS = (
-    "recipe",
-    "mended",
-    "code",
-    "shrink-blind",
-    "two-writes",
-    "entry-first",
-    "no-bump",
-    "no-admin-version",
-    "delete-early",
-)
 
 
 def ints(text):
@@ -75,9 +63,9 @@ class Model(Steps, Surroundings):
                 brokers.append((1, 1, 0, "F", first[0], None, 2, 0))
             else:
                 brokers.append((1, 1, -1, "N", 0, None, 0, 0))
-        procs = [("P", 10, 1, 1, 1, (), 0)]
+        procs = [("P", 10, 1, 1, 1, (), 0, None)]
         if self.a.controllers > 1:
-            procs.append(("I", 20, 1, 0, 0, (), 0))
+            procs.append(("I", 20, 1, 0, 0, (), 0, None))
         a = self.a
         return (
             tree,
@@ -139,7 +127,11 @@ class Model(Steps, Surroundings):
             return "an ISR member without the acknowledged data"
         return None
 
-    # ---- a controller: (pc, session, session lives, epoch version, epoch, to be answered, admin version)
+    def did(self, deed):
+        """For those who want to compare it with something."""
+
+    # ---- a controller: (pc, session, session lives, epoch version, epoch, to be answered, admin version,
+    #                     the list brokers were told last and its leader epoch where it is a part of AR: code)
     # pc: I watches, A UpdateMetadata, B first LeaderAndIsr, P plan, 2 3 7 8 9 the steps, T steps 10+11
 
     def send(self, s, epoch, msgs):
@@ -178,16 +170,34 @@ class Model(Steps, Surroundings):
         to, ar = [b for b in to if b not in held], tuple(b for b in ar if b not in held)
         return [(b, ("L", le, leader, isr, ar, tree[STATE][VER])) for b in to]
 
+    def told(self, s, p, tree, pc, target):
+        """Where a controller goes on from `pc` once brokers were told of this tree, and what they know then:
+        `open_moves.Moves.interrupted`. By the text an interruption is met where it happens."""
+        heard = p[7]
+        if not self.code:
+            return pc, heard
+        ar, entry, le = tree[AR][DATA], tree[ADMIN], tree[STATE][DATA][2]
+        held = self.held((tree, *s[1:]), p[4])
+        replicas = moving.told_replicas(STAGES[pc], target, ar) if entry else ar
+        part = tuple(sorted(set(replicas) - set(held)))
+        if set(part) != set(ar):
+            heard = (part, le)
+        elif heard and heard[1] != le:
+            heard = None
+        if entry:
+            pc = COUNTERS[moving.interrupted(STAGES[pc], moving.union(target, replicas), held)]
+        return pc, heard
+
     def controller(self, s, k):
         tree, p = s[0], s[1][k]
-        pc, sess, live, v, n, wait, aver = p
+        pc, sess, live, v, n, wait, aver, heard = p
         name = "AB"[k]
 
         def put(q, t=tree, chans=None, brokers=None):
             procs = (*s[1][:k], q, *s[1][k + 1 :])
             return (t, procs, brokers or s[2], s[3] if chans is None else chans, *s[4:])
 
-        idle = ("I", sess if live else sess + 1, 1, 0, 0, (), 0)
+        idle = ("I", sess if live else sess + 1, 1, 0, 0, (), 0, None)
         if not live:
             yield f"{name} learns that its session is lost", False, put(idle), None
         if pc == "I":
@@ -206,17 +216,19 @@ class Model(Steps, Surroundings):
                 yield (
                     f"{name} elected, epoch {e[DATA] + 1}",
                     False,
-                    put(("A" if self.await_um else "B", sess, 1, e[VER] + 1, e[DATA] + 1, ups, 0), t),
+                    put(("A" if self.await_um else "B", sess, 1, e[VER] + 1, e[DATA] + 1, ups, 0, None), t),
                     None,
                 )
             return
         (leader, isr, le, _), sver = tree[STATE][DATA], tree[STATE][VER]
         ar, entry = tree[AR][DATA], tree[ADMIN]
         target = entry[DATA][0] if entry else ()
+        if self.code and entry and pc != "P" and entry[VER] != aver:
+            target = self.moves[s[5] - 1]  # the request was changed since it was read
         out = tuple(b for b in ar if b not in target)
 
-        def go(c, aver=aver, w=()):
-            return (c, sess, live, v, n, out if c == "9" else w, aver)
+        def go(c, aver=aver, w=(), heard=heard):
+            return (c, sess, live, v, n, out if c == "9" else w, aver, heard)
 
         def up(b):
             return s[2][b - 1][UP]
@@ -224,16 +236,26 @@ class Model(Steps, Surroundings):
         def fenced(what, ops, after, to=None, sent_ar=None, aver=aver):
             """One fenced multi, then its LeaderAndIsr in the same step (a crash between: fault `lost`)."""
             t, why = multi(tree, sess if live else sess + 1, [("check", CTRL, 1), ("check", EPOCH, v), *ops])
+            asked, known = [], heard
+            if t is not None and t[ADMIN] is None and heard and set(heard[0]) == set(t[AR][DATA]):
+                known = None  # what was told is the whole list by now
+            if t is not None and to is not None:
+                asked = self.asked(s, n, t, to, sent_ar)
+                aim = entry[DATA][0] if entry and entry[VER] == aver else target
+                after, known = self.told(s, p, t, after, aim)
+            self.did(Deed(f"{name} {what}", ops, asked, after, known))
             if t is None:
                 mine = tree[CTRL] and tree[CTRL][OWNER] == sess and tree[EPOCH][VER] == v
                 yield f"{name} {what}: refused ({why})", False, put(go("P") if mine else idle), None
                 return
-            new = put(go(after, aver), t)
+            new = put(go(after, aver, heard=known), t)
             bad = self.judge(s, new)
             if not (tree[CTRL] and tree[CTRL][OWNER] == sess and tree[EPOCH][DATA] == n):
                 bad = "S11 a write of ours accepted after it lost /controller"
             elif not set(t[STATE][DATA][1]) <= set(isr):
                 bad = "a controller added to the ISR"
+            elif t[ADMIN] is None and known and up(leader):
+                bad = "a move ends, and its leader knows another list"
             if s[6][6]:
                 yield (
                     f"{name} {what}, the answer is lost",
@@ -242,10 +264,10 @@ class Model(Steps, Surroundings):
                     bad,
                 )
             if to is not None:
-                chans = self.send(s, n, self.asked(s, n, t, to, sent_ar))
+                chans = self.send(s, n, asked)
                 if chans is None:
                     return
-                new = put(go(after, aver), t, chans)
+                new = put(go(after, aver, heard=known), t, chans)
             yield f"{name} {what}", False, new, bad
 
         def state(first, i, bump=1):
@@ -270,7 +292,11 @@ class Model(Steps, Surroundings):
             chans = self.send(s, n, self.asked(s, n, tree, ar, ar))
             if chans is not None:
                 fresh = tuple((*x[:FRESH], 0) for x in s[2])
-                yield f"{name} first LeaderAndIsr to {ar}", False, put(go("P"), tree, chans, fresh), None
+                known = self.told(s, p, tree, "P", target)[1]
+                if self.code and entry and known is None:  # who ruled before may have told the target alone
+                    known = ((), le)
+                what = f"{name} first LeaderAndIsr to {ar}"
+                yield what, False, put(go("P", heard=known), tree, chans, fresh), None
             return
         if live and self.mended:
             for b in range(1, self.n + 1):
@@ -285,8 +311,9 @@ class Model(Steps, Surroundings):
         late = self.held(s, n)
         again = "P" if set(late) & set(target) and pc not in "2" else pc  # sent without it: plan again
         seen = target if pc in "89TU" and not self.a.union_late else ar  # step 6: the cached list
+        known = heard
         if self.code:
-            again = COUNTERS[moving.interrupted(STAGES[pc], target, late)]
+            again, known = self.told(s, p, tree, pc, target)
             seen = moving.told_replicas(STAGES[pc], target, ar)
         if live:
             if not (leader >= 1 and up(leader)):
@@ -311,19 +338,23 @@ class Model(Steps, Surroundings):
                         yield (
                             f"{name} LeaderAndIsr to the new incarnation of {b}",
                             False,
-                            put((again, *p[1:]), tree, chans, (*s[2][: b - 1], (*x[:FRESH], 0), *s[2][b:])),
+                            put(
+                                (again, *p[1:7], known),
+                                tree,
+                                chans,
+                                (*s[2][: b - 1], (*x[:FRESH], 0), *s[2][b:]),
+                            ),
                             None,
                         )
             if self.mended and any(c == n for c, _ in s[4]):
                 t, _ = multi(tree, sess, [("check", CTRL, 1), ("set", EPOCH, n + 1, v)])
                 if t:
                     ups = tuple(b for b in range(1, self.n + 1) if up(b))
-                    yield (
-                        f"{name} raises its own epoch to {n + 1}",
-                        False,
-                        put(("B", sess, 1, v + 1, n + 1, ups, 0), t),
-                        None,
-                    )
+                    begins = ("B", sess, 1, v + 1, n + 1, ups, 0, None)
+                    goes_on = (pc, sess, 1, v + 1, n + 1, wait, aver, heard)
+                    what = f"{name} raises its own epoch to {n + 1}"
+                    self.did(Deed(what, [("set", EPOCH, n + 1, v)], [], pc, heard))
+                    yield what, False, put(goes_on if self.code else begins, t), None
         if entry is None:
             if pc not in "P":
                 yield f"{name} sees the entry gone", False, put(go("P")), None
@@ -335,44 +366,7 @@ class Model(Steps, Surroundings):
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--variant", choices=VARIANTS, default="recipe")
-    p.add_argument(
-        "--moves", default="1/2", help="replica lists in order, e.g. 1,2/2,3 or there and back 1/2/1"
-    )
-    p.add_argument(
-        "--await-um", action="store_true", help="a new controller awaits an answer of every broker first"
-    )
-    p.add_argument("--lease", action="store_true", help="no request is sent once the own lease has ended")
-    p.add_argument("--back-to-plan", action="store_true", help="step 8 whose condition is gone plans again")
-    p.add_argument(
-        "--loop", action="store_true", help="step 4 does not ask whether a target lives (endless bumps)"
-    )
-    p.add_argument(
-        "--union-late",
-        action="store_true",
-        help="after step 7 LeaderAndIsr carries the replica list of the znode, not the target",
-    )
-    p.add_argument(
-        "--adopt", action="store_true", help="leaders of ours adopt a newer version (controller.md 8.3)"
-    )
-    for name, default in (
-        ("controllers", 2),
-        ("expiries", 0),
-        ("crashes", 0),
-        ("lags", 0),
-        ("produces", 0),
-        ("cancels", 0),
-        ("breaks", 0),
-        ("lost", 0),
-        ("channel", 3),
-        ("max-states", 1_200_000),
-        ("max-seconds", 200),
-    ):
-        p.add_argument(f"--{name}", type=int, default=default)
-    p.add_argument("--quiet", action="store_true", help="no traces")
-    p.add_argument("--stop", action="store_true", help="end at the first violation")
-    return p
+    return reassign_arguments.arguments(__doc__.splitlines()[0])
 
 
 def main():

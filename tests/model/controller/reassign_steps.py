@@ -1,6 +1,6 @@
 """The steps of a reassignment: as recipes 17 words them, and as the code decides (`moving`)."""
 
-from tests.model.controller.reassign_surroundings import ADMIN, AR, DONE, STATE, UP
+from tests.model.controller.reassign_surroundings import ADMIN, AR, DONE, STATE, UP, Deed
 from tests.model.controller.tree import DATA, VER
 from zkgroup.controller.machine import moving
 from zkgroup.controller.machine.moving import Stage
@@ -26,7 +26,7 @@ class Steps:
 
     def worded(self, s, p, name, put, go, fenced, state):
         """The step of the text, in the variant that was asked for."""
-        var, tree, (pc, _, _, _, n, wait, aver) = self.a.variant, s[0], p
+        var, tree, (pc, _, _, _, n, wait, aver, _) = self.a.variant, s[0], p
         (leader, isr, _, _), sver = tree[STATE][DATA], tree[STATE][VER]
         ar, entry = tree[AR][DATA], tree[ADMIN]
         target, late = entry[DATA][0], self.held(s, n)
@@ -155,7 +155,7 @@ class Steps:
 
     def decided(self, s, p, name, put, go, fenced, state):
         """The step that `zkgroup.controller.machine.moving` decides on, in this model's tree."""
-        tree, (pc, _, _, _, n, drop, aver) = s[0], p
+        tree, (pc, _, _, _, n, drop, aver, heard) = s[0], p
         (leader, isr, _, _), sver = tree[STATE][DATA], tree[STATE][VER]
         ar, ((target, source, cancelled), entry_version) = tree[AR][DATA], tree[ADMIN][:2]
         changed = pc != "P" and entry_version != aver
@@ -171,7 +171,8 @@ class Steps:
                 changed=changed,
                 drop=drop if pc == "9" else (),
                 cancelled=cancelled,
-                growing=set(source) != set(target),
+                growing=not set(target) <= set(source),
+                left_out=heard is not None,
             )
         )
         aver = entry_version if changed or pc == "P" else aver
@@ -182,7 +183,7 @@ class Steps:
                 if then != pc:
                     yield f"{name} {reason}", False, put(go(then, aver)), None
             case moving.WriteUnion(replicas):
-                ops = [("set", AR, replicas, tree[AR][VER]), *check]
+                ops = [*check, ("set", AR, replicas, tree[AR][VER])]
                 yield from fenced(f"step 1: AR := {replicas}", ops, then, aver=aver)
             case moving.Announce(replicas):
                 ops = state(leader, isr)
@@ -192,19 +193,22 @@ class Steps:
             case moving.Shrink(rest, needed, out):
                 assert set(out) == set(ar) - set(target)
                 if needed:
-                    ops = state(leader, rest) + check
+                    ops = check + state(leader, rest)
                     yield from fenced(f"step 8: ISR := {rest}", ops, then, target, target, aver)
                 else:
                     ops = [*check, ("check", STATE, sver)]
                     yield from fenced("step 8: nothing to remove, checked", ops, then, aver=aver)
             case moving.DeleteReplicas(out):
-                chans = self.send(s, n, [(b, ("S",)) for b in out])
+                what, messages = f"{name} step 9: StopReplica(delete) to {out}", [(b, ("S",)) for b in out]
+                self.did(Deed(what, [], messages, then, heard))
+                chans = self.send(s, n, messages)
                 if chans is not None:
-                    what = f"{name} step 9: StopReplica(delete) to {out}"
                     yield what, False, put(go(then, aver), tree, chans), None
             case moving.Finish(outcome):
                 word = "cancelled" if outcome == "cancelled" else "completed"
                 assert outcome != "dropped"
-                ops = [("check", STATE, sver), ("set", AR, target, tree[AR][VER]), ("delete", ADMIN, aver)]
+                held = ("check", AR, tree[AR][VER])
+                lists = held if ar == target else ("set", AR, target, tree[AR][VER])
+                ops = [("check", STATE, sver), lists, ("delete", ADMIN, aver)]
                 record = ("set", DONE, (*tree[DONE][DATA], word), -1)
                 yield from fenced("steps 10+11: AR := RAR, entry deleted, record", [*ops, record], then)

@@ -9,10 +9,26 @@ broker's restart ends its connections and its memory, not its log.
 log: 0 deleted, 1 behind, 2 holds everything that was acknowledged.
 """
 
+from typing import Any, NamedTuple
+
 from tests.model.controller.tree import DATA, VER, close_session, multi
 
 CTRL, EPOCH, STATE, AR, ADMIN, DONE, COUNT = range(7)
 UP, CE, LE, ROLE, LEAD, MEM, LOG, FRESH = range(8)
+
+
+class Deed(NamedTuple):
+    """What a controller does in one step."""
+
+    what: str
+    operations: list[tuple[Any, ...]]
+    """Of its transaction, without the two checks of the fence; empty where it writes nothing."""
+    messages: list[tuple[int, Any]]
+    """Broker and request, for brokers that live or not."""
+    after: str
+    """Where it goes on."""
+    heard: tuple[tuple[int, ...], int] | None = None
+    """What it remembers of the list that was told last, where that was a part of all replicas."""
 
 
 class Surroundings:

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from tests.model.controller.configurations import CONFIGURATIONS, answer
+from tests.model.controller.configurations import ELECTIONS, answer
 
 NAMES = [
     name
-    for name, expected in CONFIGURATIONS.items()
+    for name, expected in ELECTIONS.items()
     if expected.is_short or os.environ.get("ZKGROUP_MODEL") == "all"
 ]
 
@@ -19,7 +19,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_answer_is_the_expected_one(name: str) -> None:
     """Recipes 13 [M]: every interleaving within the bounds, and from each state a way back to one ruler."""
-    expected = CONFIGURATIONS[name]
+    expected = ELECTIONS[name]
     found = answer(expected, 580)
 
     assert found.verdict == expected.verdict, (found.violations, found.stuck)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tests.stepped_world import SteppedWorld
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
-from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Note, Resigned
+from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Resigned
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.procedures import Procedure
 from zkgroup.model.requests import Create, Multi, SetData

@@ -12,7 +12,6 @@ from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import (
     CloseChannel,
     ControllerEffect,
-    Note,
     OpenChannel,
     SendToBroker,
     ShutdownAnswered,
@@ -21,10 +20,11 @@ from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, Chann
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.requests import ControlRequest, ToBroker
 from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData
-from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
     LeaderAndIsrRequest,
@@ -249,9 +249,9 @@ class Realm(World):
         znode = self.find(path)
         self.write(SetData(path, Topic(dict(partitions)).encode(), znode.stat.version))
 
-    def mark(self, name: str) -> None:
-        """A request to delete the topic."""
-        self.write(Create(TopicDeletion.path(name), b""))
+    def mark(self, name: str, *without: int) -> None:
+        """A request to delete the topic, without these brokers."""
+        self.write(Create(TopicDeletion.path(name), TopicDeletion(without).encode()))
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
         """Changes the overrides of a topic and tells of it, with a notification as 0.8.2.2 makes it."""
@@ -307,6 +307,19 @@ def is_writing(ruler: Ruler) -> bool:
 
 
 TWO = {0: (1, 2), 1: (2, 3)}
+
+
+def loses_answer(world: Realm, ruler: Ruler, nth: int, fault: Fault) -> bool:
+    """The nth write from here on gets no answer, and what follows of it; False where there are fewer."""
+    if nth > 1 and not world.run_until_written(ruler, nth - 1):
+        return False
+    world.run(lambda: is_writing(ruler))
+    if not is_writing(ruler):
+        return False
+    world.deliver(Step("request", ruler.name), fault)
+    world.run()
+    world.advance(10_000)
+    return True
 
 
 def realm(**settings: object) -> tuple[Realm, Ruler]:

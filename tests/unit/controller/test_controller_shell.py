@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from zkgroup.controller.controller import Controller, Loaded, News
-from zkgroup.controller.machine.effects import Elected, IdInUse, Note, Resigned, ShutdownAnswered
+from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned, ShutdownAnswered
 from zkgroup.controller.machine.events import Retire, ShutdownAsked
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.errors import AuthenticationError, ConflictError
+from zkgroup.machinery.effects import Note
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Lost, SessionEvent

@@ -22,6 +22,7 @@ from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import PartitionError, StopReplicaResponse
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.zookeeper.blocking import Blocking
 
 ONE, TWO, THREE = (Replica(tp(0), broker) for broker in (1, 2, 3))
@@ -62,8 +63,52 @@ def test_replicas_of_dead_brokers_wait_and_the_others_go() -> None:
     assert decide(topic(ONLINE, ONLINE, ONLINE, reachable={1})) == Start((ONE,), (TWO, THREE))
     assert decide(topic(ONLINE, INELIGIBLE, ONLINE, reachable={1})) == Start((ONE,), (THREE,))
     assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1})) == Wait(
-        "waits for brokers 2, 3 to be back"
+        "waits for brokers 2, 3 to be back; if lost: "
+        "zkgroup topic delete t --without-broker 2 --without-broker 3 --execute"
     )
+
+
+def test_a_dead_broker_that_an_operator_names_is_not_waited_for() -> None:
+    """K20: the others are deleted first; who is not named is waited for, and named alone."""
+    forced = {"reachable": {1}, "without": (2, 3)}
+
+    assert decide(topic(ONLINE, ONLINE, ONLINE, **forced)) == Start((ONE,), (TWO, THREE))
+    assert decide(topic(STARTED, INELIGIBLE, INELIGIBLE, **forced)) == Wait(
+        "waits for the answer of broker 1"
+    )
+    assert decide(topic(DELETED, STARTED, INELIGIBLE, **forced)) == GiveUp((TWO,))
+    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, **forced)) == Finish((TWO, THREE))
+    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1}, without=(2,))) == Wait(
+        "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3 --execute"
+    )
+    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable=(), without=(1, 2, 3))) == Finish((ONE, TWO, THREE))
+
+
+def test_a_broker_that_is_there_is_asked_although_it_is_named() -> None:
+    """K20: a restart was taken for a loss. What it answers, or refuses, counts; a move comes first."""
+    named = {"without": (1, 2, 3)}
+
+    assert decide(topic(DELETED, INELIGIBLE, ONLINE, **named)) == Start((TWO, THREE), ())
+    assert decide(topic(DELETED, STARTED, DELETED, **named)) == Wait("waits for the answer of broker 2")
+    assert decide(topic(DELETED, INELIGIBLE, DELETED, refused="no", **named)) == Wait("no")
+    assert decide(topic(DELETED, INELIGIBLE, moving=[tp(0)], reachable=(), **named)) == Wait(
+        "waits for the reassignment of t-0"
+    )
+
+
+def test_what_is_left_is_recorded_by_broker_and_never_after_the_name_is_free() -> None:
+    """One record for each broker, with the last write or before it, however small the writes are."""
+    left = (Replica(tp(1), 3), Replica(tp(0), 3), Replica(tp(0), 2))
+    records = deleting.records_of(left, 7)
+
+    assert records == (AbandonedReplicas("t", 2, (0,), 7), AbandonedReplicas("t", 3, (0, 1), 7))
+    for bytes_max in (100, 400, 100_000):
+        writes = deleting.remove_topic("t", range(3), znodes(3), bytes_max, records)
+        made = [each for write in writes for each in write.operations if isinstance(each, Create)]
+        assert [each.data for each in made] == [record.encode() for record in records]
+        assert not any(isinstance(each, Create) for each in writes[-1].operations[-4:])
+        assert Delete("/brokers/topics/t", 0) in writes[-1].operations
+    assert all(each in writes[-1].operations for each in made), "all of a small topic goes at once"
 
 
 def test_a_broker_that_is_back_is_asked() -> None:

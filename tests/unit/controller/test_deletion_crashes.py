@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from tests.unit.controller.clusters import tp
-from tests.unit.controller.realm import TWO, Realm, Ruler, is_gone, is_writing, left_of, realm
+from tests.unit.controller.realm import TWO, Realm, Ruler, is_gone, left_of, loses_answer, realm
 from zkgroup.controller.machine import deleting
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper import Fault, Step
@@ -59,14 +59,8 @@ def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
     world, ruler = realm()
     world.mark("t")
-    if nth > 1 and not world.run_until_written(ruler, nth - 1):
+    if not loses_answer(world, ruler, nth, fault):
         return False
-    world.run(lambda: is_writing(ruler))
-    if not is_writing(ruler):
-        return False
-    world.deliver(Step("request", ruler.name), fault)
-    world.run()
-    world.advance(10_000)
     assert is_gone(world), (fault, nth)
     assert world.state(tp(0, "u")).leader == 1
     return True

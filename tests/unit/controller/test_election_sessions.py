@@ -12,9 +12,10 @@ from tests.unit.controller.candidates import (
     resigned,
 )
 from tests.unit.controller.duties import Writer
-from zkgroup.controller.machine.effects import Elected, ExtendLease, Note, Resigned
+from zkgroup.controller.machine.effects import Elected, ExtendLease, Resigned
 from zkgroup.controller.machine.election import Stage
 from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.effects import Note
 from zkgroup.machinery.events import TimerFired
 from zkgroup.machinery.procedures import Procedure, write
 from zkgroup.model.requests import Check, Create, Delete

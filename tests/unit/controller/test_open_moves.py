@@ -12,7 +12,7 @@ from zkgroup.controller.machine.moving import Stage
 from zkgroup.controller.machine.open_moves import Moves, Request
 from zkgroup.controller.machine.picture import Brokers, Picture
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 def asked(
@@ -255,3 +255,40 @@ def test_a_move_that_is_taken_back_leaves_a_cut_list_behind(
     picture.state_seen(tp(0), standing(3, (3, 1), leader_epoch=1, version=1))
     moves.interrupted([tp(0)], picture, holding)
     assert moves.cut(picture) == ()
+
+
+@pytest.mark.parametrize("path", [PartitionState.path(tp(0)), Topic.path("t")], ids=["state", "topic"])
+def test_a_move_that_cannot_be_read_at_the_take_over_may_be_cut_as_well(path: str) -> None:
+    """Recipes 17: whoever ruled before may have told the target alone, in the leader epoch that is found when
+    the znode is mended: a whole list in the same one is passed over."""
+    moves, holding = Moves(), Holding()
+    picture = cluster({} if path == Topic.path("t") else {"t": {0: (1, 2, 3)}})
+    if path != Topic.path("t"):
+        picture.state_seen(tp(0), None)
+    picture.unreadable[path] = "no JSON"
+    asked(moves, picture, {tp(0): (1, 2)})
+    for id_ in (1, 2, 3):
+        holding.answered(id_, 1)
+    assert moves.was_left_out(tp(0)) == (path != Topic.path("t"))
+
+    del picture.unreadable[path]
+    picture.topic_seen("t", Topic({0: (1, 2, 3)}), 1)
+    picture.state_seen(tp(0), standing(1, (1, 2), leader_epoch=4, version=5))
+    moves.follow(picture)
+    moves.interrupted([tp(0)], picture, holding)
+    assert moves.was_left_out(tp(0))
+
+    picture.state_seen(tp(0), standing(1, (1, 2), leader_epoch=5, version=6))
+    moves.interrupted([tp(0)], picture, holding)
+    assert not moves.was_left_out(tp(0))
+
+
+def test_a_partition_without_a_state_was_told_to_nobody() -> None:
+    """At a take-over too: its first list is whole."""
+    picture = cluster({"t": {0: (1, 2)}})
+    picture.state_seen(tp(0), None)
+    moves = Moves()
+
+    asked(moves, picture, {tp(0): (2, 3)})
+
+    assert not moves.was_left_out(tp(0))

@@ -9,8 +9,8 @@ from tests.unit.controller.clusters import tp
 from tests.unit.controller.reassignments import Cluster, ends, finished, ruled
 from tests.unit.controller.replicas import Brokers
 from zkgroup.controller.machine import reassigning
-from zkgroup.controller.machine.effects import Note
 from zkgroup.errors import ConfigError
+from zkgroup.machinery.effects import Note
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.admin_requests import Reassignment

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.reassignments import Cluster, ends, finished, ruled
+from tests.unit.controller.replicas import WHOLE
 from zkgroup.controller.machine.events import ChannelDown, ChannelUp
 from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.model.requests import Delete, SetData
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper_tree import Created, DataSet
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 REQUEST = Reassignment.path()
 
@@ -48,6 +53,51 @@ def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -
     assert cluster.replicas.lists("t").partitions == {0: (2,), 1: (3,)}
     assert ends(cluster) == {0: ("done", "moved"), 1: ("done", "moved")}
     assert len(cluster.records) == 2
+
+
+def test_an_end_is_not_recorded_of_a_list_that_somebody_has_changed() -> None:
+    """Recipes 17: the list is the target already, so it is not written, and it is so when the end is."""
+    cluster = ruled((1, 2), {0: (1, 2)})
+    node, path = cluster.ruler, Topic.path("t")
+    cluster.request({tp(0): (1, 2)})
+    cluster.until_asked(node, lambda each: isinstance(each, Delete) and each.path == REQUEST)
+    cluster.world.write(SetData(path, Topic({0: (2, 1)}).encode(), -1))
+    finished(cluster)
+
+    now, recorded = None, []
+    for entry in cluster.world.server.log:
+        for change in entry.changes:
+            if isinstance(change, (Created, DataSet)) and change.path == path:
+                now = Topic.decode(path, change.data).partitions[0]
+            elif isinstance(change, Created) and change.path.startswith(FinishedReassignment.prefix()):
+                recorded.append(now)
+    assert recorded == [(1, 2)]
+
+
+def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_since() -> None:
+    """S16: the state beside it shows that it was written. An older list is not written back over it."""
+    cluster = ruled((1, 2, 3), {0: (1,), 1: (1, 2)})
+    node, path = cluster.ruler, Topic.path("t")
+    cluster.request({tp(0): (3,), tp(1): (2,)})
+    cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == path)
+    cluster.world.deliver(Step("request", node.name), "lost_reply")
+    found = cluster.world.find(path)
+    lists = Topic.decode(path, found.data)
+    assert lists.partitions[0] == (3, 1)
+    grown = dataclasses.replace(lists, partitions={**lists.partitions, 2: (1,)})
+    cluster.replicas.hosts[1].logs[tp(2)] = WHOLE
+    cluster.world.write(SetData(path, grown.encode(), found.stat.version))
+    finished(cluster)
+
+    told = [
+        Topic.decode(path, change.data).partitions[0]
+        for entry in cluster.world.server.log
+        for change in entry.changes
+        if isinstance(change, (Created, DataSet)) and change.path == path
+    ]
+    assert list(dict.fromkeys(told)) == [(1,), (3, 1), (3,)]
+    assert told == sorted(told, key=told.index)
+    assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (2,), 2: (1,)}
 
 
 def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None:
@@ -173,6 +223,21 @@ def test_a_list_that_a_move_has_cut_is_made_whole_when_nobody_asks_for_it_any_mo
     assert state is not None
     assert set(state.isr) == {1, 2, 3}
     assert state.leader_epoch == 2
+
+
+def test_a_list_that_was_cut_is_made_whole_where_the_next_controller_finds_nothing_to_do() -> None:
+    """Recipes 17: the request becomes one that is dropped, and who has cut the list dies before."""
+    cluster = ruled((1, 2, 3), {0: (1, 2, 3)})
+    cluster.request({tp(0): (1, 2)})
+    cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
+    cluster.kill(cluster.ruler)
+    twice = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}'
+    cluster.world.write(SetData(REQUEST, twice, -1))
+    cluster.candidate()
+    cluster.run(limit_ms=20_000)
+
+    assert ends(cluster)[0][0] == "dropped"
+    assert cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2, 3)
 
 
 def test_a_list_is_made_whole_once_the_deletion_of_a_replica_is_answered() -> None:

@@ -25,7 +25,7 @@ def test_the_first_live_replica_begins_and_all_live_ones_are_in_sync() -> None:
 def test_without_a_live_replica_a_partition_does_not_begin() -> None:
     """Controller item 26: it stays new."""
     assert reason(selectors.initialise((3, 1), [2])) == "no replica of 3, 1 is live"
-    assert reason(selectors.initialise((), [2])) == "no replica of none is live"
+    assert reason(selectors.initialise((), [2])) == "it has no replicas"
 
 
 def test_a_replica_about_to_be_deleted_does_not_begin() -> None:
@@ -61,6 +61,7 @@ def test_an_empty_isr_elects_the_only_replica_there_is() -> None:
     """Controller item 36: left by a real controller. There is no other who could know more (recipes 15)."""
     assert selectors.offline((2,), (), [1, 2]) == Choice(2, (2,), (2,))
     assert reason(selectors.offline((2,), (), [1])) == "no replica of 2 is live"
+    assert reason(selectors.offline((), (), [1])) == "it has no replicas"
 
 
 def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:

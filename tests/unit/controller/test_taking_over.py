@@ -7,8 +7,9 @@ import pytest
 from tests.unit.controller.candidates import EPOCH, GRACE_AND_SPREAD_MS
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Host, Realm, Ruler
-from zkgroup.controller.machine.effects import Elected, Note
+from zkgroup.controller.machine.effects import Elected
 from zkgroup.controller.machine.transitions import PartitionPhase
+from zkgroup.machinery.effects import Note
 from zkgroup.model.requests import Create, Delete, Request, SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest

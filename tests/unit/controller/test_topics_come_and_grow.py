@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.controller.candidates import Node
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Realm, Ruler
@@ -121,6 +123,33 @@ def test_a_key_that_cannot_be_written_again_is_named() -> None:
 
     assert set(reign_of(ruler).picture.unreadable) == {path}
     assert realm.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["found at the take-over", "made under the rule"])
+@pytest.mark.parametrize("replicas", ["[1,1]", "[2,3,2]", "[-1,2]"])
+def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
+    replicas: str, before: bool
+) -> None:
+    """Written by hand: no controller ends over it, and the list can be mended."""
+    realm = Realm()
+    path, data = Topic.path("t"), f'{{"version":1,"partitions":{{"0":[1,2],"1":{replicas}}}}}'.encode()
+    if before:
+        realm.write(Create(path, data))
+    ruler = realm.rule()
+    if not before:
+        realm.write(Create(path, data))
+    realm.make_topic("u", {0: (2, 1)})
+    realm.run()
+
+    assert ruler.notes("duty.failed") == []
+    assert "different brokers from 0 on" in reign_of(ruler).picture.unreadable[path]
+    assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
+
+    realm.write(SetData(path, Topic({0: (1, 2), 1: (3, 2)}).encode(), realm.find(path).stat.version))
+    realm.run()
+
+    assert reign_of(ruler).picture.unreadable == {}
+    assert [realm.state(tp(number)).leader for number in (0, 1)] == [1, 3]
 
 
 def test_a_topic_that_others_have_removed_is_forgotten() -> None:

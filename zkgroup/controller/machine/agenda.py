@@ -24,22 +24,26 @@ class Look(IntEnum):
     TOPICS = 5
     TOPIC = 6
     """The replica lists of one topic."""
-    ISR_CHANGES = 7
-    CONFIG_CHANGES = 8
-    ELECTIONS = 9
+    UNREADABLE_STATES = 7
+    """States of partitions that somebody may have mended."""
+    ISR_CHANGES = 8
+    CONFIG_CHANGES = 9
+    ELECTIONS = 10
     """Partitions without a leader, or without a state."""
-    SHUTDOWNS = 10
+    SHUTDOWNS = 11
     """Brokers that ask to be relieved of their leaderships before they stop."""
-    REASSIGNMENT = 11
-    PREFERRED_ELECTION = 12
-    UNCLEAN_ELECTION = 13
-    DELETIONS = 14
-    STRAYS = 15
+    REASSIGNMENT = 12
+    PREFERRED_ELECTION = 13
+    UNCLEAN_ELECTION = 14
+    DELETIONS = 15
+    STRAYS = 16
     """Replicas that a move has left behind and that could not be deleted."""
-    BALANCE = 16
-    PLANS = 17
+    ABANDONED = 17
+    """Replicas that forced deletions have not waited for."""
+    BALANCE = 18
+    PLANS = 19
     """Stored plans whose next phase is to be submitted."""
-    STATUS = 18
+    STATUS = 20
 
 
 class Work(NamedTuple):

@@ -96,7 +96,7 @@ def follow(reign: Reign, found: Mapping[int, LiveBroker]) -> Procedure[None]:
 def open_channels(reign: Reign, brokers: Collection[int]) -> None:
     """Channels to those of the brokers that are told things."""
     for id_ in sorted(reign.picture.reachable.intersection(brokers)):
-        reign.channels.open(id_, reign.picture.brokers[id_])
+        reign.channels.open(id_, reign.picture.brokers[id_], reign.epoch)
 
 
 def fail(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
@@ -138,6 +138,8 @@ def begin(reign: Reign, brokers: Collection[int]) -> Procedure[None]:
     _others_look(reign)
     if reign.strays:
         reign.look(Look.STRAYS)
+    if reign.holding.abandoned:
+        reign.look(Look.ABANDONED)
 
 
 def _others_look(reign: Reign) -> None:

@@ -8,12 +8,12 @@ only then the duties (docs/adr/0017).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, assert_never
+from typing import assert_never
 
 from zkgroup.controller.machine.core import CandidateConfig, Core
 from zkgroup.controller.machine.duties import begin as begin_reign
-from zkgroup.controller.machine.effects import Effect, ShutdownAnswered
-from zkgroup.controller.machine.election import ELECTION_TIMER, Election, Work
+from zkgroup.controller.machine.effects import ControllerEffect, Effect, ShutdownAnswered
+from zkgroup.controller.machine.election import ELECTION_TIMER, Election
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
     ChannelDown,
@@ -28,32 +28,11 @@ from zkgroup.controller.machine.records import Records
 from zkgroup.controller.machine.reign import DUTY_TIMER, Reign
 from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.controller.machine.waiting import OBSTACLE_TIMER, Waiting
-from zkgroup.machinery.events import (
-    Answered,
-    SessionConnected,
-    SessionLost,
-    SessionSuspended,
-    SharedEvent,
-    TimerFired,
-    WatchFired,
-)
-from zkgroup.machinery.procedures import (
-    DeniedError,
-    FencedError,
-    NoAnswerError,
-    OddAnswerError,
-    Procedure,
-    Runner,
-)
+from zkgroup.machinery.events import SharedEvent
+from zkgroup.machinery.machine import ProcedureMachine, Work
+from zkgroup.machinery.procedures import DeniedError, FencedError, NoAnswerError, OddAnswerError, Procedure
 from zkgroup.model.ports import Instant
-from zkgroup.model.requests import Session
 from zkgroup.wire.error_codes import ErrorCode
-
-REST_TIMER: Final = "rest"
-REST_MS: Final = 150
-"""Pause after a missing answer while the connection stands."""
-ODD_REST_MS: Final = 1000
-STARTS_MAX: Final = 1000
 
 Duties = Callable[[Election], Work | None]
 """What a ruling controller does next, or None. A duty that fails ends the rule."""
@@ -61,7 +40,7 @@ Duties = Callable[[Election], Work | None]
 CandidateEvent = SharedEvent | ControllerEvent
 
 
-class Candidate:
+class Candidate(ProcedureMachine[ControllerEffect]):
     """One candidate. Not thread-safe: one thread steps it."""
 
     def __init__(
@@ -76,11 +55,11 @@ class Candidate:
             prepare: carried out in each session before the election, as a broker's registration.
         """
         self.core = core = Core(config)
+        super().__init__(core)
         self._lease = Lease(core)
         self.election = Election(core, self._lease)
         self.records = Records(self.election)
         self._waiting = None if config.controller_only is None else Waiting(core)
-        self._runner = Runner(core)
         self._settings = duties if isinstance(duties, ControllerSettings) else None
         self._duties = self._of_reign if isinstance(duties, ControllerSettings) else duties
         self.reign: Reign | None = None
@@ -88,18 +67,12 @@ class Candidate:
         self._is_on_duty = False
         self._prepare = prepare
         self._is_prepared = False
-        self._is_resting = False
 
     @property
     def picture(self) -> Picture | None:
         """What it knows of the cluster; None while it does not rule or has not loaded."""
         reign = self.reign
         return reign.picture if reign is not None and reign.was_loaded else None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no procedure is under way."""
-        return self._runner.is_idle
 
     @property
     def has_left(self) -> bool:
@@ -120,29 +93,13 @@ class Candidate:
     # --- events -----------------------------------------------------------------------------------
 
     def _take(self, event: CandidateEvent) -> None:
-        core = self.core
         match event:
-            case Answered(request_id, outcome):
-                core.answered(request_id, outcome)
-            case WatchFired(request_id, _):
-                core.watch_fired(request_id)
-            case TimerFired(name):
-                if core.timer_fired(name):
-                    self._timer_fired(name)
-            case SessionConnected(session):
-                self._connected(session)
-            case SessionSuspended(incarnation):
-                if core.session is not None and core.session.incarnation == incarnation:
-                    core.connected = False
-            case SessionLost(incarnation, reason):
-                if core.session is not None and core.session.incarnation == incarnation:
-                    self._session_over(reason or "the session is lost")
             case Retire(reason):
                 self.election.retire(reason)
             case ShutdownAsked() | ChannelUp() | ChannelDown() | BrokerAnswered():
                 self._take_of_broker(event)
             case _:
-                assert_never(event)
+                self._take_shared(event)
 
     def _take_of_broker(self, event: ShutdownAsked | ChannelUp | ChannelDown | BrokerAnswered) -> None:
         """News of brokers are the reign's; without one only who asks is answered."""
@@ -166,8 +123,6 @@ class Candidate:
     def _timer_fired(self, name: str) -> None:
         if name == HEARTBEAT_TIMER:
             self._lease.timer_fired()
-        elif name == REST_TIMER:
-            self._is_resting = False
         elif name == DUTY_TIMER:
             if self.reign is not None:
                 self.reign.timer_fired()
@@ -176,14 +131,7 @@ class Candidate:
         else:
             assert name == ELECTION_TIMER, name  # the election looks at the clock itself
 
-    def _connected(self, session: Session) -> None:
-        before = self.core.session
-        if before is not None and session.incarnation < before.incarnation:
-            return
-        if before is not None and session.incarnation > before.incarnation:
-            self._session_over("the session is lost")
-        self.core.connected_to(session)
-        self._is_resting = False
+    def _connected(self) -> None:
         self.election.connected()
         if self.reign is not None:
             self.reign.connected()
@@ -191,15 +139,11 @@ class Candidate:
             self._waiting.wake()
 
     def _session_over(self, reason: str) -> None:
-        """Nothing of the old session is continued, and nothing of a new one begun, before this is done."""
-        self._runner.stop()
-        self._runner.error = None
         self._is_prepared = False
         self.election.session_over(reason)
         self._follow_the_rule()
         if self._waiting is not None:
             self._waiting.session_over()
-        self.core.forget_session()
 
     # --- the reign --------------------------------------------------------------------------------
 
@@ -220,18 +164,6 @@ class Candidate:
         return None if self.reign is None else self.reign.next()
 
     # --- work -------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        for _ in range(STARTS_MAX):
-            self._look_at_error()
-            if not self._runner.is_idle or not self.core.connected or self._is_resting:
-                return
-            work = self._next()
-            if work is None:
-                return
-            name, procedure = work
-            self._runner.start(name, procedure())
-        raise AssertionError(f"{self._runner.name} is started again and again without asking anything")
 
     def _next(self) -> Work | None:
         election, waiting = self.election, self._waiting
@@ -270,22 +202,5 @@ class Candidate:
         finally:
             self._is_on_duty = False
 
-    def _look_at_error(self) -> None:
-        error, self._runner.error = self._runner.error, None
-        match error:
-            case None:
-                pass
-            case NoAnswerError():
-                self._rest(self.core.jittered(REST_MS, 0.5))
-            case FencedError():
-                self.election.fenced()
-            case DeniedError() | OddAnswerError():
-                self.core.note("odd_answer", detail=str(error))
-                self._rest(ODD_REST_MS)
-            case _:
-                raise error
-
-    def _rest(self, ms: int) -> None:
-        if self.core.connected:
-            self._is_resting = True
-            self.core.set_timer(REST_TIMER, self.core.now.ms + ms)
+    def _fenced(self, error: FencedError) -> None:
+        self.election.fenced()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from zkgroup.controller.machine.core import Core
@@ -10,6 +11,7 @@ from zkgroup.controller.machine.outbox import Answered, Outbox
 from zkgroup.controller.machine.picture import LiveBroker
 from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.model import TopicPartition
+from zkgroup.wire.control import UpdateMetadataRequest
 
 
 class Channels:
@@ -20,22 +22,36 @@ class Channels:
         self._outboxes: dict[int, Outbox] = {}
         self._fresh: set[int] = set()
         """Connected, and what was in flight before not yet sent again."""
+        self._deletions: dict[int, tuple[UpdateMetadataRequest, ...]] = {}
+        """Of partitions that are deleted: what former incarnations of these brokers have not answered."""
 
-    def open(self, broker: int, live: LiveBroker) -> None:
-        """A channel to this incarnation, instead of the one to another."""
+    def open(self, broker: int, live: LiveBroker, epoch: int) -> None:
+        """A channel to this incarnation, instead of the one to another.
+
+        A process that has just started is reached on the former incarnation's channel until the controller
+        knows of it, and then knows partitions whose deletion it was yet to be told. That is told first.
+        """
         known = self._outboxes.get(broker)
         if known is not None and known.incarnation == live.epoch:
             return
         self.close(broker)
         host, port = live.registration.host, live.registration.port
         assert host is not None, "only brokers that can be reached are told things"
-        self._outboxes[broker] = Outbox(broker, live.epoch)
+        outbox = self._outboxes[broker] = Outbox(broker, live.epoch)
+        deletions = self._deletions.pop(broker, ())
+        outbox.put(
+            ToBroker(broker, live.epoch, dataclasses.replace(each, controller_epoch=epoch))
+            for each in deletions
+        )
         self._core.emit(OpenChannel(broker, live.epoch, host, port))
 
     def close(self, broker: int) -> None:
-        """The incarnation is gone, and with it what it had yet to be told."""
+        """The incarnation is gone, and with it what it had yet to be told, but for deletions."""
         self._fresh.discard(broker)
         if (known := self._outboxes.pop(broker, None)) is not None:
+            deletions = known.unanswered_deletions()
+            if deletions:
+                self._deletions[broker] = (*self._deletions.get(broker, ()), *deletions)
             self._core.emit(CloseChannel(broker, known.incarnation))
 
     @property

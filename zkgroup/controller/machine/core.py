@@ -1,4 +1,4 @@
-"""What all parts of a controller share beside the books of every machine: configuration and notes."""
+"""What all parts of a controller share beside the books of every machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine.effects import ControllerEffect, Note
+from zkgroup.controller.machine.effects import ControllerEffect
 from zkgroup.machinery.books import Books
 
 TAKEOVER_GRACE_MS: Final = 2000
@@ -43,10 +43,3 @@ class Core(Books[ControllerEffect]):
     def __init__(self, config: CandidateConfig) -> None:
         super().__init__(config.jitter)
         self.config = config
-
-    def note(self, kind: str, **fields: object) -> None:
-        self.emit(Note(kind, fields))
-
-    def owns(self, owner: int) -> bool:
-        """Whether an ephemeral with this owner is of the present session."""
-        return self.session is not None and owner == self.session.session_id

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from zkgroup.controller.machine.fence import Write, size_of
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Delete, Operation
+from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.wire.control import StopReplicaResponse
 from zkgroup.wire.error_codes import ErrorCode, describe
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.limits import DATA_BYTES_MAX
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
@@ -35,6 +36,8 @@ class Situation(NamedTuple):
     """Partitions of it with an open reassignment."""
     refused: str | None = None
     """Why a replica could not be deleted, until a broker starts or a reassignment ends."""
+    without: Collection[int] = ()
+    """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
 
 
 class RemoveMarker(NamedTuple):
@@ -67,7 +70,10 @@ class Start(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """All replicas are deleted: the znodes go, then what is remembered."""
+    """All replicas that anybody waits for are deleted: the znodes go, then what is remembered."""
+
+    abandoned: tuple[Replica, ...] = ()
+    """What brokers that are gone may still have. A record of it is made with the last write."""
 
 
 Step = RemoveMarker | Wait | GiveUp | Start | Finish
@@ -94,6 +100,9 @@ def decide(now: Situation) -> Step:
         return GiveUp(tuple(sorted(dead)))
     if started:
         return Wait(f"waits for the answer of {_named(started)}")
+    abandoned = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
+    if len(abandoned) == len(left):
+        return Finish(tuple(sorted(abandoned)))
     if now.refused is not None:
         return Wait(now.refused)
     able = sorted(replica for replica in left if replica.broker in now.reachable)
@@ -101,7 +110,14 @@ def decide(now: Situation) -> Step:
     if able:
         fresh = tuple(replica for replica in blocked if left[replica] is not _Phase.DELETION_INELIGIBLE)
         return Start(tuple(able), fresh)
-    return Wait(f"waits for {_named(blocked)} to be back")
+    awaited = [each for each in blocked if each.broker not in now.without]
+    return Wait(f"waits for {_named(awaited)} to be back; if lost: {way_out(now.topic, awaited)}")
+
+
+def way_out(topic: str, awaited: Iterable[Replica]) -> str:
+    """The command of an operator who knows that these brokers never come back."""
+    brokers = " ".join(f"--without-broker {id_}" for id_ in sorted({each.broker for each in awaited}))
+    return f"zkgroup topic delete {topic} {brokers} --execute"
 
 
 class Answers(NamedTuple):
@@ -134,14 +150,30 @@ def remove_marker(topic: str, version: int) -> Write:
     return Write(topic, (Delete(TopicDeletion.path(topic), version),))
 
 
+def records_of(abandoned: Iterable[Replica], epoch: int) -> tuple[AbandonedReplicas, ...]:
+    """What is to be remembered of replicas of one topic that nobody waits for: a record for each broker."""
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for (topic, partition), broker in sorted(abandoned):
+        numbers.setdefault((topic, broker), []).append(partition)
+    return tuple(
+        AbandonedReplicas(topic, broker, tuple(of_broker), epoch)
+        for (topic, broker), of_broker in numbers.items()
+    )
+
+
 def remove_topic(
-    topic: str, partitions: Sequence[int], found: Mapping[str, int], bytes_max: int = DATA_BYTES_MAX // 2
+    topic: str,
+    partitions: Sequence[int],
+    found: Mapping[str, int],
+    bytes_max: int = DATA_BYTES_MAX // 2,
+    records: Iterable[AbandonedReplicas] = (),
 ) -> tuple[Write, ...]:
     """The transactions of `Finish`, to be sent one after the other.
 
     `found` are the data versions of those znodes of the topic that exist, with what others have made below
     it. A big topic goes in several writes, with the topic, its configuration and the marker in the last:
-    until then nobody can make the topic again, and whoever takes over finds the marker (K21).
+    until then nobody can make the topic again, and whoever takes over finds the marker (K21). No write that
+    makes a record comes after it; one that was made before a crash, and once more, does no harm.
     """
     last = (
         Topic.partitions_path(topic),
@@ -157,8 +189,11 @@ def remove_topic(
     foreign = sorted((path for path in found if path not in known), key=lambda path: -path.count("/"))
     writes: list[Write] = []
     operations: list[Operation] = []
-    for paths in (*((path,) for path in foreign), *groups):
-        added = _deletes(paths, found)
+    parts: list[list[Operation]] = [
+        _deletes(paths, found) for paths in (*((path,) for path in foreign), *groups)
+    ]
+    parts += [[Create(AbandonedReplicas.prefix(), each.encode(), sequential=True)] for each in records]
+    for added in parts:
         if operations and size_of([*operations, *added]) > bytes_max:
             writes.append(Write(topic, tuple(operations)))
             operations = []

@@ -10,17 +10,20 @@ broker's answer and every other change make it look again.
     answers   `heard`: deleted, or ineligible until a broker starts or a reassignment ends
     Finish    the znodes, in transactions of which the last has the topic, its configuration and the marker
 
-Nothing is remembered that another controller would need: it finds the marker and begins anew, and brokers
-answer success for what they no longer have. A marker that is taken off by hand ends a deletion that has not
-begun; one that has begun is finished, as its records are gone already.
+A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
+goes without it, and `abandoned` sees to what the broker has kept (K20).
+
+Nothing else is remembered that another controller would need: it finds the marker and begins anew, and
+brokers answer success for what they no longer have. A marker that is taken off by hand ends a deletion that
+has not begun; one that has begun is finished, as its records are gone already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import deleting
+from zkgroup.controller.machine import abandoned, deleting
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
 from zkgroup.controller.machine.leading import remove_from_isr
@@ -30,8 +33,10 @@ from zkgroup.controller.machine.states import commit
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import ListChildren, ListMany, ListManyDone
+from zkgroup.model.requests import CreateMissing, ListChildren, ListMany, ListManyDone
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
+from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
+from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path
 
@@ -48,8 +53,9 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     """Brings every queued topic as far as it goes now."""
     markers = yield from _read_markers(reign)
     yield from _queue(reign, markers)
+    _give_up(reign, markers)
     for topic in sorted(reign.picture.deletions):
-        yield from _advance(reign, topic, markers.get(topic))
+        yield from _advance(reign, topic)
 
 
 def has_begun(reign: Reign, topic: str) -> bool:
@@ -84,6 +90,7 @@ def _read_markers(reign: Reign) -> Procedure[Mapping[str, Znode]]:
     query = reign.watched(ListChildren(delete_topics_path()), Look.DELETIONS)
     (outcome,) = yield from ask(query)
     names = list_done(outcome).children
+    reign.only(delete_topics_path(), names)
     found = yield from reign.read_many(TopicDeletion.path(name) for name in names)
     return {name: znode for name in sorted(names) if (znode := found.get(TopicDeletion.path(name)))}
 
@@ -118,6 +125,15 @@ def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
             batch.update_metadata(picture.partitions(topic))
             reign.look(Look.ELECTIONS)
     reign.tell(batch)
+
+
+def _give_up(reign: Reign, markers: Mapping[str, Znode]) -> None:
+    """Whom the markers name as lost; a move to one of them will have no end."""
+    read = {topic: reign.decoded(marker, TopicDeletion.decode) for topic, marker in markers.items()}
+    named = {topic: asked.without_brokers for topic, asked in read.items() if asked and asked.without_brokers}
+    if named != reign.picture.given_up:
+        reign.picture.given_up = named
+        reign.look(Look.REASSIGNMENT)
 
 
 def _pass_over_younger(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
@@ -160,18 +176,23 @@ def _remove_marker(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
 # --- one topic ------------------------------------------------------------------------------------
 
 
-def _advance(reign: Reign, topic: str, marker: Znode | None) -> Procedure[None]:
+def _advance(reign: Reign, topic: str) -> Procedure[None]:
+    without = reign.picture.given_up.get(topic, ())
     for _ in range(ROUNDS_MAX):
         if topic not in reign.picture.topics:
             return
-        step = deleting.decide(_situation(reign, topic))
+        step = deleting.decide(_situation(reign, topic)._replace(without=without))
         match step:
             case Start():
                 yield from _start(reign, topic, step)
             case GiveUp(replicas):
                 _move(reign, replicas, _Phase.DELETION_INELIGIBLE)
-            case Finish():
-                if (yield from _finish(reign, topic)):
+            case Finish(left):
+                is_gone = yield from _finish(reign, topic, left)
+                if left:
+                    yield from abandoned.read(reign)
+                    reign.look(Look.ABANDONED)
+                if is_gone:
                     return
             case Wait(reason):
                 reign.wait(_name(topic), reason)
@@ -223,8 +244,8 @@ def _start(reign: Reign, topic: str, step: Start) -> Procedure[None]:
     reign.tell(batch)
 
 
-def _finish(reign: Reign, topic: str) -> Procedure[bool]:
-    """The znodes go. False where somebody has written or made some meanwhile: read again."""
+def _finish(reign: Reign, topic: str, left: Collection[Replica]) -> Procedure[bool]:
+    """The znodes go; of what is `left` a record is made. False where somebody has written some meanwhile."""
     numbers = [each.partition for each in reign.picture.partitions(topic)]
     znodes = yield from _znodes(reign, topic)
     there = znodes.get(Topic.path(topic))
@@ -233,7 +254,10 @@ def _finish(reign: Reign, topic: str) -> Procedure[bool]:
         reign.look(Look.TOPICS)
     else:
         found = {path: znode.stat.version for path, znode in znodes.items()}
-        for write in deleting.remove_topic(topic, numbers, found):
+        if left:
+            yield from ask(Query(CreateMissing((zkgroup_path(), abandoned_replicas_path()))))
+        records = deleting.records_of(left, reign.epoch)
+        for write in deleting.remove_topic(topic, numbers, found, records=records):
             if (yield from commit(reign, write)) is not None:
                 return False
     _forget(reign, topic)
@@ -241,7 +265,8 @@ def _finish(reign: Reign, topic: str) -> Procedure[bool]:
     reign.partitions.forget(reign.picture.partitions(topic))
     reign.picture.forget_topic(topic)
     reign.births.pop(topic, None)
-    reign.core.note("deletion.finished", topic=topic)
+    brokers = tuple(sorted({each.broker for each in left}))
+    reign.core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
     return True
 
 

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from zkgroup.controller.machine import (
+    abandoned,
     brokers,
     deletions,
     isr_changes,
     leading,
     loading,
+    mended,
     plans,
     preferring,
     raising,
@@ -37,6 +39,7 @@ DUTIES: Final[Mapping[Look, Duty]] = {
     Look.BROKERS: brokers.look,
     Look.TOPICS: topics.look,
     Look.TOPIC: topics.look_at_one,
+    Look.UNREADABLE_STATES: mended.look,
     Look.ISR_CHANGES: isr_changes.look,
     Look.CONFIG_CHANGES: reconfiguring.look,
     Look.ELECTIONS: leading.look,
@@ -46,12 +49,13 @@ DUTIES: Final[Mapping[Look, Duty]] = {
     Look.UNCLEAN_ELECTION: unclean_elections.look,
     Look.DELETIONS: deletions.look,
     Look.STRAYS: strays.look,
+    Look.ABANDONED: abandoned.look,
     Look.BALANCE: preferring.look_at_balance,
     Look.PLANS: plans.look,
     Look.STATUS: status.look,
 }
 
-LISTENERS: Final[tuple[Listener, ...]] = (deletions.heard, strays.heard)
+LISTENERS: Final[tuple[Listener, ...]] = (deletions.heard, abandoned.heard, strays.heard, mended.heard)
 """Told of every answer of a broker, in this order."""
 
 

@@ -8,12 +8,11 @@ sync.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.requests import ToBroker
-from zkgroup.machinery.effects import SharedEffect
+from zkgroup.machinery.effects import Note, SharedEffect
 from zkgroup.model import TopicPartition
 
 
@@ -103,14 +102,6 @@ class ShutdownAnswered:
     """An `ErrorCode`: 0; 11 where this controller does not rule; 8 for an unknown broker."""
     remaining: tuple[TopicPartition, ...] = ()
     """Partitions with more than one replica that the broker still leads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something for people: the log and the metrics."""
-
-    kind: str
-    fields: Mapping[str, object]
 
 
 ControllerEffect = (

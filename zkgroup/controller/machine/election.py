@@ -20,7 +20,6 @@ old, which costs a grace, and never too new, which would save one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from zkgroup.controller.machine import candidacy as acts
@@ -29,6 +28,7 @@ from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.lease import Lease
+from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, list_done, read_done, write
 from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode
@@ -62,8 +62,6 @@ GRACE_SPREAD: Final = 0.25
 """The grace is longer by up to this fraction, so that candidates do not all wake at once."""
 FENCE_PATHS: Final = (ControllerEpoch.path(), Controller.path())
 """In the order of reading."""
-
-Work = tuple[str, Callable[[], Procedure[None]]]
 
 
 class Election:

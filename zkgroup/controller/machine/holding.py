@@ -1,28 +1,54 @@
 """Which replicas must be left alone for now, because a late request may still delete them (recipes 17).
 
 A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so it deletes whatever it meets.
+What a broker has kept of a topic that was deleted without it is left alone until it is deleted, too (K20):
+told of another topic of that name, the broker would bring the old records into it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.transitions import Replica
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 
 _NOBODY: Final[frozenset[int]] = frozenset()
 
 
-class Holding:
-    """The replicas that get no LeaderAndIsr and stand in no replica list that is sent.
+@dataclass(slots=True)
+class Abandoned:
+    """What one broker may still have of a topic that was deleted without it."""
 
-    Two kinds: those whose StopReplica with deletion is unanswered, on any connection; and, while a move of
-    their partition is open, those that are not in sync on a broker that has not answered a request of this
-    controller's epoch, as the request of a predecessor may still be on its way to it.
+    record: AbandonedReplicas
+    version: int
+    """Data version of the record."""
+    held: set[TopicPartition]
+    """Those of the record that are held until it is gone."""
+    left: set[TopicPartition]
+    """Those of them that the broker has not deleted yet."""
+
+
+class Holding:
+    """The replicas that get no LeaderAndIsr, and are not elected.
+
+    Two kinds stand in no replica list that is sent either: those whose StopReplica with deletion is
+    unanswered, on any connection; and, while a move of their partition is open, those that are not in sync on
+    a broker that has not answered a request of this controller's epoch, as the request of a predecessor may
+    still be on its way to it. The third kind is what a forced deletion has not waited for, while the record
+    of it stands: its broker has started since and was told nothing of the partition, so it asks no leader.
     """
 
     def __init__(self) -> None:
+        self.abandoned: dict[int, Abandoned] = {}
+        """By the number of the record. Changed by `abandon` and `is_wanted` alone."""
+        self._owed: dict[TopicPartition, set[int]] = {}
+        """Partition to the brokers that are held by `abandoned`."""
+        self.let_in: dict[Replica, None] = {}
+        """Those that were held so and are no more: they are yet to be told."""
         self._deleting: dict[TopicPartition, set[int]] = {}
         self._answered: dict[int, int] = {}
         """Broker to the incarnation that has answered a request of this epoch."""
@@ -65,7 +91,15 @@ class Holding:
 
     def of(self, picture: Picture, topic_partition: TopicPartition) -> frozenset[int]:
         """The held replicas of a partition."""
+        held = self.left_out(picture, topic_partition)
+        owed = self._owed.get(topic_partition)
+        return held if owed is None else held | owed
+
+    def left_out(self, picture: Picture, topic_partition: TopicPartition) -> frozenset[int]:
+        """Those of the held replicas of a partition that no list names."""
         held = self._deleting.get(topic_partition)
+        if held and (owed := self._owed.get(topic_partition)) is not None:
+            held = held - owed
         if topic_partition not in picture.moves:
             return frozenset(held) if held else _NOBODY
         standing = picture.standing(topic_partition)
@@ -74,9 +108,34 @@ class Holding:
             id_ for id_ in picture.reachable if id_ not in in_sync and not self._has_answered(picture, id_)
         }
 
+    def topics(self, picture: Picture) -> set[str]:
+        """The topics of which replicas can be held."""
+        return {topic for topic, _ in (*self._deleting, *self._owed, *picture.moves)}
+
     def is_empty(self, picture: Picture) -> bool:
-        """Whether no replica of any partition can be held."""
+        """Whether no replica of any partition can be left out."""
         return not self._deleting and not picture.moves
+
+    def abandon(self, found: Mapping[int, Abandoned]) -> None:
+        """The records of forced deletions as there are now."""
+        before = self._owed
+        self.abandoned, self._owed = dict(found), {}
+        for each in found.values():
+            for topic_partition in each.held:
+                self._owed.setdefault(topic_partition, set()).add(each.record.broker)
+        for topic_partition, brokers in before.items():
+            for broker in brokers.difference(self._owed.get(topic_partition, ())):
+                self.let_in[Replica(topic_partition, broker)] = None
+
+    def is_wanted(self, number: int, partitions: Iterable[TopicPartition]) -> None:
+        """What the broker has of these is another topic's: a record does not hold them any more."""
+        self.abandoned[number].held.difference_update(partitions)
+        self.abandoned[number].left.difference_update(partitions)
+        self.abandon(self.abandoned)
+
+    def is_abandoned(self, replica: Replica) -> bool:
+        """Whether a forced deletion has not waited for it, and its record stands."""
+        return replica.broker in self._owed.get(replica.topic_partition, ())
 
     def all_deleting(self) -> Mapping[TopicPartition, frozenset[int]]:
         """Partition to the brokers whose StopReplica with deletion is unanswered."""

@@ -199,10 +199,12 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
     ours already. The caller tells the batch.
     """
     picture, last = reign.picture, reign.foreign_epoch
+    if not last:
+        return
     foreign = [
         each
         for each in picture.partitions()
-        if last and (standing := picture.standing(each)) and standing.controller_epoch <= last
+        if (standing := picture.standing(each)) and standing.controller_epoch <= last
     ]
     live = picture.reachable
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkgroup.controller.machine import brokers, first_terms, topics
+from zkgroup.controller.machine import abandoned, brokers, first_terms, topics
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
 from zkgroup.controller.machine.records import Records
 from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.requests import Batch
 from zkgroup.controller.machine.states import read_states
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_done
 from zkgroup.model import TopicPartition
@@ -32,6 +31,7 @@ AFTER: tuple[Look, ...] = (
     Look.DELETIONS,
     Look.PLANS,
     Look.STRAYS,
+    Look.ABANDONED,
     Look.STATUS,
 )
 """What is looked at once everything is loaded; each arms its own watches."""
@@ -67,6 +67,7 @@ def _load_first(reign: Reign) -> Procedure[None]:
     yield from _read_requests(reign)
     every = list(picture.partitions())
     yield from read_states(reign, every)
+    yield from abandoned.read(reign)
     topics.enter(reign, every)
     batch = reign.batch()
     unheard = first_terms.unheard(reign)
@@ -77,7 +78,10 @@ def _load_first(reign: Reign) -> Procedure[None]:
         first_terms.tell(reign, unheard)
         yield from elect_leaderless(reign, batch)
         yield from end_terms(reign, batch)
-    _tell_all(reign, every, batch)
+    # The first LeaderAndIsr to each broker names all that it has (recipes 15).
+    batch.leader_and_isr_of_all()
+    batch.update_metadata_of_all()
+    reign.tell(batch)
     load_ms = reign.core.now.ms - reign.began_ms
     reign.core.note("controller.loaded", epoch=reign.epoch, partitions=len(every), load_ms=load_ms)
     if reign.settings.auto_rebalance:
@@ -104,6 +108,7 @@ def _load_again(reign: Reign) -> Procedure[None]:
     """What has changed since the picture was right: told, and elected where it needs to be."""
     picture = reign.picture
     found = yield from brokers.registered(reign)
+    yield from abandoned.read(reign)
     fresh = yield from _read_topics(reign)
     before = {each: picture.standing(each) for each in picture.partitions()}
     yield from read_states(reign, before)
@@ -146,10 +151,3 @@ def _read_requests(reign: Reign) -> Procedure[None]:
     for name in picture.topics:
         if (seen := picture.topic(name)) is not None:
             picture.moves.update(TopicPartition(name, number) for number in seen.topic.moving)
-
-
-def _tell_all(reign: Reign, every: Iterable[TopicPartition], batch: Batch) -> None:
-    """The first LeaderAndIsr to each broker names all that it has (recipes 15)."""
-    reign.to_replicas(batch, [each for each in every if not reign.picture.is_going(each)])
-    batch.update_metadata_of_all()
-    reign.tell(batch)

@@ -133,6 +133,7 @@ def _states(picture: Picture, endings: Sequence[Ending]) -> Iterator[Operation]:
 
 
 def _topics(picture: Picture, endings: Sequence[Ending]) -> Iterator[Operation]:
+    """What is said of the lists is true then too, also where they are so already."""
     lists: dict[str, dict[int, tuple[Brokers, Brokers, Brokers]]] = {}
     for ending in endings:
         if ending.outcome != "dropped":
@@ -145,6 +146,8 @@ def _topics(picture: Picture, endings: Sequence[Ending]) -> Iterator[Operation]:
         topic = seen.topic.with_all_replicas(partitions)
         if topic != seen.topic:
             yield SetData(Topic.path(name), topic.encode(), seen.version)
+        else:
+            yield Check(Topic.path(name), seen.version)
 
 
 def _request(

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.selectors import NoChoice, reassigned
+from zkgroup.placement.words import brokers_named
 from zkgroup.znodes.reassignment_records import Outcome
 
 
@@ -187,7 +188,7 @@ def unacceptable(
     if going:
         return "the topic is being deleted"
     if nothing := [broker for broker in target if broker in controllers]:
-        return f"{_brokers(nothing)} hosts no partitions"
+        return f"{brokers_named(nothing, 'hosts', 'host')} no partitions"
     return None
 
 
@@ -331,11 +332,7 @@ def _finish(now: Situation) -> Decision:
 
 def _wait(now: Situation, stage: Stage, what: str, brokers: Collection[int]) -> Decision:
     named = tuple(sorted(brokers))
-    return Decision(Wait(f"waits for {what}: {_brokers(named)}", named), stage, stage)
-
-
-def _brokers(brokers: Collection[int]) -> str:
-    return f"{'broker' if len(brokers) == 1 else 'brokers'} {_list(brokers)}"
+    return Decision(Wait(f"waits for {what}: {brokers_named(named)}", named), stage, stage)
 
 
 def _list(brokers: Collection[int]) -> str:

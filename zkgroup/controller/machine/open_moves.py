@@ -17,7 +17,7 @@ from zkgroup.controller.machine.move_writes import Ending
 from zkgroup.controller.machine.moving import Situation, Stage
 from zkgroup.controller.machine.picture import Brokers, Picture, Standing
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 class Request(NamedTuple):
@@ -92,7 +92,8 @@ class _Heard(NamedTuple):
 
     replicas: frozenset[int]
     """As far as is known."""
-    leader_epoch: int
+    leader_epoch: int | None
+    """None where the state could not be read then."""
 
 
 class Moves(Mapping[TopicPartition, OpenMove]):
@@ -110,7 +111,8 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         self._left_out: dict[TopicPartition, _Heard] = {}
         """Partitions of which a shorter list was told, as somebody was held or it was the target alone. A
         whole list undoes it with another leader epoch only: a leader passes over the same."""
-        self._has_followed = False
+        self._unread: frozenset[str] | None = None
+        """Paths that could not be read when the request was followed for the first time; None before that."""
         self._followed: Request | None = None
         """The request as it was when it was last followed."""
 
@@ -153,10 +155,13 @@ class Moves(Mapping[TopicPartition, OpenMove]):
             if (move := self._open.get(each)) is not None:
                 told = moving.told_replicas(move.stage, move.target, told)
             standing = picture.standing(each)
-            heard = _Heard(frozenset(told) - held, standing.leader_epoch if standing else -1)
+            left_out = holding.left_out(picture, each)
+            heard = _Heard(frozenset(told) - left_out, standing.leader_epoch if standing else None)
             known = self._left_out.get(each)
             if heard.replicas != set(picture.replicas(each)):
                 self._left_out[each] = heard
+            elif known is not None and known.leader_epoch is None:
+                self._left_out[each] = known._replace(leader_epoch=heard.leader_epoch)  # perhaps the same
             elif known is not None and known.leader_epoch != heard.leader_epoch:
                 del self._left_out[each]
             if move is None:
@@ -208,28 +213,33 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         for each, target in _told_by_topics(picture):
             if each.topic not in begun:
                 wanted.setdefault(each, (target, False))
-        wanted = {each: told for each, told in wanted.items() if not _is_hopeless(picture, each)}
+        wanted = {each: told for each, told in wanted.items() if not _is_hopeless(picture, each, told[0])}
         gone = tuple(each for each in self._open if each not in wanted)
         self.ended(gone, picture)
         for each, (target, asked) in wanted.items():
             if (move := self._open.get(each)) is None:
                 self._open[each] = _begin(picture, each, target, asked)
+                if self._unread is None or Topic.path(each.topic) in self._unread:
+                    self._found(each, picture)
             else:
                 self._follow_one(move, target, asked=asked, replaced=replaced)
-        if not self._has_followed:
-            self._found(picture)
+        if self._unread is None:
+            self._unread = frozenset(picture.unreadable)
+            for ending in dropped:
+                self._found(ending.topic_partition, picture)
         picture.moves = set(self._open)
         return Followed(dropped, gone)
 
-    def _found(self, picture: Picture) -> None:
-        """Moves found at a take-over: who ruled before may have told the target of that time alone (step 7).
+    def _found(self, each: TopicPartition, picture: Picture) -> None:
+        """A move found at a take-over: who ruled before may have told the target of that time alone (step 7).
 
-        Nothing in ZooKeeper says so, and a request that was changed since may even end at once.
+        Nothing in ZooKeeper says so, and a request that was changed since may even end at once, or be one
+        that is dropped. Where there is no state nobody was told anything.
         """
-        self._has_followed = True
-        for each in self._open:
-            if (standing := picture.standing(each)) is not None:
-                self._left_out.setdefault(each, _Heard(frozenset(), standing.leader_epoch))
+        if (standing := picture.standing(each)) is not None:
+            self._left_out.setdefault(each, _Heard(frozenset(), standing.leader_epoch))
+        elif PartitionState.path(each) in picture.unreadable:
+            self._left_out.setdefault(each, _Heard(frozenset(), None))
 
     def _follow_one(self, move: OpenMove, target: Brokers, *, asked: bool, replaced: bool) -> None:
         if target != move.target:
@@ -248,7 +258,7 @@ class Moves(Mapping[TopicPartition, OpenMove]):
                 continue
             is_queued = each.topic in picture.deletions
             going = is_queued and not self._is_under_way(each, target, picture)
-            going |= each.topic in begun or _is_hopeless(picture, each)
+            going |= each.topic in begun or _is_hopeless(picture, each, target)
             reason = moving.unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
                 yield Ending(each, target, self._before(each, picture), "dropped", reason)
@@ -266,11 +276,17 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         return _keys(picture, each) is not None or set(target) <= set(picture.replicas(each))
 
 
-def _is_hopeless(picture: Picture, each: TopicPartition) -> bool:
-    """Its topic is to be deleted, and nobody that lives can lead it: the deletion does not need a leader."""
+def _is_hopeless(picture: Picture, each: TopicPartition, target: Brokers) -> bool:
+    """Its topic is to be deleted, and the move has no end.
+
+    Nobody that lives can lead, which the deletion does not need, or a broker of the target is down for which
+    the deletion was told not to wait (K20).
+    """
     standing = picture.standing(each)
     if standing is None or each.topic not in picture.deletions:
         return False
+    if set(target) & set(picture.given_up.get(each.topic, ())) - picture.reachable:
+        return True
     return picture.candidates(each, picture.live).isdisjoint(standing.isr)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 
 
 class Answered(NamedTuple):
@@ -59,6 +65,17 @@ class Outbox:
             dropped = self._drop_stops(newer)
         self._waiting.extend(mine)
         return dropped
+
+    def unanswered_deletions(self) -> tuple[UpdateMetadataRequest, ...]:
+        """What it was to be told of partitions that are deleted, and has not answered; nothing else of it."""
+        unanswered = [] if self._flying is None else [self._flying]
+        found = []
+        for each in (*unanswered, *self._waiting):
+            if isinstance(each.request, UpdateMetadataRequest):
+                going = tuple(one for one in each.request.partitions if one.leader == LEADER_DURING_DELETE)
+                if going:
+                    found.append(dataclasses.replace(each.request, partitions=going))
+        return tuple(found)
 
     def connected(self) -> ToBroker | None:
         """A connection is there. Returns what to send on it: what was in flight comes first, again."""

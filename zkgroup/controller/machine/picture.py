@@ -3,14 +3,15 @@
 Nothing here is truth: ZooKeeper is, and every write carries the version that its decision rests on. The
 picture is what the decision starts from, and what brokers are told of.
 
-A cluster has some hundred thousand partitions, so a partition costs little: one tuple for its state, lists of
-brokers shared by all that have the same, and indices of plain numbers.
+A cluster has some hundred thousand partitions, so a partition costs little: states and lists of brokers are
+shared by all that have the same, and indices are plain numbers, topic by topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -72,6 +73,11 @@ class BrokerChange(NamedTuple):
     bounced: frozenset[int]
 
 
+Index = dict[int, set[int]]
+"""Broker to the partitions of one topic that it has: a tuple with the topic's name for each would cost far
+more. No set is empty."""
+
+
 @dataclass(slots=True)
 class TopicSeen:
     """One topic: its znode, and the states of its partitions."""
@@ -79,38 +85,21 @@ class TopicSeen:
     topic: Topic
     version: int
     """Data version of the topic's znode."""
+    hosts: Index
+    """By the replica lists."""
     standings: dict[int, Standing] = field(default_factory=dict)
+    leaders: Index = field(default_factory=dict)
+    """By the states, whatever the replica lists say."""
 
-
-class Index:
-    """Broker to the partitions that it has: numbers by topic, as a tuple for each would cost far more."""
-
-    __slots__ = ("_by_broker",)
-
-    def __init__(self) -> None:
-        self._by_broker: dict[int, dict[str, set[int]]] = {}
-
-    def add(self, brokers: Iterable[int], topic: str, partition: int) -> None:
-        """Each of the brokers has the partition."""
-        for broker in brokers:
-            self._by_broker.setdefault(broker, {}).setdefault(topic, set()).add(partition)
-
-    def discard(self, brokers: Iterable[int], topic: str, partition: int) -> None:
-        """None of the brokers has it any more."""
-        for broker in brokers:
-            topics = self._by_broker.get(broker, {})
-            numbers = topics.get(topic, set())
-            numbers.discard(partition)
-            if not numbers:
-                topics.pop(topic, None)
-            if not topics:
-                self._by_broker.pop(broker, None)
-
-    def of(self, broker: int) -> Iterator[TopicPartition]:
-        """The partitions of a broker, topic by topic, ascending."""
-        for topic, numbers in sorted(self._by_broker.get(broker, {}).items()):
-            for partition in sorted(numbers):
-                yield TopicPartition(topic, partition)
+    def led(self, partition: int, before: int, after: int) -> None:
+        """The index follows a state whose leader has changed; -1 for none."""
+        if before >= 0:
+            led = self.leaders[before]
+            led.discard(partition)
+            if not led:
+                del self.leaders[before]
+        if after >= 0:
+            self.leaders.setdefault(after, set()).add(partition)
 
 
 class Picture:
@@ -122,6 +111,8 @@ class Picture:
         """Brokers that asked for a controlled shutdown: told everything, elected for nothing."""
         self.deletions: set[str] = set()
         """Topics that are queued for deletion, known or not."""
+        self.given_up: dict[str, Brokers] = {}
+        """Brokers that the deletions of these topics do not wait for (K20)."""
         self.ineligible: dict[str, str] = {}
         """Those of them that wait, and for what."""
         self.moves: set[TopicPartition] = set()
@@ -136,8 +127,6 @@ class Picture:
         self.greeted: dict[int, int] = {}
         """Broker to the incarnation whose first LeaderAndIsr was made (recipes 15)."""
         self._topics: dict[str, TopicSeen] = {}
-        self._replicas = Index()
-        self._leaders = Index()
         self._lists: dict[Brokers, Brokers] = {}
 
     # --- brokers ----------------------------------------------------------------------------------
@@ -198,33 +187,25 @@ class Picture:
 
     def topic_seen(self, name: str, topic: Topic, version: int) -> tuple[TopicPartition, ...]:
         """A topic's znode as read or written. Returns the partitions that were not known, ascending."""
-        shared = {number: self._shared(replicas) for number, replicas in topic.partitions.items()}
-        known = self._topics.get(name)
-        before = known.topic.partitions if known else {}
-        for number in before.keys() - shared.keys():
-            self._replicas.discard(before[number], name, number)
-            self._set_standing(self._topics[name], name, number, None)
-        for number, replicas in shared.items():
-            old = before.get(number, ())
-            if old != replicas:
-                self._replicas.discard(set(old) - set(replicas), name, number)
-                self._replicas.add(set(replicas) - set(old), name, number)
+        share = self._lists.setdefault
+        shared = {number: share(replicas, replicas) for number, replicas in topic.partitions.items()}
         kept = Topic(shared, topic.version, topic.adding, topic.removing, topic.topic_id, topic.extensions)
-        if known:
-            known.topic, known.version = kept, version
-        else:
-            self._topics[name] = TopicSeen(kept, version)
-        return tuple(TopicPartition(name, number) for number in sorted(shared.keys() - before.keys()))
+        known = self._topics.get(name)
+        if known is None:
+            self._topics[name] = TopicSeen(kept, version, _hosts(shared))
+            return tuple([TopicPartition(name, number) for number in sorted(shared)])
+        before = known.topic.partitions
+        for number in before.keys() - shared.keys():
+            self._set_standing(known, number, None)
+        known.topic, known.version, known.hosts = kept, version, _hosts(shared)
+        return tuple([TopicPartition(name, number) for number in sorted(shared.keys() - before.keys())])
 
     def forget_topic(self, name: str) -> None:
         """The topic is gone. Its place in `deletions` is the caller's to clear."""
         known = self._topics.get(name)
         if known is None:
             return
-        for number in list(known.standings):
-            self._set_standing(known, name, number, None)
-        for number, replicas in known.topic.partitions.items():
-            self._replicas.discard(replicas, name, number)
+        for number in known.topic.partitions:
             self.unfit.pop(TopicPartition(name, number), None)
             self.moves.discard(TopicPartition(name, number))
         del self._topics[name]
@@ -246,18 +227,25 @@ class Picture:
         known = self._topics.get(topic_partition.topic)
         return known.standings.get(topic_partition.partition) if known else None
 
-    def state_seen(self, topic_partition: TopicPartition, standing: Standing | None) -> None:
+    def state_seen(self, topic_partition: TopicPartition, standing: Standing | None) -> bool:
         """A state as read or written; None for a znode that is not there. Unknown partitions are passed over.
 
         An older version than the one known is passed over too: reads can overtake each other's answers.
+        Returns whether the partition is known.
         """
         name, partition = topic_partition
         known = self._topics.get(name)
         if known is None or partition not in known.topic.partitions:
-            return
+            return False
         before = known.standings.get(partition)
         if before is None or standing is None or standing.version >= before.version:
-            self._set_standing(known, name, partition, standing)
+            self._set_standing(known, partition, standing)
+        return True
+
+    def shared(self, standing: Standing) -> Standing:
+        """The same, with the one list of brokers for all; to be given to every partition in that state."""
+        isr = self._lists.setdefault(standing.isr, standing.isr)
+        return standing if isr is standing.isr else standing._replace(isr=isr)
 
     def partitions(self, topic: str | None = None) -> Iterator[TopicPartition]:
         """All partitions, or those of one topic, by topic and number."""
@@ -267,32 +255,54 @@ class Picture:
 
     def on_broker(self, broker: int) -> Iterator[TopicPartition]:
         """Partitions whose replica list holds the broker."""
-        return self._replicas.of(broker)
+        for name, numbers in self.topics_on(broker):
+            for number in numbers:
+                yield TopicPartition(name, number)
+
+    def topics_on(self, broker: int) -> Iterator[tuple[str, list[int]]]:
+        """The same: each topic with the partitions, both ascending."""
+        for name in sorted(self._topics):
+            if numbers := self._topics[name].hosts.get(broker):
+                yield name, sorted(numbers)
+
+    def hosts(self, topics: Iterable[str]) -> frozenset[int]:
+        """All brokers in the replica lists of these topics."""
+        known = [self._topics[name].hosts for name in topics if name in self._topics]
+        return frozenset(chain.from_iterable(known))
 
     def led_by(self, broker: int) -> Iterator[TopicPartition]:
         """Partitions whose state names the broker as leader, whatever the replica list says."""
-        return self._leaders.of(broker)
+        for name in sorted(self._topics):
+            for number in sorted(self._topics[name].leaders.get(broker, ())):
+                yield TopicPartition(name, number)
 
     def is_going(self, topic_partition: TopicPartition) -> bool:
         """Whether its topic is queued for deletion, and so takes part in nothing else."""
         return topic_partition.topic in self.deletions and topic_partition not in self.moves
 
-    def _set_standing(self, known: TopicSeen, topic: str, partition: int, standing: Standing | None) -> None:
+    def _set_standing(self, known: TopicSeen, partition: int, standing: Standing | None) -> None:
         old = known.standings.get(partition)
         before = old.leader if old else NO_LEADER
         after = standing.leader if standing else NO_LEADER
         if before != after:
-            self._leaders.discard((before,), topic, partition)
-            if after >= 0:
-                self._leaders.add((after,), topic, partition)
+            known.led(partition, before, after)
         if standing is None:
             known.standings.pop(partition, None)
-            return
-        leader, leader_epoch, isr, controller_epoch, version, extensions = standing
-        shared = self._lists.setdefault(isr, isr)
-        known.standings[partition] = Standing(
-            leader, leader_epoch, shared, controller_epoch, version, extensions
-        )
+        else:
+            known.standings[partition] = self.shared(standing)
 
-    def _shared(self, brokers: Brokers) -> Brokers:
-        return self._lists.setdefault(brokers, brokers)
+
+def _hosts(partitions: Mapping[int, Brokers]) -> Index:
+    """Whole lists at a time: those of a topic are few."""
+    alike: dict[Brokers, list[int]] = {}
+    for number, replicas in partitions.items():
+        same = alike.get(replicas)
+        if same is None:
+            alike[replicas] = [number]
+        else:
+            same.append(number)
+    hosts: Index = {}
+    for replicas, numbers in alike.items():
+        for broker in replicas:
+            hosts.setdefault(broker, set()).update(numbers)
+    return hosts

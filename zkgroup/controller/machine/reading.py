@@ -6,7 +6,7 @@ it can be read or is gone (controller.md 1.4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from zkgroup.controller.machine.agenda import Agenda, Look, Work
@@ -58,18 +58,25 @@ class Reading:
         A znode that an ACL hides is reported; so what is not in the result is missing, or `unreadable`.
         """
         asked = tuple(dict.fromkeys(paths))
-        if not asked:
-            return {}
-        answered = yield from read_allowed(asked)
-        found: dict[str, Znode] = {}
-        for path, znode in zip(asked, answered, strict=True):
+        found = yield from self.read_each(asked)
+        return {path: znode for path, znode in zip(asked, found, strict=True) if znode is not None}
+
+    def read_each(self, paths: Sequence[str]) -> Procedure[Sequence[Znode | None]]:
+        """The same, in the order of the paths; None for what does not exist or may not be read."""
+        if not paths:
+            return ()
+        answered = yield from read_allowed(paths)
+        found: list[Znode | None] = []
+        for path, znode in zip(paths, answered, strict=True):
             if isinstance(znode, Znode):
-                found[path] = znode
-                self.saw(znode.stat.mzxid)
-            elif znode is None:
+                found.append(znode)
+                continue
+            found.append(None)
+            if znode is None:
                 self.picture.unreadable.pop(path, None)
             else:
                 self.report(path, f"cannot be read: {znode.value}")
+        self.saw(max((znode.stat.mzxid for znode in found if znode is not None), default=0))
         return found
 
     def decoded(self, znode: Znode | None, decode: Callable[[str, bytes | None], T]) -> T | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.controller.machine.election import FENCE_PATHS, Election, Work
+from zkgroup.controller.machine.election import FENCE_PATHS, Election
+from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import Procedure, read_many, write
 from zkgroup.model.requests import Delete, MultiDone, SetData
 from zkgroup.znodes.controller_records import ControllerRecord

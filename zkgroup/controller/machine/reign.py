@@ -23,7 +23,7 @@ from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.channels import Channels
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import ShutdownAnswered
-from zkgroup.controller.machine.election import Election, Work
+from zkgroup.controller.machine.election import Election
 from zkgroup.controller.machine.events import BrokerAnswered, ShutdownAsked
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.holding import Holding
@@ -40,12 +40,8 @@ from zkgroup.controller.machine.transitions import (
     partition_table,
     replica_table,
 )
-from zkgroup.machinery.procedures import (
-    DeniedError,
-    NoAnswerError,
-    OddAnswerError,
-    Procedure,
-)
+from zkgroup.machinery.machine import Work
+from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode, describe
@@ -259,14 +255,8 @@ class Reign(Reading):
             return
         picture = self.picture
         built = batch.build(picture, self.holding, self.late)
-        led = batch.led
-        live = picture.live
-        for topic_partition in self.untold.keys() & led:
-            able = picture.candidates(topic_partition, live) - self.holding.of(picture, topic_partition)
-            wanted = able.intersection(picture.replicas(topic_partition))
-            if topic_partition in self.moves or batch.tells(topic_partition, wanted):
-                del self.untold[topic_partition]
-        if self.moves.interrupted(led, picture, self.holding):
+        self._take_as_told(batch)
+        if self.moves.interrupted(batch.led(picture), picture, self.holding):
             self.look(Look.REASSIGNMENT)
         unnamed: dict[int, list[TopicPartition]] = {}
         for broker, topic_partition in built.unnamed:
@@ -278,6 +268,18 @@ class Reign(Reading):
                     self.holding.delete_asked(topic_partition, [each.broker])
         for broker, partitions in self.channels.put(built.requests).items():
             self._freed(self.holding.delete_answered(broker, partitions))
+
+    def _take_as_told(self, batch: Batch) -> None:
+        """What all replicas hear of that can be told anything."""
+        picture = self.picture
+        if batch.leads_all:
+            self.untold = {each: None for each in self.untold if picture.is_going(each)}
+        live = picture.live
+        for topic_partition in self.untold.keys() & batch.named:
+            able = picture.candidates(topic_partition, live) - self.holding.of(picture, topic_partition)
+            wanted = able.intersection(picture.replicas(topic_partition))
+            if topic_partition in self.moves or batch.tells(topic_partition, wanted):
+                del self.untold[topic_partition]
 
     def _tell_untold(self) -> None:
         """Nothing is written without being told, whatever a procedure has forgotten."""

@@ -8,7 +8,7 @@ written meanwhile is told, not what was meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.controller.machine.holding import Holding
@@ -64,11 +64,21 @@ class Batch:
         self._everything: frozenset[int] | None = frozenset()
         """Who is told of every partition; None for all."""
         self._told = False
+        self.leads_all = False
+        """Whether every broker is told the states of all that it has."""
 
     @property
-    def led(self) -> frozenset[TopicPartition]:
-        """The partitions whose state somebody is told by LeaderAndIsr."""
+    def named(self) -> frozenset[TopicPartition]:
+        """The partitions whose state somebody is told by LeaderAndIsr, beside those of `leads_all`."""
         return frozenset(each for asked in self._leaders.values() for each in asked)
+
+    def led(self, picture: Picture) -> Iterator[TopicPartition]:
+        """The partitions whose state somebody is told by LeaderAndIsr."""
+        named = self.named
+        yield from named
+        if self.leads_all:
+            rest = (each for each in picture.partitions() if each not in named)
+            yield from (each for each in rest if not picture.is_going(each))
 
     def tells(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
         """Whether all these brokers are told the partition's state."""
@@ -88,6 +98,11 @@ class Batch:
                 self._stops.get((delete, broker), {}).pop(topic_partition, None)
         self._told = True
         self._metadata[topic_partition] = None
+
+    def leader_and_isr_of_all(self) -> None:
+        """To every broker the states of all that it has, but for topics that are being deleted."""
+        assert not self._stops, "what was stopped before would have to be told again (K28)"
+        self._told = self.leads_all = True
 
     def stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
         """The brokers stop fetching the partition; with `delete` they remove it."""
@@ -116,15 +131,21 @@ class Batch:
         `late` are the targets of moves that are past step 7: from there on they are the replica list of every
         LeaderAndIsr (recipes 17). Notes in the picture who has got a first LeaderAndIsr.
         """
-        view = _View(picture, holding, late or {})
+        late = late or {}
+        odd = {topic for topic, _ in late} | holding.topics(picture) | picture.deletions
+        view = _View(picture, holding, late, frozenset(odd))
         unnamed: list[tuple[int, TopicPartition]] = []
         requests: list[ToBroker] = []
-        for broker in sorted(self._leaders.keys() & picture.reachable):
-            asked = self._leaders[broker]
-            if picture.greeted.get(broker) != picture.brokers[broker].epoch:
-                asked = self._all_of(view, broker, unnamed)
+        for broker in sorted(self._led(picture)):
+            is_first = picture.greeted.get(broker) != picture.brokers[broker].epoch
+            if is_first or self.leads_all:
+                infos, missing = self._all_of(view, broker)
+            else:
+                infos, missing = view.infos(broker, self._leaders[broker]), []
+            if is_first:
                 picture.greeted[broker] = picture.brokers[broker].epoch
-            if infos := view.infos(broker, asked):
+                unnamed.extend((broker, each) for each in missing)
+            if infos:
                 leaders = view.addresses({info.leader for info in infos})
                 request = LeaderAndIsrRequest(self._controller, self._epoch, infos, leaders)
                 requests.append(view.to(broker, request))
@@ -132,19 +153,50 @@ class Batch:
         requests.extend(self._stop_replicas(view))
         return Built(tuple(requests), tuple(unnamed))
 
+    def _led(self, picture: Picture) -> Collection[int]:
+        """The brokers that are told states."""
+        asked = self._leaders.keys() & picture.reachable
+        if not self.leads_all:
+            return asked
+        return asked | {
+            broker
+            for broker in picture.reachable
+            if any(not picture.is_going(each) for each in picture.on_broker(broker))
+        }
+
     def _all_of(
-        self, view: _View, broker: int, unnamed: list[tuple[int, TopicPartition]]
-    ) -> dict[TopicPartition, Brokers | None]:
-        """A follower of 0.8.2.2 truncates what its first request does not name to nothing."""
-        asked = dict(self._leaders[broker])
-        for topic_partition in view.picture.on_broker(broker):
-            if view.picture.is_going(topic_partition):
+        self, view: _View, broker: int
+    ) -> tuple[tuple[PartitionStateInfo, ...], list[TopicPartition]]:
+        """What a broker has, and what of it cannot be named.
+
+        A follower of 0.8.2.2 truncates what its first request does not name to nothing.
+        """
+        picture, asked = view.picture, self._leaders.get(broker, {})
+        odd = view.odd | {
+            each.topic
+            for each, given in asked.items()
+            if given is not None or broker not in picture.replicas(each)
+        }
+        infos: list[PartitionStateInfo] = []
+        singly = {each: given for each, given in asked.items() if each.topic in odd}
+        for name, numbers in picture.topics_on(broker):
+            if name not in odd:
+                infos += view.of_topic(name, numbers)
                 continue
-            if topic_partition in asked or broker in view.replicas(topic_partition, None):
-                asked.setdefault(topic_partition, None)
-                if view.picture.standing(topic_partition) is None and _is_unreadable(view, topic_partition):
-                    unnamed.append((broker, topic_partition))
-        return asked
+            for each in [TopicPartition(name, number) for number in numbers]:
+                is_told = self.leads_all or broker in view.replicas(each, None)
+                if is_told and not picture.is_going(each):
+                    singly.setdefault(each, None)
+        if singly:
+            infos = sorted((*infos, *view.infos(broker, singly)))
+        unreadable = picture.unreadable and [
+            each
+            for each in picture.on_broker(broker)
+            if picture.standing(each) is None
+            and _is_unreadable(view, each)
+            and (each.topic not in odd or (each in singly and not picture.is_going(each)))
+        ]
+        return tuple(infos), unreadable or []
 
     def _update_metadata(self, view: _View) -> Iterator[ToBroker]:
         """One body for all that hear the same: a hundred thousand partitions are encoded once."""
@@ -152,23 +204,18 @@ class Batch:
             return
         reachable = view.picture.reachable
         full = reachable if self._everything is None else self._everything & reachable
-        for brokers, named in (
-            (full, view.picture.partitions()),
-            (reachable - full, sorted(self._metadata)),
+        for brokers, infos in (
+            (full, view.of_all),
+            (reachable - full, lambda: view.of_each(sorted(self._metadata))),
         ):
             if brokers:
-                request = self._metadata_request(view, named)
+                request = self._metadata_request(view, infos())
                 body = encode(request, 0)
                 for broker in sorted(brokers):
                     yield view.to(broker, request, body)
 
-    def _metadata_request(self, view: _View, named: Iterable[TopicPartition]) -> UpdateMetadataRequest:
+    def _metadata_request(self, view: _View, partitions: list[PartitionStateInfo]) -> UpdateMetadataRequest:
         picture = view.picture
-        partitions = [
-            view.info(topic_partition, standing, None)
-            for topic_partition in named
-            if not picture.is_going(topic_partition) and (standing := picture.standing(topic_partition))
-        ]
         partitions.extend(
             _going(topic_partition, standing, picture.replicas(topic_partition))
             for topic in sorted(picture.deletions)
@@ -194,8 +241,12 @@ class _View:
     picture: Picture
     holding: Holding
     late: Targets
+    odd: frozenset[str]
+    """Topics of which a replica list is not told as it stands, or nothing at all."""
+    topics: dict[str, dict[int, PartitionStateInfo]] = field(default_factory=dict)
+    """Of the other topics, what was made already, by number."""
     known: dict[TopicPartition, PartitionStateInfo] = field(default_factory=dict)
-    """What was made already: every replica of a partition is told the same."""
+    """Of single partitions, what was made already: every replica of one is told the same."""
 
     def to(self, broker: int, request: ControlRequest, body: bytes | None = None) -> ToBroker:
         return ToBroker(broker, self.picture.brokers[broker].epoch, request, body)
@@ -203,8 +254,8 @@ class _View:
     def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
         """The list to be sent: held replicas are left out, also in what their leader hears."""
         told = given or self.late.get(topic_partition) or self.picture.replicas(topic_partition)
-        held = self.holding.of(self.picture, topic_partition)
-        return tuple(each for each in told if each not in held) if held else told
+        left_out = self.holding.left_out(self.picture, topic_partition)
+        return tuple(each for each in told if each not in left_out) if left_out else told
 
     def infos(
         self, broker: int, asked: dict[TopicPartition, Brokers | None]
@@ -216,6 +267,46 @@ class _View:
             if standing and broker not in self.holding.of(self.picture, topic_partition):
                 found.append(self.info(topic_partition, standing, given))
         return tuple(found)
+
+    def of_all(self) -> list[PartitionStateInfo]:
+        """Every partition with a state that is not being deleted, in order."""
+        found: list[PartitionStateInfo] = []
+        for name in sorted(self.picture.topics):
+            if name in self.odd:
+                found += self.of_each(self.picture.partitions(name))
+            else:
+                found += self._of_topic(name).values()
+        return found
+
+    def of_each(self, partitions: Iterable[TopicPartition]) -> list[PartitionStateInfo]:
+        """Those of them with a state that are not being deleted."""
+        picture = self.picture
+        return [
+            self.info(each, standing, None)
+            for each in partitions
+            if not picture.is_going(each) and (standing := picture.standing(each))
+        ]
+
+    def of_topic(self, name: str, numbers: Collection[int]) -> Iterable[PartitionStateInfo]:
+        """Those of these partitions with a state; the topic is not odd."""
+        infos, seen = self._of_topic(name), self.picture.topic(name)
+        if seen is not None and len(numbers) == len(seen.topic.partitions):
+            return infos.values()
+        return [infos[number] for number in numbers if number in infos]
+
+    def _of_topic(self, name: str) -> dict[int, PartitionStateInfo]:
+        found = self.topics.get(name)
+        if found is None:
+            seen = self.picture.topic(name)
+            assert seen is not None
+            found = self.topics[name] = {}
+            for number, replicas in sorted(seen.topic.partitions.items()):
+                if (standing := seen.standings.get(number)) is not None:
+                    leader, leader_epoch, isr, controller_epoch, version, _ = standing
+                    found[number] = PartitionStateInfo(
+                        name, number, controller_epoch, leader, leader_epoch, isr, version, replicas
+                    )
+        return found
 
     def info(
         self, topic_partition: TopicPartition, standing: Standing, given: Brokers | None

@@ -48,7 +48,7 @@ def initialise(
     """The first state, leader epoch 0: the first live replica leads, all live ones are in sync."""
     able = tuple(each for each in replicas if each in live and each not in held)
     if not able:
-        return NoChoice(f"no replica of {_list(replicas)} is live")
+        return NoChoice(_none_lives(replicas))
     return Choice(able[0], able, able)
 
 
@@ -73,7 +73,7 @@ def offline(
     if not isr and len(replicas) == 1 and able:
         return Choice(able[0], able, told)
     if not able:
-        return NoChoice(f"no replica of {_list(replicas)} is live")
+        return NoChoice(_none_lives(replicas))
     if unclean:
         return Choice(able[0], able[:1], told, unclean=True)
     if not isr:
@@ -168,6 +168,10 @@ def overruled(standing: Standing, epoch: int) -> bool:
 
 def _told(replicas: Brokers, listening: Collection[int], held: Collection[int]) -> Brokers:
     return tuple(each for each in replicas if each in listening and each not in held)
+
+
+def _none_lives(replicas: Brokers) -> str:
+    return f"no replica of {_list(replicas)} is live" if replicas else "it has no replicas"
 
 
 def _list(brokers: Brokers) -> str:

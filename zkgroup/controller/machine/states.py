@@ -46,6 +46,8 @@ _CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, C
 Decide = Callable[[TopicPartition, Standing], PartitionState | Write | str]
 """The next state, or a write that holds it with more conditions, or why there is none. Asked again with the
 new state after a conflict, so what it notes for itself it must be able to note again."""
+Alike = dict[tuple[bytes | None, int], Standing]
+"""Bytes and version of a state to what they say."""
 ItemT = TypeVar("ItemT", bound=Hashable)
 
 
@@ -148,51 +150,64 @@ def commit(reign: Reign, write: Write) -> Procedure[str | None]:
 
 def read_states(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure[None]:
     """Reads these states in bulk into the picture; unreadable ones are reported."""
-    asked = {PartitionState.path(each): each for each in partitions}
-    found = yield from reign.read_many(asked)
-    known: dict[bytes | None, PartitionState] = {}
-
-    def decode(path: str, data: bytes | None) -> PartitionState:
-        """Many partitions have the same brokers and epochs, and so the same bytes."""
-        state = known.get(data)
-        if state is None:
-            state = known[data] = PartitionState.decode(path, data)
-        return state
-
-    for path, topic_partition in asked.items():
-        state_read(reign, topic_partition, found.get(path), decode)
+    asked = list(dict.fromkeys(partitions))
+    found = yield from reign.read_each(PartitionState.paths(asked))
+    alike: Alike = {}
+    for topic_partition, znode in zip(asked, found, strict=True):
+        state_read(reign, topic_partition, znode, alike)
 
 
 def state_read(
-    reign: Reign,
-    topic_partition: TopicPartition,
-    znode: Znode | None,
-    decode: Callable[[str, bytes | None], PartitionState] = PartitionState.decode,
+    reign: Reign, topic_partition: TopicPartition, znode: Znode | None, alike: Alike | None = None
 ) -> None:
-    """A state as just read, None where there is none, into the picture."""
-    state = reign.decoded(znode, decode)
-    if znode is None or state is None:
-        reign.picture.state_seen(topic_partition, None)
-    else:
-        state_seen(reign, topic_partition, Standing.of(state, znode.stat.version))
-        picture, stat = reign.picture, znode.stat
-        if has_outlived := picture.has_outlived(state.leader, stat.mzxid):
-            reign.outlived[topic_partition] = None
-        if not (stat.version or reign.was_loaded) and (has_outlived or state.leader not in picture.brokers):
-            picture.first_states[topic_partition] = stat.czxid
+    """A state as just read, None where there is none, into the picture; an unreadable one is watched.
+
+    `alike` are those that were decoded: many partitions have the same brokers, epochs and version.
+    """
+    picture = reign.picture
+    standing = _decoded(reign, znode, {} if alike is None else alike) if znode is not None else None
+    if znode is None or standing is None:
+        if PartitionState.path(topic_partition) in picture.unreadable:
+            reign.look(Look.UNREADABLE_STATES)
+        picture.state_seen(topic_partition, None)
+        return
+    stat = znode.stat
+    state_seen(reign, topic_partition, standing)
+    if has_outlived := picture.has_outlived(standing.leader, stat.mzxid):
+        reign.outlived[topic_partition] = None
+    if not (stat.version or reign.was_loaded) and (has_outlived or standing.leader not in picture.brokers):
+        picture.first_states[topic_partition] = stat.czxid
+
+
+def _decoded(reign: Reign, znode: Znode, alike: Alike) -> Standing | None:
+    key = znode.data, znode.stat.version
+    standing = alike.get(key)
+    if standing is not None:
+        reign.picture.unreadable.pop(znode.path, None)
+    elif (state := reign.decoded(znode, PartitionState.decode)) is not None:
+        standing = alike[key] = reign.picture.shared(Standing.of(state, znode.stat.version))
+    return standing
 
 
 def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing) -> None:
     """A state as read or written; with a new leader epoch the brokers are to be told of it."""
     picture = reign.picture
     before = picture.standing(topic_partition)
-    if topic_partition in picture and (before is None or before.leader_epoch < standing.leader_epoch):
+    is_known = picture.state_seen(topic_partition, standing)
+    if is_known and (before is None or before.leader_epoch < standing.leader_epoch):
         reign.untold[topic_partition] = None
         reign.outlived.pop(topic_partition, None)
-    picture.state_seen(topic_partition, standing)
+    if before is None:
+        return
     for broker in list(picture.unfit.get(topic_partition, ())):
-        if before is not None and broker in standing.isr and broker not in before.isr:
+        if broker in standing.isr and broker not in before.isr:
             picture.fit_again(topic_partition, broker)
+
+
+def unreadable_states(reign: Reign) -> dict[str, TopicPartition]:
+    """Paths of the states that could not be read when they were read last."""
+    matches = {path: _STATE.fullmatch(path) for path in reign.picture.unreadable}
+    return {path: TopicPartition(match[1], int(match[2])) for path, match in matches.items() if match}
 
 
 # --- sending --------------------------------------------------------------------------------------
@@ -257,14 +272,14 @@ def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[tuple[Pack
 
 
 def _lists_applied(reign: Reign, packet: Packet, found: Mapping[str, Znode]) -> None:
-    """Replica lists that were written after all are known ones; else older ones would be written back."""
+    """Replica lists that were written after all are known ones, whatever has become of them since; else older
+    ones would be written back. `Look.TOPIC` compares them with what is there."""
     for operation in packet.request.operations:
         if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
             continue
-        znode = found.get(operation.path)
-        if znode is not None and znode.data == operation.data:
+        if operation.path in found:
             lists = Topic.decode(operation.path, operation.data)
-            reign.picture.topic_seen(topic[1], lists, znode.stat.version)
+            reign.picture.topic_seen(topic[1], lists, operation.version + 1)
 
 
 def _follow(reign: Reign, packet: Packet, outcome: Outcome) -> None:

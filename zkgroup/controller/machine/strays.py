@@ -28,12 +28,16 @@ AGAIN_MS: Final = 60_000
 
 
 def heard(reign: Reign, answer: Answer) -> None:
-    """Takes the answer to a StopReplica with deletion; topics that are being deleted have their own."""
+    """Takes the answer to a StopReplica with deletion; deletions, forced ones too, have their own."""
     request, response = answer.request.request, answer.response
     if not (isinstance(request, StopReplicaRequest) and request.delete):
         return
     assert isinstance(response, StopReplicaResponse)
-    asked = [each for each in request.partitions if not reign.picture.is_going(each)]
+    asked = [
+        each
+        for each in request.partitions
+        if not reign.picture.is_going(each) and not reign.holding.is_abandoned(Replica(each, answer.broker))
+    ]
     deleted, failed, reason = deleting.answers(answer.broker, asked, response)
     for replica in deleted:
         _forget(reign, replica)

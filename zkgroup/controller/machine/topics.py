@@ -21,7 +21,7 @@ from zkgroup.controller.machine.transitions import (
     partition_at_start,
     replica_at_start,
 )
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_done
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import ListChildren, Read, SetData
@@ -48,7 +48,7 @@ def look_at_one(reign: Reign, subject: str) -> Procedure[None]:
     for _ in range(ATTEMPTS_MAX):
         (outcome,) = yield from ask(reign.watched(Read(Topic.path(subject)), Look.TOPIC, subject))
         znode = read_done(outcome)
-        found = reign.decoded(znode, Topic.decode)
+        found = reign.decoded(znode, lists_of)
         if znode is None or found is None:
             if znode is None:
                 reign.look(Look.TOPICS)
@@ -78,7 +78,7 @@ def read_topics(reign: Reign, names: Iterable[str]) -> Procedure[list[TopicParti
     fresh: list[TopicPartition] = []
     for name, outcome in zip(asked, outcomes, strict=True):
         znode = read_done(outcome)
-        found = reign.decoded(znode, Topic.decode)
+        found = reign.decoded(znode, lists_of)
         if znode is not None and found is not None:
             _recognise(reign, name, znode)
             fresh += take_in(reign, name, found, znode.stat.version)
@@ -88,6 +88,21 @@ def read_topics(reign: Reign, names: Iterable[str]) -> Procedure[list[TopicParti
             # Seen again when somebody mends it: the watch is armed on a topic that is not known.
             reign.core.note("topic.passed_over", topic=name)
     return fresh
+
+
+def lists_of(path: str, data: bytes | None) -> Topic:
+    """The topic, with replica lists that partitions can have.
+
+    Kafka's tools refuse the others, its controllers do not look. No state could be made of such a list, nor
+    the topic ever be written again. Raises CorruptZnodeError.
+    """
+    topic = Topic.decode(path, data)
+    for number, replicas in topic.partitions.items():
+        if len(set(replicas)) < len(replicas) or (replicas and min(replicas) < 0):
+            raise CorruptZnodeError(
+                path, "different brokers from 0 on in each list", f"{number}: {list(replicas)}"
+            )
+    return topic
 
 
 def take_in(reign: Reign, name: str, found: Topic, version: int) -> tuple[TopicPartition, ...]:
@@ -133,17 +148,21 @@ def _recognise(reign: Reign, name: str, znode: Znode) -> None:
 
 def enter(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
     """Gives these partitions and their replicas the phases that follow from what was read of them."""
-    picture = reign.picture
+    picture, mine = reign.picture, list(partitions)
     live, reachable = picture.live, picture.reachable
-    for each in partitions:
+    reign.partitions.forget(mine)
+    for each in mine:
         standing = picture.standing(each)
-        phase = partition_at_start(standing, picture.candidates(each, live))
+        phase = partition_at_start(standing, picture.candidates(each, live) if picture.unfit else live)
         if standing is None and _is_unreadable(reign, each):
             phase = PartitionPhase.OFFLINE
-        reign.partitions.begin(each, phase)
-        for broker in picture.replicas(each):
-            if broker not in reachable:
-                reign.replicas.begin(Replica(each, broker), replica_at_start(broker, reachable))
+        if phase is not PartitionPhase.ONLINE:
+            reign.partitions.begin(each, phase)
+    if gone := picture.hosts({each.topic for each in mine}) - reachable:
+        for each in mine:
+            for broker in picture.replicas(each):
+                if broker in gone:
+                    reign.replicas.begin(Replica(each, broker), replica_at_start(broker, reachable))
 
 
 def begin(reign: Reign, fresh: Iterable[TopicPartition]) -> Procedure[None]:

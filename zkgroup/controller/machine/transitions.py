@@ -137,8 +137,9 @@ class PhaseTable(Generic[ItemT, PhaseT]):
 
     def forget(self, items: Iterable[ItemT]) -> None:
         """The items exist no more and are not asked for again."""
-        for item in items:
-            self._known.pop(item, None)
+        if self._known:
+            for item in items:
+                self._known.pop(item, None)
 
     def unusual(self, phases: Collection[PhaseT]) -> Iterator[ItemT]:
         """Items in one of these phases, of which none is the usual one; in the order they got there."""

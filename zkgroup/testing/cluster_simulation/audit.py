@@ -11,6 +11,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.server_history import server_transactions
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import NO_LEADER
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Audit:
         """zxid of the last creation of each topic."""
         self.unclean: dict[tuple[TopicPartition, int], int] = {}
         """Partition and life to the term of its last unclean election."""
+        self.abandoned: set[tuple[int, TopicPartition]] = set()
+        """Brokers and what they may have of topics that were deleted without them, until they delete it."""
         self._server = server
         self._clock = clock
         self._seen = 0
@@ -49,6 +52,9 @@ class Audit:
         picture, place = self.picture, self.picture.place(change.path)
         tp = place.topic_partition if place is not None and place.kind == "state" else None
         before = picture.state(tp) if tp is not None else None
+        if change.action == "create" and change.path.startswith(AbandonedReplicas.prefix()):
+            record = AbandonedReplicas.decode(change.path, change.data)
+            self.abandoned.update((record.broker, each) for each in record.topic_partitions)
         if place is not None and place.kind == "topic" and change.action == "create":
             self.lives[place.topic] = transaction.zxid
         picture.apply(transaction, change)
@@ -61,6 +67,7 @@ class Audit:
     def deletes(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
         """A broker removes its lines: never while it is in sync, unless the topic goes (recipes 17)."""
         picture = self.look()
+        self.abandoned.discard((process.broker, tp))
         state = picture.state(tp)
         if state is None or tp.topic in picture.deletions:
             return
@@ -68,4 +75,13 @@ class Audit:
             raise AuditError(
                 f"S13 {tp}: broker {process.broker} deletes its lines in epoch {request.controller_epoch}, "
                 f"while {list(state.isr)} are in sync"
+            )
+
+    def begins(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
+        """A broker is made a replica: never with the lines of another topic of that name (K20)."""
+        self.look()
+        if (process.broker, tp) in self.abandoned:
+            raise AuditError(
+                f"{tp}: broker {process.broker} is made a replica in epoch {request.controller_epoch}, "
+                "and has not deleted what it has of a topic that was deleted without it"
             )

@@ -137,11 +137,13 @@ class BrokerProcess:
     def _act(self, action: Action, request: ControlRequest) -> int:
         match action:
             case BecomeLeader(state):
+                self._world.audit.begins(self, action.topic_partition, request)
                 isr = {*state.isr, self.broker}
                 return self.host.become_leader(
                     action.topic_partition, state.leader_epoch, state.replicas, isr
                 )
             case BecomeFollower(state, _):
+                self._world.audit.begins(self, action.topic_partition, request)
                 return self.host.become_follower(action.topic_partition, state.leader_epoch)
             case Stop(tp):
                 self.host.stop(tp)

@@ -15,6 +15,7 @@ from zkgroup.controller.machine.events import (
     Retire,
     ShutdownAsked,
 )
+from zkgroup.machinery.effects import Note
 from zkgroup.model.ports import Store
 from zkgroup.testing.cluster_simulation.network import Line
 from zkgroup.testing.cluster_simulation.shell import Shell, Task
@@ -106,7 +107,7 @@ class ControllerProcess:
                 network.close_all(self)
             case ef.ShutdownAnswered():
                 self._world.shutdown_answered(self, effect)
-            case ef.Note(kind, fields):
+            case Note(kind, fields):
                 assert kind != "duty.failed", f"{self.name}: {fields.get('detail')}"
                 self._world.figures[f"note {kind}"] += 1
             case _:

@@ -137,7 +137,8 @@ class Faults:
     def lose_broker(self) -> object:
         """A broker and its disk are gone for good, where no acknowledged line is lost by it."""
         world = self._world
-        able = [one for one in sorted(world.brokers) if not world.lost and self._may_lose(one)]
+        gone = world.lost | world.switched_off
+        able = [one for one in sorted(world.brokers) if not gone and self._may_lose(one)]
         if not able or len(world.setup.brokers) < 3:
             return False
         broker = self._rng.choice(able)

@@ -9,7 +9,7 @@ from zkgroup.controller.machine.fence import CONTROLLER_VERSION
 from zkgroup.controller.machine.selectors import UNCLEAN_SETTING
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, SetData
+from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import Topic
@@ -97,6 +97,34 @@ class Operations:
         name = self._rng.choice(sorted(topics))
         return name if self._world.write(Create(TopicDeletion.path(name), b"")) else False
 
+    def force_deletion(self) -> object:
+        """A topic goes, or its deletion goes on, without its brokers that are not there; where all are there,
+        one is switched off until all is well without it (K20)."""
+        world = self._world
+        picture, ruler = world.audit.look(), world.server.find(Controller.path())
+        topics = self._topics()
+        if ruler is None or ruler.stat.version != CONTROLLER_VERSION or not topics:
+            return False
+        name = self._rng.choice(sorted(picture.deletions & topics.keys()) or sorted(topics))
+        replicas = {id_ for each in topics[name].partitions.values() for id_ in each}
+        gone = replicas - picture.brokers.keys()
+        if not gone:
+            able = sorted(replicas & world.brokers.keys() - {one.broker for one in world.rulers})
+            if not able or world.switched_off or world.lost:
+                return False  # enough of them stay to go on without one
+            gone = {self._rng.choice(able)}
+            world.switched_off |= gone
+            world.close(*gone)
+        brokers = tuple(sorted(gone))
+        return (name, brokers) if self.delete_without(name, brokers) else False
+
+    def delete_without(self, name: str, brokers: tuple[int, ...]) -> bool:
+        """Asks for it; a request that waits is made again."""
+        path = TopicDeletion.path(name)
+        found = self._world.server.find(path)
+        before = [] if found is None else [Delete(path, found.stat.version)]
+        return self._world.write(*before, Create(path, TopicDeletion(brokers).encode()))
+
     # --- moves ----------------------------------------------------------------------------------------
 
     def reassign(self) -> object:
@@ -111,7 +139,9 @@ class Operations:
         request = Reassignment(tuple(Move(tp, target) for tp, target in targets.items()))
         picture = self._world.audit.look()
         origins = {tp: picture.replicas(tp) or () for tp in targets}
-        if not self._world.write(Create(Reassignment.path(), request.encode())):
+        if not self._world.has_forgotten_requests or not self._world.write(
+            Create(Reassignment.path(), request.encode())
+        ):
             return False
         self._origins = origins
         return targets

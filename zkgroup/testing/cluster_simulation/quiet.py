@@ -8,11 +8,14 @@ from zkgroup.broker.replica_host import Role
 from zkgroup.history.cluster_report import ClusterOptions
 from zkgroup.history.cluster_settled import left_undone
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.world import World
 from zkgroup.testing.memory_zookeeper_steps import Step
-from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import StoredPlan
+from zkgroup.znodes.topics import TopicDeletion
 
 CONVERGE_MS = 60_000
 CALM_MS = 3_000
@@ -51,7 +54,28 @@ class Quiet:
             reached_ms, states = world.clock.now_ms(), self._states()
             self.pass_time(CALM_MS)  # what was told of last may yet be acted upon
             if self.missing() is None and self._states() == states:
-                return reached_ms - started_ms
+                if not world.switched_off:
+                    return reached_ms - started_ms
+                self._switch_on()
+                started_ms = world.clock.now_ms()
+
+    def _switch_on(self) -> None:
+        """Who was switched off comes back, and finds topics of the names of those that went without it."""
+        world = self._world
+        topics = world.audit.look().topics
+        other = min(world.brokers.keys() - world.switched_off)
+        lists: dict[str, dict[int, tuple[int, ...]]] = {}
+        for broker, tp in sorted(world.audit.abandoned):
+            if tp.topic not in topics and broker in world.switched_off:
+                lists.setdefault(tp.topic, {})[tp.partition] = (broker, other)
+        for name, replicas in lists.items():
+            world.figures["topics made again"] += world.write(
+                Create(Topic.path(name), Topic(replicas).encode())
+            )
+        brokers = sorted(world.switched_off)
+        world.switched_off.clear()
+        for broker in brokers:
+            world.restart(broker)
 
     def stay(self) -> None:
         """Everything remains as it is, and lines can be acknowledged everywhere."""
@@ -93,11 +117,14 @@ class Quiet:
             return f"{ruler.name} may not send"
         for violation in left_undone(picture, ClusterOptions(unserved=world.unserved)):
             return f"{violation}; {_waiting(ruler)}"
-        if not picture.moves and (plan := self._unfinished_plan()) is not None:
+        moving = picture.moves or any(topic is not None and topic.moving for topic in picture.topics.values())
+        if not moving and (plan := self._unfinished_plan()) is not None:
             return f"L7 {plan}; {_waiting(ruler)}"
         for broker in world.brokers.values():
             if broker.failure is not None:
                 return f"broker {broker.broker} failed: {broker.failure}"
+        if (left := self._left_of_forced_deletions()) is not None:
+            return f"L7 {left}; {_waiting(ruler)}"
         registered = {id_: held.session for id_, held in picture.brokers.items() if held.hosts}
         if registered != world.registrations():
             return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
@@ -125,6 +152,26 @@ class Quiet:
         for broker, process in world.brokers.items():
             if set(process.cache.brokers) != set(world.brokers):
                 return f"broker {broker} tells clients of brokers {sorted(process.cache.brokers)}"
+        return None
+
+    def _left_of_forced_deletions(self) -> str | None:
+        """A topic that nobody has to be waited for, or what a broker that is there should have deleted."""
+        world = self._world
+        picture, live = world.audit.look(), world.brokers.keys()
+        for name in sorted(picture.deletions & picture.topics.keys()):
+            topic, found = picture.topics[name], world.server.find(TopicDeletion.path(name))
+            if topic is None or found is None or any(tp.topic == name for tp in picture.moves):
+                continue
+            named = TopicDeletion.decode(found.path, found.data).without_brokers
+            awaited = {id_ for each in topic.partitions.values() for id_ in each} - set(named)
+            if named and awaited <= live:
+                return f"topic {name} is still to be deleted without {named}"
+        for path in world.server.tree():
+            if path.startswith(AbandonedReplicas.prefix()):
+                znode = world.server.find(path)
+                record = AbandonedReplicas.decode(path, znode.data if znode else None)
+                if record.broker in live:
+                    return f"broker {record.broker} has not deleted what it had of {record.topic}"
         return None
 
     def _unfinished_plan(self) -> str | None:

@@ -1,15 +1,14 @@
 """The controller inside a broker of Kafka 0.8.2.2, as far as it meets ours. Source: controller.md 2, 3, 5.
 
-Written as Kafka is: one thread that reads and writes step by step, each call repeated until it is answered,
-also in a new session. It creates `/controller` first and raises the epoch two steps later; it has no fence of
-its own; its queue of events is drained one event at a time, and a change of `/controller` to another's does
-not make it resign (K1). It deletes `/controller`, whoever owns it, when its failover throws (K2).
+Written as Kafka is: one thread (`real_thread`) that reads and writes step by step. It creates `/controller`
+first and raises the epoch two steps later; it has no fence of its own; its queue of events is drained one
+event at a time, and a change of `/controller` to another's does not make it resign (K1). It deletes
+`/controller`, whoever owns it, when its failover throws (K2).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,28 +16,7 @@ from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
-from zkgroup.model.requests import (
-    Code,
-    Connected,
-    Create,
-    Delete,
-    ListChildren,
-    ListChildrenDone,
-    Lost,
-    Multi,
-    MultiDone,
-    MultiRefused,
-    NotSent,
-    Operation,
-    Outcome,
-    Read,
-    ReadDone,
-    Request,
-    SessionEvent,
-    SetData,
-    Suspended,
-    Unanswered,
-)
+from zkgroup.model.requests import Code, Create, Delete, MultiDone, MultiRefused, SetData
 from zkgroup.testing.cluster_simulation.network import Line
 from zkgroup.testing.cluster_simulation.real_channels import RealChannels
 from zkgroup.testing.cluster_simulation.real_decisions import (
@@ -49,6 +27,14 @@ from zkgroup.testing.cluster_simulation.real_decisions import (
     orders_of,
     without,
 )
+from zkgroup.testing.cluster_simulation.real_thread import (
+    Calls,
+    MovedError,
+    RealThread,
+    children,
+    read,
+    write,
+)
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.wire.messages import Response
 from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path, topics_path
@@ -58,12 +44,6 @@ if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.world import World
 
 ANY: Final = -1
-Calls = Generator[Request, Any, Any]
-"""Yields requests to ZooKeeper, is sent their outcomes."""
-
-
-class _MovedError(Exception):
-    """What `ControllerMovedException` and every other error of a failover come to."""
 
 
 class RealController:
@@ -77,17 +57,10 @@ class RealController:
         self.epoch = 0
         self.epochs: list[int] = []
         self.stands = True
-        self.events: deque[str] = deque(["elect"])
         self.cluster = Cluster()
         self._world = world
-        self._store = store
-        self._calls: Calls | None = None
-        self._waiting: Request | None = None
-        """A call that is to be made, or made again."""
-        self._asked = False
-        self._incarnation = 0
+        self._thread = RealThread(store, self._begin)
         self._channels = RealChannels(world.network, self)
-        self._stop_listening = store.listen(self._heard)
 
     @property
     def rules(self) -> bool:
@@ -95,15 +68,12 @@ class RealController:
 
     def is_writing(self, path: str) -> bool:
         """Whether its next call, not made yet, changes this znode."""
-        request = self._waiting
-        return isinstance(request, Multi) and not self._asked and request.operations[0].path == path
+        return self._thread.is_writing(path)
 
     def stop(self) -> None:
         """The process is gone."""
-        self._stop_listening()
+        self._thread.stop()
         self.stands = False
-        self._calls = self._waiting = None
-        self.events.clear()
         self._channels.close_all()
 
     def retire(self) -> None:
@@ -112,28 +82,9 @@ class RealController:
 
     # --- events ---------------------------------------------------------------------------------------
 
-    def _heard(self, event: SessionEvent) -> None:
-        match event:
-            case Connected(session):
-                is_new = self._incarnation not in (0, session.incarnation)
-                self._incarnation = session.incarnation
-                self._asked = False
-                self.events.append("expired" if is_new else "reconnected")
-            case Suspended() | Lost():
-                self._asked = False
-
-    def _watch(self, event: str) -> Callable[[str], None]:
-        return lambda path: self.events.append(event)
-
     def choices(self) -> list[Callable[[], object]]:
         """What it can do now: make its call (again), or take the next event."""
-        if not self.stands and not self.is_active:
-            return []
-        if self._waiting is not None and not self._asked:
-            return [self._call]
-        if self._calls is None and self.events:
-            return [self._take]
-        return []
+        return self._thread.choices() if self.stands or self.is_active else []
 
     def act(self) -> bool:
         """Does one thing, if there is one."""
@@ -142,65 +93,28 @@ class RealController:
             found[0]()
         return bool(found)
 
-    def _take(self) -> None:
-        event = self.events.popleft()
+    def _begin(self, event: str) -> Calls | None:
         match event:
             case "elect" | "reconnected":
-                self._start(self._look() if event == "elect" or not self.is_active else self._rearm())
+                return self._look() if event == "elect" or not self.is_active else self._rearm()
             case "expired":
                 self._resign()
-                self._start(self._look())
+                return self._look()
             case "controller":
-                self._start(self._controller_changed())
-            case _ if self.is_active:
-                self._start(self._changed(event))
-
-    def _start(self, calls: Calls) -> None:
-        self._calls = calls
-        self._go_on(None)
-
-    def _go_on(self, outcome: Outcome | None) -> None:
-        calls = self._calls
-        if calls is None:
-            return
-        try:
-            self._waiting = next(calls) if outcome is None else calls.send(outcome)
-            self._asked = False
-        except (StopIteration, _MovedError):  # an error of an event ends that event alone
-            self._calls = self._waiting = None
-
-    def _call(self) -> None:
-        """Made in whatever session there is now: a client of that time repeats a call in a new one."""
-        request = self._waiting
-        assert request is not None
-        self._asked = True
-        path = getattr(request, "path", "")
-
-        def on_outcome(outcome: Outcome) -> None:
-            if self._waiting is not request or not self._asked:
-                return
-            if isinstance(outcome, Unanswered | NotSent):
-                self._asked = False
-                return
-            self._go_on(outcome)
-
-        self._store.submit(
-            request,
-            incarnation=self._incarnation,
-            on_outcome=on_outcome,
-            on_watch=self._watch(_event_of(path)) if getattr(request, "watch", False) else None,
-        )
+                return self._controller_changed()
+            case _:
+                return self._changed(event) if self.is_active else None
 
     # --- election -------------------------------------------------------------------------------------
 
     def _look(self) -> Calls:
         """Elects where nobody holds `/controller`; else waits for its watch."""
-        found = yield from self._read(Controller.path(), watch=True)
+        found = yield from read(Controller.path(), watch=True)
         if found is None and self.stands:
             yield from self._elect()
 
     def _controller_changed(self) -> Calls:
-        found = yield from self._read(Controller.path(), watch=True)
+        found = yield from read(Controller.path(), watch=True)
         if found is None:
             self._resign()
             if self.stands:
@@ -209,28 +123,28 @@ class RealController:
 
     def _elect(self) -> Calls:
         data = Controller(self.broker, self._world.clock.wall_ms()).encode()
-        made = yield from self._write(Create(Controller.path(), data, ephemeral=True))
+        made = yield from write(Create(Controller.path(), data, ephemeral=True))
         if isinstance(made, MultiRefused):
-            found = yield from self._read(Controller.path(), watch=True)
+            found = yield from read(Controller.path(), watch=True)
             if found is None or found.data != data:
                 return  # somebody else's; the lost reply of an own create is known by its text
         try:
             yield from self._fail_over()
-        except _MovedError:
+        except MovedError:
             self._resign()
-            yield from self._write(Delete(Controller.path(), ANY))  # whoever owns it (K2)
+            yield from write(Delete(Controller.path(), ANY))  # whoever owns it (K2)
 
     def _fail_over(self) -> Calls:
-        found = yield from self._read(ControllerEpoch.path())
+        found = yield from read(ControllerEpoch.path())
         if found is None:
             self.epoch = 1
-            answer = yield from self._write(Create(ControllerEpoch.path(), ControllerEpoch(1).encode()))
+            answer = yield from write(Create(ControllerEpoch.path(), ControllerEpoch(1).encode()))
         else:
             self.epoch = ControllerEpoch.decode(found.path, found.data).epoch + 1
             data = ControllerEpoch(self.epoch).encode()
-            answer = yield from self._write(SetData(ControllerEpoch.path(), data, found.stat.version))
+            answer = yield from write(SetData(ControllerEpoch.path(), data, found.stat.version))
         if isinstance(answer, MultiRefused):
-            raise _MovedError
+            raise MovedError
         self.is_active = True
         self.epochs.append(self.epoch)
         self.cluster = Cluster()
@@ -238,8 +152,8 @@ class RealController:
 
     def _rearm(self) -> Calls:
         """The client arms its watches anew and fires what has changed meanwhile."""
-        yield from self._read(Controller.path(), watch=True)
-        self.events.extend(("brokers", "topics"))
+        yield from read(Controller.path(), watch=True)
+        self._thread.events.extend(("brokers", "topics"))
 
     def _resign(self) -> None:
         self.is_active = False
@@ -305,7 +219,7 @@ class RealController:
             wanted = decide(state)
             if wanted is None:
                 return
-            answer = yield from self._write(SetData(path, wanted.encode(), found.stat.version))
+            answer = yield from write(SetData(path, wanted.encode(), found.stat.version))
             if isinstance(answer, MultiDone):
                 self.cluster.states[tp] = wanted
                 self.cluster.versions[tp] = found.stat.version + 1
@@ -319,30 +233,18 @@ class RealController:
         if state is None:
             return
         for parent in (Topic.partitions_path(tp.topic), Topic.partition_path(tp)):
-            yield from self._write(Create(parent, None))
-        answer = yield from self._write(Create(PartitionState.path(tp), state.encode()))
+            yield from write(Create(parent, None))
+        answer = yield from write(Create(PartitionState.path(tp), state.encode()))
         if isinstance(answer, MultiDone):
             self.cluster.states[tp], self.cluster.versions[tp] = state, 0
             self.tell([tp], self.cluster.live)
 
     # --- reading and writing --------------------------------------------------------------------------
 
-    def _read(self, path: str, *, watch: bool = False) -> Calls:
-        outcome = yield Read(path, watch=watch)
-        return outcome.znode if isinstance(outcome, ReadDone) else None
-
-    def _list(self, path: str) -> Calls:
-        outcome = yield ListChildren(path, watch=True)
-        return outcome.children if isinstance(outcome, ListChildrenDone) else ()
-
-    def _write(self, operation: Operation) -> Calls:
-        outcome = yield Multi((operation,))
-        return outcome if isinstance(outcome, MultiDone) else _refused(outcome)
-
     def _read_brokers(self) -> Calls:
         live = {}
-        for name in (yield from self._list(broker_ids_path())):
-            found = yield from self._read(f"{broker_ids_path()}/{name}")
+        for name in (yield from children(broker_ids_path())):
+            found = yield from read(f"{broker_ids_path()}/{name}")
             if found is not None and name.isdigit():
                 live[int(name)] = found.stat.czxid
         self.cluster.live = live
@@ -350,8 +252,8 @@ class RealController:
 
     def _read_topics(self) -> Calls:
         lists: dict[str, dict[int, tuple[int, ...]]] = {}
-        for name in (yield from self._list(topics_path())):
-            found = yield from self._read(Topic.path(name), watch=True)
+        for name in (yield from children(topics_path())):
+            found = yield from read(Topic.path(name), watch=True)
             if found is not None:
                 try:
                     lists[name] = dict(Topic.decode(found.path, found.data).partitions)
@@ -360,12 +262,12 @@ class RealController:
         self.cluster.topics = lists
 
     def _read_state(self, tp: TopicPartition) -> Calls:
-        found: Znode | None = yield from self._read(PartitionState.path(tp))
+        found: Znode | None = yield from read(PartitionState.path(tp))
         if found is not None:
             try:
                 self.cluster.states[tp] = PartitionState.decode(found.path, found.data)
             except CorruptZnodeError as error:
-                raise _MovedError from error
+                raise MovedError from error
             self.cluster.versions[tp] = found.stat.version
         return found
 
@@ -388,13 +290,3 @@ class RealController:
 
     def answered(self, line: Line, response: Response) -> None:
         self._channels.answered(line)
-
-
-def _refused(outcome: Outcome) -> MultiRefused:
-    return outcome if isinstance(outcome, MultiRefused) else MultiRefused(0, Code.NO_NODE)
-
-
-def _event_of(path: str) -> str:
-    if path == Controller.path():
-        return "controller"
-    return "brokers" if path == broker_ids_path() else "topics"

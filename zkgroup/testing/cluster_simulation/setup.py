@@ -30,6 +30,7 @@ OPERATIONS = (
     "create_topic",
     "grow",
     "delete_topic",
+    "force_deletion",
     "reassign",
     "change_target",
     "cancel",
@@ -42,6 +43,8 @@ OPERATIONS = (
     "store_plan",
     "change_plan",
 )
+_APART = frozenset({"force_deletion"})
+"""Drawn by themselves: the schedules without them are what they were before there were these."""
 STRANGERS = ("write_request", "delete_request", "real_step", "break_znode")
 Kind = Literal["ours", "kafka"]
 Replicas = tuple[int, ...]
@@ -85,10 +88,15 @@ def draw(seed: int, steps: int) -> Setup:
         factor = rng.choice((1, 2, 2, 3, 3))
         topics[f"t{index}"] = tuple(tuple(rng.sample(brokers, factor)) for _ in range(rng.choice((1, 2, 3))))
     weights = {fault: rng.choice((0.0, 0.0, 3.0, 8.0)) for fault in FAULTS}
-    weights |= {operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS}
+    weights |= {
+        operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS if operation not in _APART
+    }
     weights |= {stranger: rng.choice((0.0, 0.0, 4.0, 12.0)) for stranger in STRANGERS}
     if weights["real_step"]:
         weights["real_step"] *= 10  # of which few find a real controller that rules
+    if kind == "ours":  # a real controller would make a replica of whatever a broker has kept
+        apart = random.Random(f"apart {seed}")  # noqa: S311
+        weights |= {operation: apart.choice((0.0, 0.0, 12.0)) for operation in sorted(_APART)}
     return Setup(
         kind=kind,
         brokers=brokers,

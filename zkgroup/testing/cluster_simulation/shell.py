@@ -9,15 +9,12 @@ from typing import Any, Protocol
 
 from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
 from zkgroup.machinery.events import (
-    Answered,
-    SessionConnected,
     SessionLost,
-    SessionSuspended,
     TimerFired,
-    WatchFired,
 )
+from zkgroup.machinery.store_events import session_event, submit
 from zkgroup.model.ports import Instant, Store
-from zkgroup.model.requests import Connected, Lost, Outcome, SessionEvent, Suspended
+from zkgroup.model.requests import SessionEvent
 from zkgroup.testing.clock import FakeClock
 
 
@@ -51,14 +48,11 @@ class Shell:
         self._stop_listening = store.listen(self._heard)
 
     def _heard(self, event: SessionEvent) -> None:
-        match event:
-            case Connected(session):
-                self.tell(SessionConnected(session))
-            case Suspended(incarnation):
-                self.tell(SessionSuspended(incarnation))
-            case Lost(incarnation, reason):
-                if not self._is_over:
-                    self.inbox.appendleft(SessionLost(incarnation, reason))
+        news = session_event(event)
+        if not isinstance(news, SessionLost):
+            self.tell(news)
+        elif not self._is_over:
+            self.inbox.appendleft(news)
 
     def tell(self, event: object) -> None:
         """Puts an event into the inbox."""
@@ -106,26 +100,10 @@ class Shell:
         for effect in self.machine.step(event, now):
             match effect:
                 case Ask():
-                    self._ask(effect)
+                    submit(self._store, effect, self.tell)
                 case SetTimer(name, at_ms):
                     self._timers[name] = at_ms
                 case CancelTimer(name):
                     self._timers.pop(name, None)
                 case _:
                     self._perform(effect)
-
-    def _ask(self, effect: Ask) -> None:
-        request_id = effect.request_id
-
-        def on_outcome(outcome: Outcome) -> None:
-            self.tell(Answered(request_id, outcome))
-
-        def on_watch(path: str) -> None:
-            self.tell(WatchFired(request_id, path))
-
-        self._store.submit(
-            effect.request,
-            incarnation=effect.incarnation,
-            on_outcome=on_outcome,
-            on_watch=on_watch if getattr(effect.request, "watch", False) else None,
-        )

@@ -59,7 +59,8 @@ class Strangers:
             entries.append(_entry(chosen[0], self._target()))
         data = json.dumps({"version": 1, "partitions": entries}).encode()
         if world.server.find(Reassignment.path()) is None:
-            return entries if world.write(Create(Reassignment.path(), data)) else False
+            can_be_made = world.has_forgotten_requests
+            return entries if can_be_made and world.write(Create(Reassignment.path(), data)) else False
         if not world.write(SetData(Reassignment.path(), data, -1)):
             return False
         world.take_back(before.keys() - set(chosen))

@@ -14,17 +14,14 @@ from zkgroup.consumer import effects as ef
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.errors import CommitResult
-from zkgroup.machinery.effects import Ask, CancelTimer, SetTimer
+from zkgroup.machinery.effects import Ask, CancelTimer, Note, SetTimer
 from zkgroup.machinery.events import (
-    Answered,
-    SessionConnected,
     SessionLost,
-    SessionSuspended,
     TimerFired,
-    WatchFired,
 )
+from zkgroup.machinery.store_events import session_event, submit
 from zkgroup.model.ports import Instant
-from zkgroup.model.requests import Connected, Lost, Outcome, Request, SessionEvent, Suspended
+from zkgroup.model.requests import Request, SessionEvent
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.testing.simulation.application import Application
@@ -67,15 +64,11 @@ class Actor:
     # --- inbox ------------------------------------------------------------------------------------
 
     def _heard(self, event: SessionEvent) -> None:
-        match event:
-            case Connected(session):
-                self.inbox.append(SessionConnected(session))
-            case Suspended(incarnation):
-                self.inbox.append(SessionSuspended(incarnation))
-            case Lost(incarnation, reason):
-                self.inbox.appendleft(SessionLost(incarnation, reason))
-            case _:
-                assert_never(event)
+        news = session_event(event)
+        if isinstance(news, SessionLost):
+            self.inbox.appendleft(news)
+        else:
+            self.inbox.append(news)
 
     def due_timers(self) -> list[str]:
         now_ms = self._clock.now_ms()
@@ -151,7 +144,7 @@ class Actor:
                 self._record("state", before=before.value, after=after.value, reason=reason)
             case ef.Abandon(incarnation, reason):
                 self.client.abandon(incarnation, reason)
-            case ef.Note(kind, fields):
+            case Note(kind, fields):
                 self._record(kind, **fields)
             case ef.Finish():
                 self._finish(effect)
@@ -160,22 +153,8 @@ class Actor:
 
     def _ask(self, effect: Ask) -> None:
         assert self.finished is None, "asks after Finish"
-        request_id = effect.request_id
         self.asked.append(effect.request)
-
-        def on_outcome(outcome: Outcome) -> None:
-            self.inbox.append(Answered(request_id, outcome))
-
-        def on_watch(path: str) -> None:
-            self.inbox.append(WatchFired(request_id, path))
-
-        watched = getattr(effect.request, "watch", False)
-        self.client.submit(
-            effect.request,
-            incarnation=effect.incarnation,
-            on_outcome=on_outcome,
-            on_watch=on_watch if watched else None,
-        )
+        submit(self.client, effect, self.inbox.append)
 
     def _finish(self, effect: ef.Finish) -> None:
         self.finished = effect
