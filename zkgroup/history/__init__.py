@@ -5,10 +5,10 @@
     report = check_history(read_files(["member-1.jsonl", "member-2.jsonl"]))
     assert report.holds, report.violations
 
-The invariants: S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offsets never go back, S7 no
-delivery without a lease, S8 disjoint delivery, S9 right start, S10 same view same answer, S22 no half claim;
-and once the group had time to settle, L1 all owned, L2 no owner that is no member, L3 everybody has its
-share, L4 at rest.
+The invariants: S1 owner alive, S2 commits fenced, S3 chain of claims, S4 offsets never go back, S5 commit
+means processed, S6 truthful acknowledgement, S7 no delivery without a lease, S8 disjoint delivery, S9 right
+start, S10 same view same answer, S22 no half claim; and once the group had time to settle, L1 all owned, L2
+no owner that is no member, L3 everybody has its share, L4 at rest.
 
 `check_cluster` decides the invariants of brokers and controllers (`cluster_checker` names them): S11 to S17,
 L6 and L7, and that every acknowledged line is still there (`lines`). `read_transactions` reads what real

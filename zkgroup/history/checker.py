@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zkgroup.errors import ConfigError
+from zkgroup.history.acknowledgements import Acknowledgements
 from zkgroup.history.delivery_invariants import check_deliveries
 from zkgroup.history.evidence import CheckOptions, Evidence
 from zkgroup.history.member_invariants import DECIDED as DECIDED_BY_RECORDS
 from zkgroup.history.member_invariants import check_chains
+from zkgroup.history.processed_invariants import ProcessedAudit
 from zkgroup.history.records import Record, Recording, in_order
 from zkgroup.history.replay import groups_in
 from zkgroup.history.report import Figures, Report, Violation
@@ -36,7 +38,7 @@ def check_history(
     Args:
         records: what the members recorded, in any order.
         transactions: everything that the server accepted and refused, in any order; without it S1-S4 and
-            L1-L4 are decided from the records, S22 is not.
+            L1-L4 are decided from the records, S5 claim by claim, S6 and S22 are not.
         options: what only the caller knows.
 
     Raises:
@@ -67,10 +69,25 @@ def check_history(
         violations += check_chains(evidence, Figures() if log else figures)
         violations += check_deliveries(evidence, figures)
         violations += check_views(evidence, figures)
+        violations += _commits(evidence, decided)
     if options.quiet_from_ms is not None and (log or evidence.records):
         decided |= _AT_REST
         violations += from_server_log(evidence) if log else from_records(evidence)
     return Report(tuple(violations), frozenset(decided), figures, damage)
+
+
+def _commits(evidence: Evidence, decided: set[str]) -> list[Violation]:
+    """S5 and S6: commits beside what was processed, and what was told beside what was written."""
+    told = Acknowledgements(evidence)
+    found: list[Violation] = []
+    if evidence.transactions:
+        decided.add("S6")
+        found += told.check()
+    processed = ProcessedAudit(evidence, told)
+    if processed.is_decidable:
+        decided.add("S5")
+        found += processed.check()
+    return found
 
 
 def _group(log: tuple[ServerTransaction, ...], options: CheckOptions) -> str:

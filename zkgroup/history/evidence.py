@@ -31,6 +31,8 @@ class CheckOptions:
     """Time between the check of a lease and the stamp on the record of the delivery."""
     gaps_allowed: bool = False
     """Offsets of records may have gaps (compacted topics): a claim may start above its position."""
+    offsets_given: bool = False
+    """The application commits offsets of its own choice, processed or not: S5 stays open."""
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,14 @@ class _Places:
         return None
 
 
+def number_in(data: bytes | None) -> int | None:
+    """The value of an offset znode; None where it is no number."""
+    try:
+        return int(data or b"")
+    except ValueError:
+        return None
+
+
 def groups_in(transactions: tuple[ServerTransaction, ...]) -> set[str]:
     """The groups in which somebody registered."""
     prefix = f"{consumers_path()}/"

@@ -7,7 +7,7 @@ from enum import Enum
 
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.history.evidence import Evidence
-from zkgroup.history.replay import Owned, Picture, Place
+from zkgroup.history.replay import Owned, Picture, Place, number_in
 from zkgroup.history.report import Figures, Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
@@ -130,7 +130,7 @@ class ServerAudit:
     def _offset_written(
         self, transaction: ServerTransaction, change: Change, tp: TopicPartition
     ) -> Iterator[Violation]:
-        value, writer = _number(change.data), self._writer(transaction)
+        value, writer = number_in(change.data), self._writer(transaction)
         floor = self._floors.get(tp)
         if writer is Writer.OURS:
             yield from self._fenced(transaction, tp)
@@ -276,10 +276,3 @@ def _is_ours(change: Change) -> bool:
         return Registration.decode(change.path, change.data).is_zkgroup
     except CorruptZnodeError:
         return False
-
-
-def _number(data: bytes | None) -> int | None:
-    try:
-        return int(data or b"")
-    except ValueError:
-        return None

@@ -74,6 +74,7 @@ def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
     world.note(
         "b", "own.begin", topic=TOPIC, partition=2, token=zxid, offset=2, version=world.versions[tp(2)]
     )
+    world.deliver("b", 2, 2, token=zxid)
     world.commit("b", 2, 3)
 
     assert world.check(server=server).violations == ()
@@ -95,6 +96,7 @@ def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> 
     world.note("b", "release.ok", id=1, zxid=zxid, partitions=[{**row, "token": old}])
     world.note("b", "own.begin", **row, token=zxid)
     world.tokens[tp(2)] = zxid
+    world.deliver("b", 2, 2)
     world.commit("b", 2, 3)
 
     assert world.check(server=server).violations == ()

@@ -30,7 +30,7 @@ def test_the_figures_say_what_happened(server: bool) -> None:
 
     figures = world.check(server=server).figures
 
-    assert (figures.records, figures.operations) == (len(world.records), 14)
+    assert (figures.records, figures.operations) == (len(world.records), 16)
     assert (figures.deliveries, figures.rebalances) == (6, 4)
     assert (figures.commits, figures.claims, figures.ownership_changes) == (12, 8, 4)
     assert (figures.refused_commits, figures.refused_stale_commits) == (1, 1)
