@@ -42,3 +42,18 @@ def test_the_same_acl_is_kept_once() -> None:
 
     assert events[1].acl is events[5].acl
     assert events[3].acl is events[6].acl
+
+
+def test_an_acl_is_the_text_that_spark_writes() -> None:
+    """`to_json` makes the rows of logs, Python those of seeds: one is read like the other."""
+    from zkgroup.audit.spark.rows import batch_of
+
+    acl = (AclEntry(31, "world", "anyone"), AclEntry(1, "digest", 'ädä:"'))
+
+    texts = batch_of([_event(1, acl), _event(2, ()), _event(3, None)], "east").column("acl").to_pylist()
+
+    assert texts == [
+        '[{"perms":31,"scheme":"world","id":"anyone"},{"perms":1,"scheme":"digest","id":"ädä:\\""}]',
+        "[]",
+        None,
+    ]

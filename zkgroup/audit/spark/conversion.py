@@ -25,7 +25,7 @@ from zkgroup.audit.spark.inputs import EnsembleInput
 from zkgroup.audit.spark.remote import RemoteFolder, decoded
 from zkgroup.audit.spark.rows import EVENTS, seed_tables
 from zkgroup.audit.spark.storage import Storage
-from zkgroup.audit.spark.tables import OPERATIONS_FOLDER, SEEDS_FOLDER, STORED, Tables
+from zkgroup.audit.spark.tables import OPERATIONS_FOLDER, SEEDS_FOLDER, STORED, Tables, stored_seeds
 from zkgroup.audit.spark.units import Listed, Unit
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.hops import Hop, HopIndex
@@ -130,7 +130,7 @@ class Conversion:
             for each in tables[1:]:
                 table = table.unionAll(each)
             place = f"{SEEDS_FOLDER}/batch={number}/ensemble={plan.given.name}"
-            table.drop("ensemble").write.mode("overwrite").parquet(self._place(place))
+            stored_seeds(table).drop("ensemble").write.mode("overwrite").parquet(self._place(place))
         return Converted(
             base_zxid=rows.seen.zxid,
             servers=len(plan.given.folders),

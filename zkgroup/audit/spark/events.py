@@ -50,7 +50,7 @@ def _logged() -> list[SparkColumn]:
         f.col("applied"),
         f.lit(False).alias("seed"),
         f.lit(False).alias("synthetic"),
-        f.col("acl"),
+        f.to_json("acl").alias("acl"),
         f.lit(None).cast("long").alias("mtime_ms"),
         f.col("ensemble"),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -19,6 +21,8 @@ from zkgroup.zkfiles.tree import Tree
 
 ROWS_PER_TABLE: Final = 100_000
 ROWS_PER_BATCH: Final = 16_384
+ACLS_KEPT: Final = 4_096
+"""Texts of ACLs whose meaning is kept; a tree has few different ones."""
 
 _TYPES: Final[dict[str, tuple[ColumnType, bool]]] = {
     "zxid": ("long", False),
@@ -36,7 +40,7 @@ _TYPES: Final[dict[str, tuple[ColumnType, bool]]] = {
     "applied": ("boolean", False),
     "seed": ("boolean", False),
     "synthetic": ("boolean", False),
-    "acl": ("acl", True),
+    "acl": ("string", True),
     "mtime_ms": ("long", True),
 }
 EVENT_COLUMNS: Final[tuple[Column, ...]] = tuple(
@@ -44,7 +48,12 @@ EVENT_COLUMNS: Final[tuple[Column, ...]] = tuple(
 )
 ENSEMBLE: Final = Column("ensemble", "string", False, "The name that the ensemble was given.")
 EVENTS: Final[StructType] = struct_of((*EVENT_COLUMNS, ENSEMBLE))
-"""The fields of an Event, and whose it is."""
+"""The fields of an Event, and whose it is.
+
+An ACL is text here, `[{"perms":31,"scheme":"world","id":"anyone"}]`, as Spark's `to_json` writes it:
+before each row that Python gets, Spark adds up the bytes of the batch, and a nested column costs more of
+that than all others together.
+"""
 
 _NAMES: Final = Event._fields
 _ACL_AT: Final = _NAMES.index("acl")
@@ -60,19 +69,14 @@ def events_in(batch: Any) -> list[Event]:
 def event_of(row: Any) -> Event:
     """Of a row that was collected."""
     event = Event._make(row[name] for name in _NAMES)
-    data, acl = event.data, event.acl
-    return event._replace(
-        data=None if data is None else bytes(data),
-        acl=None if acl is None else tuple(AclEntry(*each) for each in acl),
-    )
+    data = event.data
+    return event._replace(data=None if data is None else bytes(data), acl=_acl_of(event.acl))
 
 
 def batch_of(events: Sequence[Event], ensemble: str) -> Any:
     """Rows as a pyarrow.RecordBatch of EVENTS."""
     columns = [list(column) for column in zip(*events, strict=True)]
-    columns[_ACL_AT] = [
-        None if acl is None else [entry._asdict() for entry in acl] for acl in columns[_ACL_AT]
-    ]
+    columns[_ACL_AT] = [None if acl is None else _text_of(acl) for acl in columns[_ACL_AT]]
     columns.append([ensemble] * len(events))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
@@ -87,23 +91,16 @@ def seed_tables(tree: Tree, ensemble: str) -> Iterator[Any]:
 
 
 def _values(array: Any, name: str) -> list[Any]:
-    if name != "acl":
-        values: list[Any] = array.to_pylist()
-        return values
-    if array.null_count == len(array):
-        return [None] * len(array)
-    return list(_acls(array))
+    values: list[Any] = array.to_pylist()
+    return list(map(_acl_of, values)) if name == "acl" else values
 
 
-def _acls(array: Any) -> Iterator[Acl | None]:
-    """Of a pyarrow.ListArray; its entries are read by columns. The same ACL many times is one object."""
-    fields = (array.values.field(name).to_pylist() for name in AclEntry._fields)
-    entries = list(map(AclEntry._make, zip(*fields, strict=True)))
-    known: dict[Acl, Acl] = {}
-    bounds = array.offsets.to_pylist()
-    for is_there, begin, end in zip(array.is_valid().to_pylist(), bounds, bounds[1:], strict=False):
-        if is_there:
-            acl = tuple(entries[begin:end])
-            yield known.setdefault(acl, acl)
-        else:
-            yield None
+@lru_cache(maxsize=ACLS_KEPT)
+def _acl_of(text: str | None) -> Acl | None:
+    """The same text many times is one object."""
+    return None if text is None else tuple(AclEntry(**entry) for entry in json.loads(text))
+
+
+@lru_cache(maxsize=ACLS_KEPT)
+def _text_of(acl: Acl) -> str:
+    return json.dumps([entry._asdict() for entry in acl], ensure_ascii=False, separators=(",", ":"))

@@ -21,12 +21,15 @@ from pyspark.sql.types import (
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.schemas import Column, ColumnType, select
 
-_ACL: Final = StructType(
-    [
-        StructField("perms", IntegerType(), nullable=False),
-        StructField("scheme", StringType(), nullable=False),
-        StructField("id", StringType(), nullable=False),
-    ]
+ACL: Final = ArrayType(
+    StructType(
+        [
+            StructField("perms", IntegerType(), nullable=False),
+            StructField("scheme", StringType(), nullable=False),
+            StructField("id", StringType(), nullable=False),
+        ]
+    ),
+    containsNull=False,
 )
 _TYPES: Final[dict[ColumnType, DataType]] = {
     "long": LongType(),
@@ -35,7 +38,7 @@ _TYPES: Final[dict[ColumnType, DataType]] = {
     "binary": BinaryType(),
     "boolean": BooleanType(),
     "timestamp": TimestampType(),
-    "acl": ArrayType(_ACL, containsNull=False),
+    "acl": ACL,
 }
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from zkgroup.audit import manifest
 from zkgroup.audit.manifest import Converted, Manifest
 from zkgroup.audit.spark.rows import EVENTS
-from zkgroup.audit.spark.schemas import struct_of
+from zkgroup.audit.spark.schemas import ACL, struct_of
 from zkgroup.audit.spark.storage import Storage
 from zkgroup.audit.spark.units import OPERATIONS
 
@@ -19,6 +20,15 @@ OPERATIONS_FOLDER: Final = "operations"
 SEEDS_FOLDER: Final = "seeds"
 STORED: Final[StructType] = StructType([*struct_of(OPERATIONS), StructField("day", StringType())])
 """OPERATIONS, and the day that Parquet is partitioned by."""
+_SEEDS: Final[StructType] = StructType(
+    [StructField(each.name, ACL if each.name == "acl" else each.dataType) for each in EVENTS]
+)
+"""`rows.EVENTS`, with the ACL as the operations have it."""
+
+
+def stored_seeds(seeds: DataFrame) -> DataFrame:
+    """Rows of `rows.EVENTS` as they are stored."""
+    return seeds.withColumn("acl", f.from_json("acl", ACL))
 
 
 class Tables:
@@ -53,7 +63,7 @@ class Tables:
             for name in ensembles
             if (batch := self.manifest.ensembles[name].seed_batch) is not None
         ]
-        return self._table(SEEDS_FOLDER, folders, EVENTS)
+        return self._table(SEEDS_FOLDER, folders, _SEEDS).withColumn("acl", f.to_json("acl"))
 
     def _table(self, base: str, folders: Sequence[str], schema: StructType) -> DataFrame:
         if not folders:
