@@ -11,7 +11,7 @@ import click
 
 from zkgroup.errors import StoreUnavailableError
 
-from .connection import client_settings, target
+from .connection import add_connect_timeout, client_settings, target
 from .frame import command, output, quiet_connecting, shared
 from .output import say
 from .parameters import Assignment
@@ -35,6 +35,8 @@ class _Served(Protocol):
     settings: BrokerSettings
 
     def wait_connected(self, timeout_s: float) -> None: ...
+
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError: ...
 
     def start(self) -> None: ...
 
@@ -138,7 +140,7 @@ def run(
 
 
 def _serve_alone(address: str, options: dict[str, Any], printer: BrokerPrinter) -> None:
-    from zkgroup.broker.controller_only import ControllerOnly
+    from zkgroup.broker.node.controller_only import ControllerOnly
 
     alone = ControllerOnly(address, **options)
 
@@ -162,7 +164,9 @@ def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
 
     from .settings_values import parse_settings
 
-    return BrokerSettings(**parse_settings(pairs, BrokerSettings))
+    values = parse_settings(pairs, BrokerSettings)
+    add_connect_timeout(values, shared(), "--set")
+    return BrokerSettings(**values)
 
 
 def _serve(
@@ -197,16 +201,18 @@ def _leave(served: _Served, stop: StopSignals, hurry: Callable[[], None]) -> Non
 
 
 def _wait_connected(served: _Served, stop: StopSignals) -> None:
-    """Who never gets a first connection says so, and ends (exit code 7)."""
+    """Who never gets a first connection says so, with the whole wait, and ends (exit code 7)."""
     settings = served.settings
-    left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
+    whole_s = left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
     with quiet_connecting():
         while not stop.received:
-            left_s -= LOOK_S
+            look_s = min(LOOK_S, left_s)
+            left_s -= look_s
             try:
-                served.wait_connected(LOOK_S)
+                served.wait_connected(look_s)
             except StoreUnavailableError:
                 if left_s <= 0:
-                    raise
+                    served.check()
+                    raise served.unconnected(whole_s) from None
             else:
                 break

@@ -183,7 +183,9 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 partition=COUNT,
                 leader=nullable(INTEGER),
                 preferred=nullable(INTEGER),
-                outcome=word("elects", "leads", "not_live", "not_in_isr", "no_state", "being_deleted"),
+                outcome=word(
+                    "elects", "leads", "not_live", "not_in_isr", "no_state", "unreadable", "being_deleted"
+                ),
             )
         ),
     ),
@@ -200,7 +202,9 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 leader=nullable(INTEGER),
                 isr=nullable(BROKERS),
                 live=BROKERS,
-                outcome=word("unclean", "clean", "led", "not_live", "no_state", "being_deleted"),
+                outcome=word(
+                    "unclean", "clean", "led", "not_live", "no_state", "unreadable", "being_deleted"
+                ),
                 verdict=nullable(word("unclean", "elected", "not_needed", "refused")),
                 elected=nullable(COUNT),
                 reason=nullable(STRING),

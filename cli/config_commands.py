@@ -53,8 +53,13 @@ def describe(**whom: Any) -> None:
     with connected() as ensemble:
         as_of, rows, unreadable = describe_configs(ensemble, [entity] if entity else [], kind)
     if not out.document(cluster_documents.configs(as_of, rows), "configs", _KEYS):
-        for row in rows:
+        for number, row in enumerate(rows):
+            if number:
+                out.line()
             title = f"{row.entity.kind} {cluster_documents.entity_name(row)}"
+            if not row.configs:
+                out.line(f"{out.paint(title, 'bold')}  nothing is set")
+                continue
             out.line(out.paint(title, "bold"))
             columns = [Column(header="SETTING"), Column(header="VALUE", shorten="end")]
             out.table(columns, sorted([name, value] for name, value in row.configs.items()))

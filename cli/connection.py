@@ -26,6 +26,9 @@ ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
 SESSION_TIMEOUT_MS = 10_000
 """What one-shot commands ask for: they live shorter than that."""
 
+CONNECT_TIMEOUT_MS = 10_000
+"""What `--connect-timeout` is where it is not given."""
+
 _TOLD = "zkgroup.told"
 """Key of `Context.meta` for what was said already."""
 
@@ -81,8 +84,25 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Tar
         tls_cert=_file("tls_cert", options.zk_tls_cert, profile),
         tls_key=_file("tls_key", options.zk_tls_key, profile),
         sasl_file=_file("sasl_file", options.zk_sasl_file, profile),
-        timeout_s=(10_000 if options.connect_timeout is None else options.connect_timeout) / 1000,
+        timeout_s=_connect_timeout_ms(options) / 1000,
     )
+
+
+def _connect_timeout_ms(options: Shared) -> int:
+    return CONNECT_TIMEOUT_MS if options.connect_timeout is None else options.connect_timeout
+
+
+def add_connect_timeout(values: dict[str, Any], options: Shared, setting_option: str) -> None:
+    """Makes `--connect-timeout` the setting of a process that waits by its settings, unless they name one.
+
+    `setting_option` is the option by which settings are given. Raises ConfigError where both name one.
+    """
+    if "connection_timeout_ms" not in values:
+        values["connection_timeout_ms"] = _connect_timeout_ms(options)
+    elif options.connect_timeout is not None:
+        raise ConfigError(
+            f"setting connection_timeout_ms is given twice: by --connect-timeout and by {setting_option}"
+        )
 
 
 def _say_once(text: str) -> None:

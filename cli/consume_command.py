@@ -12,7 +12,7 @@ import click
 
 from zkgroup.errors import ConfigError, MemberClosedError
 
-from .connection import client_settings, target
+from .connection import add_connect_timeout, client_settings, target
 from .documents import threads_text
 from .frame import command, output, quiet_connecting, shared
 from .options import complete_topics, group_argument
@@ -197,6 +197,7 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
             if name in values:
                 raise ConfigError(f"setting {name} is given twice: by an option of its own and by --setting")
             values[name] = short[option]
+    add_connect_timeout(values, shared(), "--setting")
     if delivers:
         values["ack_mode"] = "explicit"
     if values.get("consumer_id") is None:

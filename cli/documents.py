@@ -135,7 +135,7 @@ def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | N
                 _topic_partition(row) | ({} if ends is None else {"logs": _logs(topic.topic, row, ends)})
                 for row in topic.partitions
             ],
-            "configs": dict(topic.configs),
+            "configs": None if topic.configs is None else dict(topic.configs),
             "deletion": _deletion(topic.deletion),
         }
         for topic in described
@@ -146,7 +146,11 @@ def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | N
 def _deletion(pending: PendingDeletion | None) -> Json | None:
     if pending is None:
         return None
-    return {"asked_at": iso_time(pending.asked_ms), "detail": pending.detail}
+    return {
+        "asked_at": iso_time(pending.asked_ms),
+        "detail": pending.detail,
+        "without_brokers": list(pending.without_brokers),
+    }
 
 
 def topic_creation(as_of: AsOf, topic: TopicDescription, *, created: bool) -> Json:
@@ -158,7 +162,7 @@ def topic_creation(as_of: AsOf, topic: TopicDescription, *, created: bool) -> Js
         topic=topic.topic,
         created=created,
         partitions=rows,
-        configs=dict(topic.configs),
+        configs=None if topic.configs is None else dict(topic.configs),
     )
 
 

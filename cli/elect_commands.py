@@ -7,12 +7,17 @@ from typing import IO
 
 import click
 
-from zkgroup.admin.elections import ElectionPlan, elect_preferred, plan_preferred, wait_for_election
+from zkgroup.admin.elections import (
+    ElectionPlan,
+    elect_preferred,
+    plan_preferred,
+    wait_for_election,
+)
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.kafka_files import parse_partitions
 from zkgroup.admin.topics import describe_topics
 from zkgroup.admin.unclean import UncleanPlan, all_led, elect_unclean, plan_unclean, wait_for_verdicts
-from zkgroup.admin.words import UncleanElectionDone
+from zkgroup.admin.words import NO_LEADER, UncleanElectionDone
 from zkgroup.model import TopicPartition
 
 from . import cluster_documents
@@ -43,7 +48,14 @@ _UNCLEAN_KEYS = (
     "elected",
     "reason",
 )
-_STYLES = {"elects": "good", "leads": "dim", "unclean": "bad", "clean": "good", "led": "dim"}
+_STYLES = {
+    "elects": "good",
+    "leads": "dim",
+    "unclean": "bad",
+    "clean": "good",
+    "led": "dim",
+    "unreadable": "bad",
+}
 
 
 @elect.command()
@@ -180,13 +192,16 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
         [
             row.topic_partition.topic,
             row.topic_partition.partition,
-            row.leader,
+            "none" if row.leader == NO_LEADER else row.leader,
             row.preferred,
             Cell(row.outcome.replace("_", " "), _STYLES.get(row.outcome, "warn")),
         ]
         for row in rows
     ]
     out.table(columns, table)
+    if not plan.wanted:
+        out.line("nothing to elect")
+        return
     verb = "asked for" if executed else "would ask for"
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}")
 

@@ -322,7 +322,11 @@ def _clear(ensemble: Ensemble, moves: Sequence[Move], *, is_over: bool, execute:
         say("nothing is throttled")
         return
     whose = [("broker", map(str, throttled.brokers)), ("topic", throttled.topics)]
-    named = [f"{kind} {', '.join(names)}" for kind, each in whose if (names := list(each))]
+    named = [
+        f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        for kind, each in whose
+        if (names := list(each))
+    ]
     what = f"the throttle of {' and '.join(named)}"
     if not is_over:
         say(f"{what} stays: not every move is done")

@@ -123,12 +123,12 @@ def _topics(**more: Schema) -> Schema:
         removing=BROKERS,
         **more,
     )
-    deletion = object_of(asked_at=TIME, detail=nullable(STRING))
+    deletion = object_of(asked_at=TIME, detail=nullable(STRING), without_brokers=BROKERS)
     return list_of(
         object_of(
             topic=STRING,
             partitions=list_of(partition),
-            configs=map_of(STRING),
+            configs=nullable(map_of(STRING)),
             deletion=nullable(deletion),
         )
     )
@@ -234,7 +234,7 @@ SCHEMAS: Mapping[str, Schema] = {
         topic=STRING,
         created=BOOLEAN,
         partitions=list_of(object_of(partition=COUNT, replicas=BROKERS)),
-        configs=map_of(STRING),
+        configs=nullable(map_of(STRING)),
     ),
     "zkgroup.topic_deletion/1": document(
         "topic_deletion",
@@ -243,6 +243,7 @@ SCHEMAS: Mapping[str, Schema] = {
         undo=nullable(STRING),
         controller=nullable(INTEGER),
         znodes=COUNT,
+        without_brokers=BROKERS,
     ),
     **CLUSTER_SCHEMAS,
     **AUDIT_SCHEMAS,

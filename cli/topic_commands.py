@@ -26,6 +26,8 @@ from .output import say
 from .parameters import Assignment, ReplicaLists
 from .units import counted
 
+NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"
+
 topic = make_group("topic", help="Create, look at, alter and delete topics.")
 
 
@@ -103,7 +105,7 @@ def list_() -> None:
     if not out.document(documents.topic_list(as_of, rows), "topics", topic_tables.LIST_KEYS):
         topic_tables.topics(out, rows)
         if not rows:
-            say("there is no topic; make one with `zkgroup topic create TOPIC --partitions N`")
+            say(NO_TOPIC)
 
 
 @topic.command()
@@ -119,9 +121,9 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
     """Partitions, replicas, leaders and overrides of TOPIC, or of all topics."""
     out = output()
     with connected() as ensemble:
-        as_of, described, unreadable = admin.describe_topics(ensemble, topics)
+        as_of, whole, unreadable = admin.describe_topics(ensemble, topics)
         entries = registrations(ensemble)
-    live = by_role(entries).data
+    live, described = by_role(entries).data, whole
     if under_replicated:
         described = admin.only(described, admin.is_under_replicated)
     if unavailable:
@@ -138,9 +140,12 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
         out.document({"partitions": rows}, "partitions", keys)
     elif not out.document(document, "topics"):
         topic_tables.described(out, described, ends)
-    if unreadable:
-        told = "; ".join(map(str, unreadable))
-        raise PartlyDoneError(f"not described: {told}") if described else unreadable[0]
+        if not described and not unreadable:
+            say("no partition is so" if whole else NO_TOPIC)
+    errors = [*unreadable, *(error for one in whole for error in one.unreadable)]
+    if errors:
+        told = "; ".join(map(str, errors))
+        raise PartlyDoneError(f"not described: {told}") if whole else errors[0]
 
 
 def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPartition, int]]:
@@ -229,15 +234,26 @@ def alter(
 
 @topic.command()
 @topic_argument()
+@click.option(
+    "--without-broker",
+    "without",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="ID",
+    help="Do not wait for this broker: it is lost, and not registered; may be repeated.",
+)
 @consent_options
-def delete(topic: str, execute: bool, yes: bool) -> None:
+def delete(topic: str, without: tuple[int, ...], execute: bool, yes: bool) -> None:
     """Delete TOPIC: through the controller where one lives, else by removing its znodes.
 
     Refused while a group has members on it. Also removes what a deletion in part has left.
+
+    A deletion waits for every broker with a replica. It goes on without a lost one that --without-broker
+    names, now or while it waits; should that broker come back, it is told to delete what it has.
     """
     out = output()
     with connected() as ensemble:
-        plan = plan_topic_deletion(ensemble, topic)
+        plan = plan_topic_deletion(ensemble, topic, without)
         if plan.users:
             delete_topic(ensemble, plan)  # raises: says who is on it
         for note in plan.notes:
@@ -247,7 +263,10 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")
         act = None
         if is_wanted(
-            execute, yes, f"Delete topic {topic}?", lambda aside: aside.line(_told(plan, executed=False))
+            execute,
+            yes,
+            f"Delete topic {topic}{_without(plan)}?",
+            lambda aside: aside.line(_told(plan, executed=False)),
         ):
             act = new_act()
             record = UndoRecord(
@@ -267,6 +286,7 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
         undo=act.undo_id if act else None,
         controller=plan.controller,
         znodes=len(plan.znodes),
+        without_brokers=list(plan.without),
     )
     if not out.document(document):
         out.line(_told(plan, executed=act is not None))
@@ -279,6 +299,11 @@ def delete(topic: str, execute: bool, yes: bool) -> None:
 def _told(plan: TopicDeletionPlan, *, executed: bool) -> str:
     if plan.controller is not None:
         verb = "asked" if executed else "would ask"
-        return f"{verb} controller {plan.controller} to delete topic {plan.topic}"
+        return f"{verb} controller {plan.controller} to delete topic {plan.topic}{_without(plan)}"
     what = f"what is left of topic {plan.topic}" if plan.leftover else f"topic {plan.topic}"
     return f"{'deleted' if executed else 'would delete'} {what}: {counted(len(plan.znodes), 'znode')}"
+
+
+def _without(plan: TopicDeletionPlan) -> str:
+    """Whom the deletion does not wait for, as the end of a phrase."""
+    return f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""

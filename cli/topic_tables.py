@@ -56,7 +56,7 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
     for number, topic in enumerate(rows):
         if number:
             out.line()
-        overrides = ", ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
+        overrides = ", ".join(f"{name}={value}" for name, value in sorted((topic.configs or {}).items()))
         parts = [out.paint(topic.topic, "bold"), counted(len(topic.partitions), "partition"), overrides]
         out.line("  ".join(part for part in parts if part))
         if topic.deletion is not None:
@@ -79,6 +79,8 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
 
 def _deletion(pending: PendingDeletion) -> str:
     told = f"being deleted, asked at {iso_time(pending.asked_ms)}"
+    if pending.without_brokers:
+        told += f", without broker {_brokers(pending.without_brokers)}"
     return told if pending.detail is None else f"{told}; {pending.detail}"
 
 

@@ -124,6 +124,29 @@ def test_no_zookeeper_is_said_in_time(lone_shell: Shell) -> None:
         assert controller.stop() == 0
 
 
+@pytest.mark.parametrize("role", [("--controller-only",), ()], ids=["controller only", "broker"])
+def test_the_whole_wait_for_zookeeper_is_that_of_the_option(lone_shell: Shell, role: tuple[str, ...]) -> None:
+    """It used to wait for the session timeout, and to tell the period of its own looks."""
+    words = ("broker", "run", *role, "--id", "7", "-z", "127.0.0.1:1", "--connect-timeout", "1200ms")
+
+    with Process(*words, "--format", "ndjson", env=environment(lone_shell)) as served:
+        assert served.wait() == 7
+
+    assert "expected 127.0.0.1:1 to answer within 1.2 s, found" in served.errors
+
+
+def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
+    """One by the option, one by a setting, be they equal."""
+    quick = ("-z", "127.0.0.1:1", "--dry-run", "--connect-timeout", "1s")
+    served = lone_shell.run(*ALONE, "--id", "7", *quick, "--set", "connection_timeout_ms=1s")
+    member = lone_shell.run("consume", "g", "--topic", "t", *quick, "--setting", "connection_timeout_ms=1s")
+
+    twice = "setting connection_timeout_ms is given twice: by --connect-timeout and by"
+    assert (served.code, member.code) == (2, 2)
+    assert f"{twice} --set\n" in served.err
+    assert f"{twice} --setting\n" in member.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

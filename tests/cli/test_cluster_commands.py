@@ -11,6 +11,7 @@ from tests.cli.groups import Groups
 from tests.cli.running import Shell
 from zkgroup.model.requests import SetData
 from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.throttles import RATES
 from zkgroup.znodes.topics import TopicConfig
 
 
@@ -72,6 +73,32 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: Cluster) -> 
         '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'
     )
     assert again.code == 6
+
+
+def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: Cluster) -> None:
+    """Nobody is asked for nothing; no leader is a word for a person, and Kafka's -1 in JSON."""
+    cluster.topic("orders", (9, 1), (8, 1), leaders={0: 1, 1: -1})
+
+    told = shell.run("elect", "preferred", "--execute")
+    rows = shell.json("elect", "preferred")["partitions"]
+
+    assert [line.split() for line in told.lines[1:]] == [
+        ["orders", "0", "1", "9", "not", "live"],
+        ["orders", "1", "none", "8", "not", "live"],
+        ["nothing", "to", "elect"],
+    ]
+    assert [row["leader"] for row in rows] == [1, -1]
+    assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
+
+
+def test_nothing_to_describe_is_said(shell: Shell, groups: Groups) -> None:
+    """On stderr, so that scripts go on reading nothing."""
+    none = shell.run("topic", "describe")
+    Cluster(groups).topic("orders", (1, 2))
+    led = shell.run("topic", "describe", "--unavailable-partitions")
+
+    assert (none.code, none.out, "zkgroup topic create" in none.err) == (0, "", True)
+    assert (led.code, led.out, "no partition is so" in led.err) == (0, "", True)
 
 
 def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, cluster: Cluster) -> None:
@@ -173,6 +200,37 @@ def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluste
 def test_wrong_words_about_whose_configuration_are_usage_errors(lone_shell: Shell, words: list[str]) -> None:
     """Before anything is asked of an ensemble."""
     assert lone_shell.run("config", "alter", *words, "-z", "127.0.0.1:1").code == 2
+
+
+def test_a_value_that_no_broker_can_parse_is_refused(shell: Shell, cluster: Cluster) -> None:
+    """Brokers of some releases hear of no change any more after it; nothing is written."""
+    broker = shell.run("config", "alter", "--broker", "1", "--set", f"{RATES[0]}=50MB", "--execute")
+    client = ("--entity-type", "clients", "--entity-name", "c", "--set")
+    quota = shell.run("config", "alter", *client, "producer_byte_rate=abc", "--execute")
+    unknown = shell.run("config", "alter", *client, "producer_rate=1", "--execute")
+
+    assert [ran.code for ran in (broker, quota, unknown)] == [2, 2, 2]
+    assert f"setting {RATES[0]}: expected a whole number from 0" in broker.err
+    assert "found 'abc'" in quota.err
+    assert "clients have producer_byte_rate" in unknown.err
+    assert shell.run("znode", "get", "/config/changes").code == 5
+
+
+def test_configurations_stand_apart_and_empty_ones_have_no_table(shell: Shell, cluster: Cluster) -> None:
+    """One line says that nothing is set."""
+    cluster.topic("clicks", (1,))
+    cluster.topic("orders", (1,))
+    shell.run("config", "alter", "--topic", "orders", "--set", "retention.ms=1", "--execute")
+
+    told = shell.run("config", "describe", "--entity-type", "topics")
+
+    assert [" ".join(line.split()) for line in told.lines] == [
+        "topics clicks nothing is set",
+        "",
+        "topics orders",
+        "SETTING VALUE",
+        "retention.ms 1",
+    ]
 
 
 def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) -> None:

@@ -17,8 +17,12 @@ BRIEFLY = ("--setting", "connection_timeout_ms=1s")
 
 @pytest.mark.parametrize(
     ("words", "briefly"),
-    [(("group", "list"), ("--connect-timeout", "1s")), (("consume", "g", "--topic", "t"), BRIEFLY)],
-    ids=["group list", "consume"],
+    [
+        (("group", "list"), ("--connect-timeout", "1s")),
+        (("consume", "g", "--topic", "t"), ("--connect-timeout", "1s")),
+        (("consume", "g", "--topic", "t"), BRIEFLY),
+    ],
+    ids=["group list", "consume", "consume by a setting"],
 )
 def test_why_there_is_no_connection_is_said_once(
     shell: Shell, words: tuple[str, ...], briefly: tuple[str, ...]

@@ -127,7 +127,7 @@ def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
     cleared = shell.run("reassign", "verify", *words, "--clear-throttle", "--execute")
 
     assert (kept.code, "stays" in kept.err) == (3, True)
-    assert (cleared.code, "removed the throttle of broker" in cleared.err) == (3, True)
+    assert (cleared.code, "removed the throttle of brokers" in cleared.err) == (3, True)
 
 
 def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: Cluster) -> None:
@@ -144,7 +144,7 @@ def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: C
     left = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
 
     assert cleared.code == 3
-    assert "removed the throttle of broker 1, 2, 3\n" in cleared.err
+    assert "removed the throttle of brokers 1, 2, 3\n" in cleared.err
     assert [row["configs"] for row in left] == [{}, {}, {}]
 
 

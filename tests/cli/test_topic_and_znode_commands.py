@@ -8,10 +8,11 @@ from pathlib import Path
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete
+from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path, brokers_path
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.topics import TopicDeletion
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.settings import CREATOR_ACL
@@ -162,6 +163,33 @@ def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: Group
     assert orders["deletion"]["detail"] == "waits for broker 8 to be back"
     asked_at = orders["deletion"]["asked_at"]
     assert read == f"being deleted, asked at {asked_at}; waits for broker 8 to be back"
+
+
+def test_delete_goes_on_without_a_broker_that_is_lost(shell: Shell, groups: Groups) -> None:
+    """K20: previewed with what remains, asked for with --execute, then shown; a live broker is refused."""
+    shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
+    _broker(groups, 7)
+    groups.zk.multi(Create(Controller.path(), b"", ephemeral=True))
+    groups.zk.multi(SetData(Controller.path(), Controller(7, 1).encode(), 0))
+    asked = ("topic", "delete", "orders", "--without-broker", "8")
+
+    waits = shell.run("topic", "delete", "orders", "--execute")
+    shown = shell.run(*asked)
+    before = groups.zk.read(TopicDeletion.path("orders")).data
+    done = shell.json(*asked, "--execute")
+    described = shell.json("topic", "describe", "orders")["topics"][0]["deletion"]
+    refused = shell.run("topic", "delete", "orders", "--without-broker", "7", "--execute")
+
+    assert "name it: --without-broker" in waits.err
+    assert (shown.code, shown.out) == (0, "would ask controller 7 to delete topic orders without broker 8\n")
+    assert "what it has of orders stays in its folders" in shown.err
+    assert before == b""
+    assert (done["executed"], done["without_brokers"]) == (True, [8])
+    assert groups.zk.read(TopicDeletion.path("orders")).data == TopicDeletion((8,)).encode()
+    assert described["without_brokers"] == [8]
+    assert ", without broker 8" in shell.run("topic", "describe", "orders").lines[1]
+    assert refused.code == 2
+    assert "/brokers/ids/7: expected a broker that is lost, found it registered" in refused.err
 
 
 def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: Groups) -> None:

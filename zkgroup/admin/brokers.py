@@ -14,6 +14,9 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, br
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.ids import number_of
 
+NAMED = 5
+"""States that cannot be read which notes name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
@@ -193,6 +196,14 @@ def hosted_topics(
     ensemble: Ensemble,
 ) -> tuple[dict[str, Topic], dict[TopicPartition, PartitionState | None]]:
     """Every readable topic, and the states of its partitions (None: none yet, or unreadable). Bulk reads."""
+    topics, entries = hosted_states(ensemble)
+    return topics, {tp: entry.value if entry else None for tp, entry in entries.items()}
+
+
+def hosted_states(
+    ensemble: Ensemble,
+) -> tuple[dict[str, Topic], dict[TopicPartition, Held[PartitionState] | None]]:
+    """The same with what is wrong with each state that cannot be read; None only where there is none."""
     names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
     znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
     topics = {
@@ -200,7 +211,7 @@ def hosted_topics(
         for name in names
         if (znode := znodes[Topic.path(name)]) and (topic := held(znode, Topic.decode).value)
     }
-    return topics, read_states(ensemble, partitions_of(topics))
+    return topics, held_states(ensemble, partitions_of(topics))
 
 
 def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
@@ -212,12 +223,28 @@ def read_states(
     ensemble: Ensemble, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionState | None]:
     """The states of partitions in one bulk read; None where there is none or it cannot be read."""
+    return {tp: entry.value if entry else None for tp, entry in held_states(ensemble, partitions).items()}
+
+
+def held_states(
+    ensemble: Ensemble, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Held[PartitionState] | None]:
+    """The same with what is wrong with each that cannot be read; None only where there is none."""
     paths = {tp: PartitionState.path(tp) for tp in partitions}
     znodes = ensemble.zk.read_many(list(paths.values()))
     return {
-        tp: held(znode, PartitionState.decode).value if (znode := znodes[path]) else None
+        tp: held(znode, PartitionState.decode) if (znode := znodes[path]) else None
         for tp, path in paths.items()
     }
+
+
+def notes_on_unreadable(entries: Iterable[Held[PartitionState] | None]) -> list[str]:
+    """States that cannot be read: what is wrong with the first few, with paths, and how many more."""
+    errors = [entry.error for entry in entries if entry and entry.error]
+    notes = [f"cannot be read: {error}" for error in errors[:NAMED]]
+    if more := len(errors) - len(notes):
+        notes.append(f"{more} more states cannot be read" if more > 1 else "1 more state cannot be read")
+    return notes
 
 
 def _summary(

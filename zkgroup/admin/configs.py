@@ -27,6 +27,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, config_changes_path, notify_format
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, config_path, entities_path
 from zkgroup.znodes.configs import EntityConfig
+from zkgroup.znodes.entity_settings import check_entity_settings
 from zkgroup.znodes.topic_settings import check_topic_settings
 
 HIDDEN = "[hidden]"
@@ -116,15 +117,14 @@ def plan_config(
         ruling: brokers and controller, where they have been read already.
 
     Raises:
-        ConfigError: a setting both set and removed, one removed that is not set, a secret, one that no topic
-            has, a value that cannot be written or that no broker could read, or an entity of which the
-            brokers here know no configuration.
+        ConfigError: a setting both set and removed, one removed that is not set, a secret, one that the kind
+            of entity does not have, a value that cannot be written or that no broker could read, or an entity
+            of which the brokers here know no configuration.
         NotFoundError: a topic that does not exist.
         CorruptZnodeError: the present configuration cannot be read, so it cannot be kept either.
     """
     _check_names(set_to, removed)
-    if entity.kind == "topics":
-        check_topic_settings(set_to)
+    _check_values(entity, set_to)
     ensemble.zk.sync("/")
     if entity.kind == "topics":
         _check_topic(ensemble, entity.name)
@@ -139,8 +139,7 @@ def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
     """Whether `plan_config` takes this setting; what somebody else has written need not be one."""
     try:
         _check_names({name: value}, ())
-        if entity.kind == "topics":
-            check_topic_settings({name: value})
+        _check_values(entity, {name: value})
     except ConfigError:
         return False
     return True
@@ -236,6 +235,13 @@ def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:
         raise ConfigError(
             f"{', '.join(secret)}: passwords are stored encoded by Kafka's own tool; change them with that"
         )
+
+
+def _check_values(entity: ConfigEntity, set_to: Mapping[str, str]) -> None:
+    if entity.kind == "topics":
+        check_topic_settings(set_to)
+    else:
+        check_entity_settings(entity.kind, set_to)
 
 
 def _check_topic(ensemble: Ensemble, name: str | None) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.brokers import hosted_topics
+from zkgroup.admin.brokers import hosted_states, notes_on_unreadable
 from zkgroup.admin.configs import write
 from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.picture import Held
 from zkgroup.admin.ruling import Ruling, notes_on_requests, read_ruling, refuse_kraft
 from zkgroup.errors import ConflictError, NotFoundError
 from zkgroup.model import TopicPartition
@@ -31,11 +32,11 @@ class Candidate:
 
     topic_partition: TopicPartition
     leader: int | None
-    """-1: none; None: no controller has written a state yet."""
+    """-1: none; None: no controller has written a state yet, or it cannot be read."""
     preferred: int | None
     """Its first replica; None where the list is empty."""
     outcome: str
-    """`elects`, `leads` (already), `not_live`, `not_in_isr`, `no_state`, `being_deleted`."""
+    """`elects`, `leads` (already), `not_live`, `not_in_isr`, `no_state`, `unreadable`, `being_deleted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +65,18 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     ruling = read_ruling(ensemble)
     refuse_kraft(ruling)
     _refuse_second(ensemble)
-    topics, states = hosted_topics(ensemble)
-    chosen = sorted(states) if partitions is None else sorted(set(partitions))
-    if missing := [tp for tp in chosen if tp not in states]:
+    topics, entries = hosted_states(ensemble)
+    chosen = sorted(entries) if partitions is None else sorted(set(partitions))
+    if missing := [tp for tp in chosen if tp not in entries]:
         named = ", ".join(map(str, missing[:NAMED]))
         raise NotFoundError(f"there is no partition {named}; nothing was changed")
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     rows = tuple(
-        _candidate(tp, topics[tp.topic].partitions[tp.partition], states[tp], ruling, marked) for tp in chosen
+        _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], ruling, marked)
+        for tp in chosen
     )
-    plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes_on_requests(ruling)))
+    notes = [*notes_on_requests(ruling), *notes_on_unreadable(entries[tp] for tp in chosen)]
+    plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes))
     if plan.wanted:
         PreferredElection(plan.wanted).encode()  # too many are refused now
     return plan
@@ -124,15 +127,18 @@ def _refuse_second(ensemble: Ensemble) -> None:
 def _candidate(
     tp: TopicPartition,
     replicas: tuple[int, ...],
-    state: PartitionState | None,
+    entry: Held[PartitionState] | None,
     ruling: Ruling,
     marked: set[str],
 ) -> Candidate:
     preferred = replicas[0] if replicas else None
+    state = entry.value if entry else None
     if tp.topic in marked:
         outcome = "being_deleted"
-    elif state is None:
+    elif entry is None:
         outcome = "no_state"
+    elif state is None:
+        outcome = "unreadable"
     elif state.leader == preferred:
         outcome = LEADS
     elif preferred not in ruling.brokers:

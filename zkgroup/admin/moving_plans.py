@@ -25,6 +25,7 @@ from zkgroup.placement import (
     replace,
     set_rf,
 )
+from zkgroup.placement.words import brokers_named
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.topics import delete_topics_path
@@ -93,7 +94,8 @@ def propose(
     able = {one.id: one for one in placeable(read_ruling(ensemble).brokers)}
     if strangers := sorted(set(brokers) - set(able)):
         raise ConfigError(
-            f"brokers {strangers}: not registered, or hosting nothing; there are {sorted(able)}"
+            f"{brokers_named(strangers)}: not registered, or hosting nothing; there are "
+            f"{', '.join(map(str, sorted(able))) or 'none'}"
         )
     znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
     if missing := [name for name in topics if znodes[Topic.path(name)] is None]:

@@ -23,6 +23,8 @@ class PendingDeletion:
     detail: str | None
     """What it waits for, as a controller of ours says, else as far as the znodes show; None where nothing is
     known to be in its way."""
+    without_brokers: tuple[int, ...] = ()
+    """Brokers that an operator has said not to wait for (K20)."""
 
 
 def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[str, PendingDeletion]:
@@ -44,7 +46,9 @@ def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> d
             detail = "waits for a controller: none lives"
         elif ruling.kind == "kafka":
             detail = "; ".join(_in_the_way(topics[name], live, is_asked=name in moving)) or None
-        pending[name] = PendingDeletion(marker.stat.ctime, detail)
+        deletion = held(marker, TopicDeletion.decode).value
+        without = deletion.without_brokers if deletion else ()
+        pending[name] = PendingDeletion(marker.stat.ctime, detail, without)
     return pending
 
 

@@ -23,11 +23,12 @@ from zkgroup.admin.ruling import (
     refuse_kraft,
 )
 from zkgroup.admin.throttling import plan_throttle
+from zkgroup.admin.topics import topic_names
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import Topic, broker_ids_path
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.limits import DATA_BYTES_MAX
@@ -210,7 +211,8 @@ def plan_cancel(
             2.4 a replica list is old and new together).
 
     Raises:
-        RefusedError: a real controller rules, or none, or a former list is not known.
+        RefusedError: a real controller rules, or none, a former list is not known, or what moves has been
+            asked for through the brokers' own API.
         NotFoundError: none runs, or one of the partitions is not being moved.
     """
     ensemble.zk.sync("/")
@@ -218,6 +220,7 @@ def plan_cancel(
     refuse_kraft(ruling)
     znode = ensemble.zk.find(Reassignment.path())
     if znode is None:
+        _refuse_others(ensemble, partitions)
         raise NotFoundError(f"{Reassignment.path()}: no reassignment runs")
     _check_cancellable(ruling)
     request = Reassignment.decode(znode.path, znode.data)
@@ -249,6 +252,19 @@ def plan_cancel(
         after=changed,
         rows=tuple(rows),
     )
+
+
+def _refuse_others(ensemble: Ensemble, partitions: Collection[TopicPartition]) -> None:
+    """Moves that no request in ZooKeeper has asked for show in their topics only."""
+    names = sorted({tp.topic for tp in partitions}) or topic_names(ensemble)
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics = {name: held(znode, Topic.decode).value for name in names if (znode := znodes[Topic.path(name)])}
+    moving = [TopicPartition(name, each) for name, topic in topics.items() if topic for each in topic.moving]
+    if found := sorted(set(moving) & set(partitions or moving)):
+        raise RefusedError(
+            f"{Topic.path(found[0].topic)}: the move of {_listed(found)} was asked for through the brokers' "
+            "own API, which alone cancels it: `kafka-reassign-partitions --bootstrap-server ... --cancel`"
+        )
 
 
 def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
@@ -341,8 +357,10 @@ def _check_targets(moves: Sequence[Move], ruling: Ruling, *, force: bool) -> Ite
     if not dead:
         return
     if not force:
+        first = min(move.topic_partition for move in moves if dead & set(move.replicas))
         raise ConfigError(
-            f"broker {_numbers(dead)} is not registered; --force asks for the move all the same"
+            f"{broker_ids_path()}: broker {_numbers(dead)} is not registered, and {first} would move there; "
+            "start it, or ask for the move all the same with --force"
         )
     check_dead_targets(ruling, dead)
     yield f"broker {_numbers(dead)} is not registered: the move waits for it"

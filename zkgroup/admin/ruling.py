@@ -165,7 +165,9 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
     epoch = held(epoch_znode, ControllerEpoch.decode).value if epoch_znode else None
     if znode is None:
         last = f"; the last epoch was {epoch.epoch}" if epoch else ""
-        raise NotFoundError(f"{Controller.path()}: there is no controller{last}")
+        raise NotFoundError(
+            f"{Controller.path()}: there is no controller{last}; `zkgroup broker run` starts a candidate"
+        )
     one = Controller.decode(znode.path, znode.data)
     status = held(status_znode, ControllerStatus.decode).value if status_znode else None
     told = status is not None and epoch is not None and status.epoch == epoch.epoch

@@ -21,6 +21,7 @@ from zkgroup.admin.topics import (
 )
 from zkgroup.admin.unreadable_configs import unreadable_configs
 from zkgroup.admin.values import GroupState, GroupSummary
+from zkgroup.znodes.topics import TopicConfig
 
 NUMBERS_SHOWN = 8
 """Partitions that a finding names."""
@@ -45,11 +46,13 @@ class Status:
     groups: tuple[GroupSummary, ...]
     configs_unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path of each znode below `/config` that no broker can use, and what is wrong with it."""
+    states_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """The same of states of partitions, also of those that the controller has not read since."""
 
     @property
     def unreadable(self) -> Mapping[str, str]:
         """The same of what the controller cannot read, and of these."""
-        return {**self.ruling.unreadable, **self.configs_unreadable}
+        return {**self.states_unreadable, **self.ruling.unreadable, **self.configs_unreadable}
 
     @property
     def controller(self) -> int | None:
@@ -107,6 +110,12 @@ def read_status(ensemble: Ensemble) -> Status:
         plans=running_plans(ensemble),
         groups=groups,
         configs_unreadable=configs,
+        states_unreadable={
+            error.path: f"expected {error.expected}, found {error.found}"
+            for topic in described
+            for error in topic.unreadable
+            if error.path != TopicConfig.path(topic.topic)
+        },
     )
 
 
@@ -128,7 +137,7 @@ def diagnose(
         *partitions,
         *_brokers(status),
         *_ruling(status.ruling),
-        *_configs(status),
+        *_others(status),
         *_session(status, wanted_timeout_ms),
     ]
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
@@ -207,10 +216,15 @@ def _brokers(status: Status) -> Iterator[Finding]:
         yield Finding("info", "brokers", "none is registered: JVM members wait for one, ours need none")
 
 
-def _configs(status: Status) -> Iterator[Finding]:
-    for path, detail in status.configs_unreadable.items():
-        if path not in status.ruling.unreadable:
-            yield Finding("error", path, f"{detail}; no broker applies it", f"zkgroup znode get {path}")
+def _others(status: Status) -> Iterator[Finding]:
+    """What cannot be read, and the controller does not say so."""
+    for paths, whose in (
+        (status.configs_unreadable, "no broker applies it"),
+        (status.states_unreadable, "no controller can go by it"),
+    ):
+        for path, detail in paths.items():
+            if path not in status.ruling.unreadable:
+                yield Finding("error", path, f"{detail}; {whose}", f"zkgroup znode get {path}")
 
 
 def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
@@ -226,7 +240,7 @@ def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
     for broker, why in ruling.restart.items():
         yield Finding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
     for what, why in ruling.waiting.items():
-        yield Finding("info", what, f"waits: {why}")
+        yield Finding("info", what, why)
     if ruling.left_off:
         yield Finding("info", "controller", f"{ruling.left_off} further entries are not shown")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from zkgroup.admin.brokers import registrations
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.expectation import evaluate_members
 from zkgroup.admin.guards import Guard, idle_guard, read_back
@@ -21,9 +22,9 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.model import Znode
-from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.model.requests import Code, Create, Delete, Operation
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path
@@ -49,10 +50,17 @@ class TopicDeletionPlan:
     """What the controller here will ignore or wait for."""
     leftover: bool = False
     """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
+    without: tuple[int, ...] = ()
+    """Brokers that the controller is told not to wait for, those named in an earlier request included."""
+    request: Znode | None = None
+    """A request that waits, and that is made again so that it names them."""
 
 
-def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
+def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int] = ()) -> TopicDeletionPlan:
     """Reads who uses the topic and what there is of it, or what is left of it.
+
+    `without` are brokers that are lost: the controller is told not to wait for them (K20). Refused unless a
+    controller of ours rules, and each is not registered and has a replica of the topic.
 
     Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest,
     RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
@@ -63,6 +71,11 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
     refuse_kraft(ruling)
     controller = ruling.controller_znode
     found = ensemble.zk.find(Topic.path(topic))
+    request, named = None, tuple(sorted(set(without)))
+    if named:
+        _check_lost(ensemble, topic, found, ruling, named)
+        request = ensemble.zk.find(TopicDeletion.path(topic))
+        named = _with_earlier(topic, request, named)
     if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
     _refuse_internal(topic, ruling)
@@ -85,8 +98,55 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str) -> TopicDeletionPlan:
         users=users,
         idle_groups=idle,
         znodes=_tree(ensemble, topic),
-        notes=tuple(_notes(ensemble, found, ruling)) if controller else (),
+        notes=tuple(_notes(ensemble, found, ruling, named)) if controller else (),
+        without=named,
+        request=request,
     )
+
+
+def _check_lost(
+    ensemble: Ensemble, topic: str, found: Znode | None, ruling: Ruling, named: Sequence[int]
+) -> None:
+    """Raises RefusedError where a deletion cannot, or need not, go on without these brokers."""
+    if ruling.kind is None:
+        raise RefusedError(
+            f"{Controller.path()}: expected a controller of ours, found none: nobody is waited for, "
+            "leave --without-broker out"
+        )
+    if not ruling.is_ours:
+        raise RefusedError(
+            f"{Controller.path()}: expected a controller of ours, found one of Kafka, which waits for every "
+            f"broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
+        )
+    known = held(found, Topic.decode).value if found else None
+    if known is None:
+        raise RefusedError(f"{Topic.path(topic)}: expected the replicas of a topic, found none to read")
+    replicas = {broker for brokers in known.partitions.values() for broker in brokers}
+    registered = registrations(ensemble)
+    for broker in named:
+        if broker not in replicas:
+            raise RefusedError(
+                f"{Topic.path(topic)}: expected a replica on broker {broker}, found them on "
+                f"{', '.join(map(str, sorted(replicas)))}"
+            )
+        if broker in registered:
+            raise RefusedError(
+                f"{BrokerRegistration.path(broker)}: expected a broker that is lost, found it registered: "
+                "it is asked like the others"
+            )
+
+
+def _with_earlier(topic: str, request: Znode | None, named: tuple[int, ...]) -> tuple[int, ...]:
+    """The brokers together with those of the request that waits. Raises ConflictError where it names all."""
+    asked = held(request, TopicDeletion.decode).value if request else None
+    earlier = asked.without_brokers if asked else ()
+    if request is not None and set(named) <= set(earlier):
+        told = ", ".join(map(str, named))
+        raise ConflictError(
+            f"{request.path}: the controller was told already not to wait for broker {told}; "
+            f"`zkgroup topic describe {topic}` says what it waits for"
+        )
+    return tuple(sorted({*earlier, *named}))
 
 
 def _refuse_internal(topic: str, ruling: Ruling) -> None:
@@ -95,7 +155,7 @@ def _refuse_internal(topic: str, ruling: Ruling) -> None:
         raise RefusedError(f"{Topic.path(topic)}: the brokers keep {topic} for themselves: it is not deleted")
 
 
-def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling) -> Iterator[str]:
+def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection[int]) -> Iterator[str]:
     """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
     yield from (f"{text}: it is passed over" for text in ruling.unreadable)
     if told := note_on_deletion(ruling):
@@ -110,11 +170,22 @@ def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling) -> Iterator[str]:
     if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
         yield f"partitions of {name} are being moved: the deletion begins when that has ended"
     replicas = {broker for brokers in topic.partitions.values() for broker in brokers}
-    if dead := sorted(replicas - set(ruling.brokers)):
+    if dead := sorted(replicas - set(ruling.brokers) - set(without)):
         named = ", ".join(map(str, dead))
+        lost = "; if it is lost, name it: --without-broker" if ruling.is_ours else ""
         yield (
             f"broker {named} is not registered and has replicas of {name}: clients see the topic no more, "
-            "but the deletion ends only when it, or an empty broker with its id, is there"
+            f"but the deletion ends only when it, or an empty broker with its id, is there{lost}"
+        )
+    if without:
+        named = ", ".join(map(str, sorted(without)))
+        yield (
+            f"broker {named} is not waited for: what it has of {name} stays in its folders until it is back "
+            "and a controller of ours has it deleted"
+        )
+        yield (
+            f"a controller of Kafka would not see to that: where one may rule when broker {named} is back, "
+            f"remove its folders of {name} before, or a new topic of that name may take old records from them"
         )
 
 
@@ -154,12 +225,17 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan) -> None:
         )
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
     if plan.controller is not None:
-        ensemble.zk.create_missing(delete_topics_path().rpartition("/")[0], delete_topics_path())
-        _multi(
-            ensemble, guards, [Create(TopicDeletion.path(plan.topic), b"")], TopicDeletion.path(plan.topic)
-        )
+        _ask(ensemble, plan, guards)
         return
     _remove_znodes(ensemble, plan, guards)
+
+
+def _ask(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
+    """A request that waits is taken away and made again: controllers watch the list of them, not the data."""
+    path, data = TopicDeletion.path(plan.topic), TopicDeletion(plan.without).encode()
+    ensemble.zk.create_missing(delete_topics_path().rpartition("/")[0], delete_topics_path())
+    before = [Delete(path, plan.request.stat.version)] if plan.request is not None else []
+    _multi(ensemble, guards, [*before, Create(path, data)], made=(path, data))
 
 
 def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
@@ -179,7 +255,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
             raise _partly(plan, done, error) if done else error
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
         try:
-            _multi(ensemble, guards, deletes, None, gone=batch[-1].path)
+            _multi(ensemble, guards, deletes, gone=batch[-1].path)
         except (ConflictError, RefusedError, OutcomeUnknownError) as refused:
             if not done:
                 raise
@@ -199,23 +275,31 @@ def _multi(
     ensemble: Ensemble,
     guards: Sequence[Guard],
     operations: Sequence[Operation],
-    made: str | None,
+    *,
+    made: tuple[str, bytes] | None = None,
     gone: str | None = None,
 ) -> None:
+    """`made`, path and data, or `gone` tells whether a transaction without an answer was executed."""
+
+    def is_done() -> bool:
+        if made is None:
+            return gone is not None and not ensemble.exists_now(gone)
+        ensemble.zk.sync("/")
+        found = ensemble.zk.find(made[0])
+        return found is not None and (found.data or b"") == made[1]
+
     guarding = [operation for guard in guards for operation in guard.operations]
     try:
         ensemble.zk.multi(*guarding, *operations)
     except OutcomeUnknownError as error:
-        read_back(
-            error,
-            lambda: bool(made and ensemble.exists_now(made)) or bool(gone and not ensemble.exists_now(gone)),
-        )
+        read_back(error, is_done)
     except OperationRefusedError as error:
         if any(guard.refused_by(error) for guard in guards):
             raise RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first") from error
-        if error.path == made:
+        if made is not None and error.path == made[0] and error.code == Code.NODE_EXISTS.value:
             raise ConflictError(
-                f"{error.path}: the controller has been asked already, wait for it"
+                f"{error.path}: the controller has been asked already, wait for it; "
+                f"`zkgroup topic describe {error.path.rpartition('/')[2]}` says what it waits for"
             ) from error
         raise ConflictError(
             f"{error.path}: changed since it was read ({error.code}); run the command again"

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from zkgroup.admin.brokers import (
     Brokers,
     by_role,
+    held_states,
     partitions_of,
     placeable,
-    read_states,
     readable,
     registrations,
 )
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.pending_deletions import PendingDeletion, read_pending_deletions
-from zkgroup.admin.picture import held
+from zkgroup.admin.picture import Held, held
 from zkgroup.admin.ruling import notes_on_settings, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConfigError,
@@ -27,7 +27,7 @@ from zkgroup.errors import (
     OperationRefusedError,
     RefusedError,
 )
-from zkgroup.model import TopicPartition
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create
 from zkgroup.placement import RackMode, Start, spread
 from zkgroup.znodes.brokers import (
@@ -52,7 +52,7 @@ class PartitionDescription:
     partition: int
     replicas: tuple[int, ...]
     leader: int | None
-    """-1: none (Kafka's word); None: no controller has written a state yet."""
+    """-1: none (Kafka's word); None: no controller has written a state yet, or it cannot be read."""
     leader_epoch: int | None
     isr: tuple[int, ...] | None
     controller_epoch: int | None
@@ -64,9 +64,12 @@ class PartitionDescription:
 class TopicDescription:
     topic: str
     partitions: tuple[PartitionDescription, ...]
-    configs: Mapping[str, str]
+    configs: Mapping[str, str] | None
+    """None where the znode cannot be read."""
     deletion: PendingDeletion | None = None
     """It is to be deleted; clients may see it no more."""
+    unreadable: tuple[CorruptZnodeError, ...] = ()
+    """What is wrong with its configuration and with states of its partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +212,10 @@ def describe_topics(
     found = ensemble.zk.read_many(
         [path for name in names for path in (Topic.path(name), TopicConfig.path(name))]
     )
-    described, unreadable = [], []
-    decoded: dict[str, tuple[Topic, TopicConfig]] = {}
+    unreadable: list[CorruptZnodeError] = []
+    decoded: dict[str, Topic] = {}
     for name in names:
-        znode, config = found[Topic.path(name)], found[TopicConfig.path(name)]
+        znode = found[Topic.path(name)]
         if znode is None and name in topics:
             raise NotFoundError(
                 f"{Topic.path(name)}: there is no topic {name!r}; `zkgroup topic list` shows those there are"
@@ -220,22 +223,15 @@ def describe_topics(
         if znode is None:
             continue  # deleted since the names were read
         try:
-            overrides = TopicConfig.decode(config.path, config.data) if config else TopicConfig()
-            decoded[name] = (Topic.decode(znode.path, znode.data), overrides)
+            decoded[name] = Topic.decode(znode.path, znode.data)
         except CorruptZnodeError as error:
             unreadable.append(error)
-    readable_topics = {name: topic for name, (topic, _) in decoded.items()}
-    states = read_states(ensemble, partitions_of(readable_topics))
-    pending = read_pending_deletions(ensemble, readable_topics)
-    for name, (topic, overrides) in decoded.items():
-        described.append(
-            TopicDescription(
-                topic=name,
-                partitions=_partitions(name, topic, states),
-                configs=overrides.overrides,
-                deletion=pending.get(name),
-            )
-        )
+    states = held_states(ensemble, partitions_of(decoded))
+    pending = read_pending_deletions(ensemble, decoded)
+    described = [
+        _described(name, topic, found[TopicConfig.path(name)], states, pending.get(name))
+        for name, topic in decoded.items()
+    ]
     return ensemble.as_of(), tuple(described), tuple(unreadable)
 
 
@@ -275,25 +271,40 @@ def is_unavailable(partition: PartitionDescription, live: Sequence[int]) -> bool
     return partition.leader is None or partition.leader not in live
 
 
-def _partitions(
-    name: str, topic: Topic, states: Mapping[TopicPartition, PartitionState | None]
-) -> tuple[PartitionDescription, ...]:
-    rows = []
-    for number in topic.numbers:
-        state = states[TopicPartition(name, number)]
-        rows.append(
-            PartitionDescription(
-                partition=number,
-                replicas=topic.partitions[number],
-                leader=state.leader if state else None,
-                leader_epoch=state.leader_epoch if state else None,
-                isr=state.isr if state else None,
-                controller_epoch=state.controller_epoch if state else None,
-                adding=tuple(topic.adding.get(number, ())),
-                removing=tuple(topic.removing.get(number, ())),
-            )
-        )
-    return tuple(rows)
+def _described(
+    name: str,
+    topic: Topic,
+    config: Znode | None,
+    states: Mapping[TopicPartition, Held[PartitionState] | None],
+    deletion: PendingDeletion | None,
+) -> TopicDescription:
+    overrides = held(config, TopicConfig.decode) if config else None
+    entries = [states[TopicPartition(name, number)] for number in topic.numbers]
+    errors = [entry.error for entry in (overrides, *entries) if entry and entry.error]
+    if overrides is None:
+        configs: Mapping[str, str] | None = {}
+    else:
+        configs = overrides.value.overrides if overrides.value else None
+    rows = [
+        _partition(topic, number, entry.value if entry else None)
+        for number, entry in zip(topic.numbers, entries, strict=True)
+    ]
+    return TopicDescription(
+        topic=name, partitions=tuple(rows), configs=configs, deletion=deletion, unreadable=tuple(errors)
+    )
+
+
+def _partition(topic: Topic, number: int, state: PartitionState | None) -> PartitionDescription:
+    return PartitionDescription(
+        partition=number,
+        replicas=topic.partitions[number],
+        leader=state.leader if state else None,
+        leader_epoch=state.leader_epoch if state else None,
+        isr=state.isr if state else None,
+        controller_epoch=state.controller_epoch if state else None,
+        adding=tuple(topic.adding.get(number, ())),
+        removing=tuple(topic.removing.get(number, ())),
+    )
 
 
 def _explicit(lists: Sequence[Sequence[int]], partitions: int | None) -> dict[int, tuple[int, ...]]:

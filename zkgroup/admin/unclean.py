@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.brokers import hosted_topics, is_controller_only
+from zkgroup.admin.brokers import hosted_states, is_controller_only, notes_on_unreadable
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import read_back
-from zkgroup.admin.picture import held
+from zkgroup.admin.picture import Held, held
 from zkgroup.admin.ruling import OURS_VERSION, Ruling, notes_on_requests, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConflictError,
@@ -36,7 +36,7 @@ POLL_S = 0.5
 NAMED = 5
 
 UNCLEAN, CLEAN, LED = "unclean", "clean", "led"
-"""What the request would come to; `not_live`, `no_state` and `being_deleted` say why nothing can."""
+"""What the request would come to; the other outcomes, as `not_live`, say why nothing can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Leaderless:
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
     leader: int | None
-    """-1: none; None: no controller has written a state yet."""
+    """-1: none; None: no controller has written a state yet, or it cannot be read."""
     isr: tuple[int, ...] | None
     live: tuple[int, ...]
     """Replicas whose broker is registered, in the order in which one is chosen."""
@@ -85,18 +85,19 @@ def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Un
     refuse_kraft(ruling)
     _refuse_others(ruling)
     _refuse_second(ensemble)
-    topics, states = hosted_topics(ensemble)
+    topics, entries = hosted_states(ensemble)
     chosen = sorted(set(partitions))
-    if missing := [tp for tp in chosen if tp not in states]:
+    if missing := [tp for tp in chosen if tp not in entries]:
         named = ", ".join(map(str, missing[:NAMED]))
         raise NotFoundError(f"there is no partition {named}; nothing was changed")
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     able = {number for number, one in ruling.brokers.items() if not is_controller_only(one)}
     rows = tuple(
-        _leaderless(tp, topics[tp.topic].partitions[tp.partition], states[tp], able, tp.topic in marked)
+        _leaderless(tp, topics[tp.topic].partitions[tp.partition], entries[tp], able, tp.topic in marked)
         for tp in chosen
     )
-    plan = UncleanPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes_on_requests(ruling)))
+    notes = [*notes_on_requests(ruling), *notes_on_unreadable(entries[tp] for tp in chosen)]
+    plan = UncleanPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes))
     if plan.wanted:
         UncleanElection(plan.wanted, 0, "").encode()  # too many are refused now
     return plan
@@ -192,15 +193,18 @@ def _refuse_second(ensemble: Ensemble) -> None:
 def _leaderless(
     tp: TopicPartition,
     replicas: tuple[int, ...],
-    state: PartitionState | None,
+    entry: Held[PartitionState] | None,
     able: set[int],
     leaving: bool,
 ) -> Leaderless:
     live = tuple(broker for broker in replicas if broker in able)
+    state = entry.value if entry else None
     if leaving:
         outcome = "being_deleted"
-    elif state is None:
+    elif entry is None:
         outcome = "no_state"
+    elif state is None:
+        outcome = "unreadable"
     elif state.leader in able:
         outcome = LED
     elif not live:

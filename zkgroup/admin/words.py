@@ -2,12 +2,14 @@
 
 from zkgroup.placement import Compat, Loss
 from zkgroup.znodes.admin_requests import Move
+from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind
 from zkgroup.znodes.reassignment_records import PlanState
 from zkgroup.znodes.unclean_elections import UncleanElectionDone
 
 __all__ = [
+    "NO_LEADER",
     "Compat",
     "ConfigEntity",
     "EntityKind",

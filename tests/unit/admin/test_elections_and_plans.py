@@ -37,7 +37,7 @@ from zkgroup.errors import (
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
 from zkgroup.znodes.admin_requests import PreferredElection
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 from zkgroup.znodes.controller_records import ControllerRecord, ControllerStatus
 from zkgroup.znodes.topics import TopicDeletion
 
@@ -77,6 +77,29 @@ def test_only_leaders_that_change_are_asked_for(world: World) -> None:
         "version": 1,
         "partitions": [{"topic": "orders", "partition": 1}, {"topic": "orders", "partition": 4}],
     }
+
+
+def test_a_state_that_cannot_be_read_is_told_with_its_path(world: World) -> None:
+    """It used to pass for a partition that no controller has made yet."""
+    cluster = KafkaCluster(world)
+    cluster.topic("orders", *[(1, 2)] * 8)
+    paths = [PartitionState.path(TopicPartition("orders", number)) for number in range(8)]
+    for path in paths[1:]:
+        world.server.put(path, b"{")
+    world.write(Delete(paths[0], -1))
+
+    plan = plan_preferred(world.ensemble, None)
+    one = plan_preferred(world.ensemble, [TopicPartition("orders", 3)])
+
+    assert [(row.outcome, row.leader) for row in plan.rows] == [
+        ("no_state", None),
+        *[("unreadable", None)] * 7,
+    ]
+    assert [note.partition(": expected")[0] for note in plan.notes] == [
+        *(f"cannot be read: {path}" for path in paths[1:6]),
+        "2 more states cannot be read",
+    ]
+    assert [note.partition(": expected")[0] for note in one.notes] == [f"cannot be read: {paths[3]}"]
 
 
 def test_an_unknown_partition_is_never_asked_for(world: World) -> None:
@@ -131,7 +154,7 @@ def test_a_proposal_deals_anew_and_shows_what_is(world: World) -> None:
     assert list(found.proposed.values()) == [(1, 2), (2, 3), (3, 1), (1, 3)]
     assert set(found.current.values()) == {(1, 2)}
     assert found.moves == 3
-    with pytest.raises(ConfigError, match=r"\[9\]: not registered"):
+    with pytest.raises(ConfigError, match="broker 9: not registered, or hosting nothing; there are 1, 2, 3"):
         propose(world.ensemble, ["orders"], [1, 9])
     with pytest.raises(NotFoundError, match="nothing"):
         propose(world.ensemble, ["nothing"], [1])

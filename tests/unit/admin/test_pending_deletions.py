@@ -44,6 +44,17 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
     assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
 
 
+def test_brokers_that_are_not_waited_for_are_told(world: World, cluster: KafkaCluster) -> None:
+    """K20: as the request names them; one that nobody can read names none."""
+    path = TopicDeletion.path("orders")
+    world.server.put(path, TopicDeletion((4,)).encode())
+    named = _told(world).without_brokers
+    world.server.put(path, b'{"zkgroup":{}}')
+
+    assert named == (4,)
+    assert _told(world).without_brokers == ()
+
+
 def test_what_a_real_controller_waits_for_follows_from_the_znodes(
     world: World, cluster: KafkaCluster
 ) -> None:

@@ -336,3 +336,14 @@ def test_nothing_to_cancel_is_not_found(world: World, cluster: KafkaCluster) -> 
     cluster.request(move("orders", 0, 3, 1))
     with pytest.raises(NotFoundError, match="orders-1 is not being moved"):
         plan_cancel(world.ensemble, [TopicPartition("orders", 1)])
+
+
+def test_a_move_asked_for_through_the_brokers_api_is_not_denied(world: World) -> None:
+    """`reassign list` shows it, so a cancel says who can cancel it, instead of that nothing runs."""
+    operator = world.operator(RecordedStore("kafka-3.9.1/10-reassign-running.jsonl"))
+
+    for partitions in ([], [TopicPartition("move", 1)]):
+        with pytest.raises(RefusedError, match=r"/brokers/topics/move: the move of .*brokers' own API"):
+            plan_cancel(operator, partitions)
+    with pytest.raises(NotFoundError, match="no reassignment runs"):
+        plan_cancel(operator, [TopicPartition("plain", 1)])

@@ -97,7 +97,7 @@ def test_a_topic_that_must_not_grow_now_is_refused(world: World) -> None:
         (Growth(partitions=1), "can only grow"),
         (Growth(partitions=30_000), "at most 20000"),
         (Growth(replica_assignment=[[1, 2], [3]]), "expected 2 different brokers"),
-        (Growth(replica_assignment=[[1, 2], [3, 9]]), r"\[9\] are not registered"),
+        (Growth(replica_assignment=[[1, 2], [3, 9]]), "broker 9 is not registered"),
         (Growth(partitions=3, replica_assignment=[[1, 2], [3, 1]]), "names 2"),
     ],
 )

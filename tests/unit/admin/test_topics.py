@@ -79,7 +79,7 @@ def test_racks_are_looked_at_unless_told_otherwise(world: World) -> None:
 
     racks = {1: "a", 2: "a", 3: "b", 4: "b"}
     assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in new.assignment.values())
-    with pytest.raises(ConfigError, match=r"brokers \[5\] have no rack"):
+    with pytest.raises(ConfigError, match="broker 5 has no rack"):
         topics.plan_topic(world.ensemble, "orders", partitions=8)
     assert topics.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
 
@@ -188,6 +188,21 @@ def test_listed_topics_tell_size_and_deletion(world: World) -> None:
         ("broken", None, None, False, False),
         ("orders", 3, 1, False, True),
     ]
+
+
+def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: World) -> None:
+    """The topic is described as far as it can be; what is wrong comes with it."""
+    world.topic("orders", 2)
+    state, config = "/brokers/topics/orders/partitions/1/state", "/config/topics/orders"
+    world.server.put(state, b"junk")
+    world.server.put(config, b"{")
+
+    _, (orders,), others = topics.describe_topics(world.ensemble)
+
+    assert others == ()
+    assert [error.path for error in orders.unreadable] == [config, state]
+    assert [(row.partition, row.leader, row.isr) for row in orders.partitions][1] == (1, None, None)
+    assert orders.configs is None
 
 
 def test_a_missing_topic_is_not_found(world: World) -> None:

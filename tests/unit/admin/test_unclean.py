@@ -10,6 +10,7 @@ from zkgroup.admin.unclean import all_led, elect_unclean, plan_unclean, wait_for
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
+from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.topics import TopicDeletion
 from zkgroup.znodes.unclean_elections import PartitionVerdict, UncleanElection, UncleanElectionDone
 
@@ -56,6 +57,17 @@ def test_an_empty_isr_with_more_replicas_is_unclean(world: World, cluster: Kafka
     (row,) = plan_unclean(world.ensemble, [_tp(0)]).rows
 
     assert (row.outcome, row.isr) == ("unclean", ())
+
+
+def test_a_state_that_cannot_be_read_is_told_with_its_path(world: World, cluster: KafkaCluster) -> None:
+    """Nothing is asked for there: who was in sync is not known."""
+    path = PartitionState.path(_tp(0))
+    world.server.put(path, b"{")
+
+    plan = plan_unclean(world.ensemble, [_tp(0)])
+
+    assert ([(row.outcome, row.isr) for row in plan.rows], plan.wanted) == ([("unreadable", None)], ())
+    assert [note.partition(": expected")[0] for note in plan.notes] == [f"cannot be read: {path}"]
 
 
 def test_the_outcome_is_found_by_the_czxid_of_the_request(world: World, cluster: KafkaCluster) -> None:
