@@ -45,6 +45,7 @@ def main() -> int:
     total: Counter[str] = Counter()
     failed: list[int] = []
     rests: list[float] = []
+    decided: set[str] = set()
     seed = asked.seed
     while True:
         with tempfile.TemporaryDirectory(prefix="zkgroup-chaos-") as folder:
@@ -61,7 +62,9 @@ def main() -> int:
         if done.report is not None:
             total += Counter(dataclasses.asdict(done.report.figures))
             rests.append(done.rest_s)
+            decided |= done.report.decided
         if done.group is not None:
+            decided |= done.group.decided
             figures = dataclasses.asdict(done.group.figures)
             total += Counter({f"group {name}": n for name, n in figures.items() if isinstance(n, int)})
         for why in done.wrong:
@@ -77,6 +80,7 @@ def main() -> int:
     _say(f"{seed - asked.seed} rounds, seeds {asked.seed} to {seed - 1}, {minutes:.1f} minutes")
     for name, count in sorted(total.items()):
         _say(f"  {name}: {count}")
+    _say(f"  decided: {', '.join(sorted(decided))}")
     if rests:
         _say(f"  seconds to rest: {min(rests):.1f} to {max(rests):.1f}")
     _say(f"wrong: {failed or 'none'}")

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from tests.chaos.gate import GatedZooKeeper
 from tests.chaos.schedule import BROKERS
 from zkgroup.admin.brokers import read_states, registrations
 from zkgroup.admin.ensemble import Ensemble
@@ -45,6 +46,8 @@ REVIVE_S = 10.0
 LOOK_S = 0.25
 """Between two looks at the whole cluster: they cost the brokers time on a small machine."""
 CALM_S = SESSION_MS / 1000 + 1
+ENTRY = ("-c", "from zkgroup_cli.main import main; main()")
+"""What Python is started with to be a broker."""
 LINES = "lines"
 """The topic that lines are appended to; it is moved and never deleted."""
 
@@ -57,7 +60,9 @@ def hold(seconds: float) -> None:
 class Node:
     """One broker: its folder, its way to ZooKeeper, and its present process."""
 
-    def __init__(self, broker: int, home: Path, network: ChaosZooKeeper) -> None:
+    def __init__(
+        self, broker: int, home: Path, network: GatedZooKeeper, entry: Sequence[str] = ENTRY
+    ) -> None:
         self.broker = broker
         self.data = home / f"broker-{broker}"
         self.network = network
@@ -66,6 +71,7 @@ class Node:
         self.is_paused = False
         self._events = home / f"broker-{broker}.ndjson"
         self._errors = home / f"broker-{broker}.err"
+        self._entry = entry
         self._process: subprocess.Popen[bytes] | None = None
         self._told_before = 0
         """Bytes of events when the present process was started."""
@@ -95,10 +101,9 @@ class Node:
         words += ["--id", str(self.broker), "--data", str(self.data), "--format", "ndjson"]
         env = {**os.environ, "ZKGROUP_ZOOKEEPER": self.network.address}
         self._told_before = self._events.stat().st_size if self._events.exists() else 0
-        main = "from zkgroup_cli.main import main; main()"
         with self._events.open("ab") as out, self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", main, "broker", "run", *words], stdout=out, stderr=errors, env=env
+                [sys.executable, *self._entry, "broker", "run", *words], stdout=out, stderr=errors, env=env
             )
 
     def kill(self) -> None:
@@ -158,18 +163,26 @@ class Node:
 class ChaosCluster:
     """Four brokers, three servers, and a witness past all proxies. A context manager."""
 
-    def __init__(self, zookeeper: EmbeddedZooKeeper, links: PeerLinks, home: Path, chroot: str) -> None:
+    def __init__(
+        self,
+        zookeeper: EmbeddedZooKeeper,
+        links: PeerLinks,
+        home: Path,
+        chroot: str,
+        entry: Sequence[str] = ENTRY,
+    ) -> None:
         """The servers run already, with these links between them, and the chroot exists."""
         self.zookeeper, self.links, self.home, self.chroot = zookeeper, links, home, chroot
         self.nodes: dict[int, Node] = {}
+        self._entry = entry
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot, self.links))
             for broker in BROKERS:
-                network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot))
-                self.nodes[broker] = Node(broker, self.home, network)
+                network = stack.enter_context(GatedZooKeeper(self.zookeeper, self.chroot))
+                self.nodes[broker] = Node(broker, self.home, network, self._entry)
                 stack.callback(self.nodes[broker].kill)
             settings = ClientSettings(session_timeout_ms=30_000)
             client = stack.enter_context(ZooKeeperClient(self.network.direct_address, settings))

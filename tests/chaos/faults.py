@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from signal import SIGTERM
 
 from tests.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node, hold
+from tests.chaos.moves import MOVE_STEPS, step_of
 from tests.chaos.operations import PARTITIONS, Operations
-from tests.chaos.schedule import BROKERS, MOVE_STEPS, Fault
+from tests.chaos.schedule import BROKERS, Fault
 from zkgroup.errors import EmbeddedServerError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller
 
-STEP_S = 6.0
-"""Longest wait for a move to be at the step at which the controller is to be killed."""
+IDLE_S = 20.0
+"""Longest wait for earlier moves to end, and for all brokers, before the move in which one is killed."""
+STEP_S = 20.0
+"""Longest wait for that move to be at the step at which the controller is to be killed."""
 OUT_S = 20.0
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
 
@@ -43,6 +46,8 @@ class Faults:
         self.operations = operations
         self.bitten: Counter[str] = Counter()
         """Fault to how often it took effect, by what only its effect can show."""
+        self.held: list[int] = []
+        """zxids of writes of a controller that was replaced while they were held back."""
         self._ways: dict[str, Callable[[Fault, Node], End]] = {
             "F1": self._kill,
             "F2": self._pause,
@@ -203,13 +208,12 @@ class Faults:
 
     def _two_controllers(self, fault: Fault, _: Node) -> End:
         """Another one is elected while the controller sleeps, or while what it writes is still on its way."""
-        broker = None
-        with suppress(ZkGroupError):
-            broker = self.cluster.controller()
-        node = None if broker is None else self.cluster.nodes[broker]
-        if node is None or not node.is_running:
+        if fault.way == "held":
+            return self._hold_write(fault)
+        node = self._ruler()
+        if node is None:
             return _nothing
-        if is_late := fault.number % 3 != 0:
+        if is_late := fault.way == "late":
             node.network.delay(LATE_S, to_client=False)
         self.operations.do("move", fault.number)
         self.operations.do("create", fault.number)
@@ -219,48 +223,128 @@ class Faults:
             node.pause()
         with suppress(ZkGroupError, TimeoutError):
             if is_late or fault.number % 2:
-                self.cluster.zk.multi(Delete(Controller.path(), -1))
-            wait_until(lambda: self.cluster.controller() not in (None, broker), ELECTED_S)
+                self._replace(node)
+            self._wait_replaced(node)
             self.bitten["F38 late writes" if is_late else "F38 asleep"] += 1
         return node.network.heal if is_late else node.resume
 
-    def _kill_in_move(self, fault: Fault, _: Node) -> End:
-        """The controller dies when a move is at the drawn step."""
-        step = MOVE_STEPS[fault.number % len(MOVE_STEPS)]
-        tp = TopicPartition(LINES, fault.number % PARTITIONS)
-        self.operations.move_one(tp, fault.number)
-        deadline = time.monotonic() + STEP_S
-        node = None
+    def _ruler(self) -> Node | None:
+        """Whose process is controller; None where nobody is, or nobody answers."""
         with suppress(ZkGroupError):
-            while time.monotonic() < deadline and not self._is_at(tp, step):
-                hold(STEP_LOOK_S)
-            controller = self.cluster.controller()
-            node = None if controller is None else self.cluster.nodes[controller]
+            node = self.cluster.nodes.get(self.cluster.controller() or 0)
+            return node if node is not None and node.is_running else None
+        return None
+
+    def _hold_write(self, fault: Fault) -> End:
+        """The controller is stopped in the middle of a write, which arrives when another one is elected.
+
+        Its session lives on, so that nothing but the fence refuses the write; and the other one does not do
+        the same work before. The process sleeps beyond its session.
+        """
+        self._wait_idle()
+        node, name = self._ruler(), f"held-{fault.number}"
         if node is None:
             return _nothing
-        self.bitten[f"F37 {step}"] += node.is_running
-        node.kill()
-        return node.start
+        try:
+            with self._stopped(f"{Topic.path(name)}/"):
+                self.operations.create_one(name)
+                wait_until(lambda: node.network.is_holding, ELECTED_S)
+                node.pause()
+                self._replace(node)
+                self._wait_replaced(node)
+                before = set(node.network.answered)
+                node.network.let_go()
+                wait_until(lambda: set(node.network.answered) > before, ELECTED_S)
+                self.held += set(node.network.answered) - before
+                self.bitten["F38 held write"] += 1
+            hold(SESSION_MS / 1000 + 1)
+        except (ZkGroupError, TimeoutError) as error:
+            self.operations.refused[f"held write: {type(error).__name__}"] += 1
+        return node.resume
 
-    def _is_at(self, tp: TopicPartition, step: str) -> bool:
+    def _replace(self, node: Node) -> None:
+        """The place of this controller becomes free, whoever holds its session."""
+        if self.cluster.controller() == node.broker:
+            self.cluster.zk.multi(Delete(Controller.path(), -1))
+
+    def _wait_replaced(self, node: Node) -> None:
+        """Raises TimeoutError."""
+        wait_until(lambda: self.cluster.controller() not in (None, node.broker), ELECTED_S)
+
+    def _kill_in_move(self, fault: Fault, _: Node) -> End:
+        """The controller dies when a move is at this step, and nothing of the next one is written."""
+        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        self._wait_idle()
+        node = None
+        with self._stopped(Topic.path(tp.topic)), suppress(ZkGroupError):
+            target = self.operations.exchange_one(tp, fault.number)
+            if target is not None and self._is_brought_to(tp, target, fault.way):
+                node = self._ruler()
+            if node is not None:
+                self.bitten[f"F37 {fault.way}"] += 1
+                node.kill()
+                node.network.cut()  # with what it has written and nobody has got
+        if node is None:
+            self.operations.refused[f"a move to {fault.way!r}"] += 1
+        return _nothing if node is None else node.start
+
+    def _wait_idle(self) -> None:
+        """Until nothing is moved and all brokers can take part; for a while, as some do not come back."""
+
+        def is_idle() -> bool:
+            with suppress(ZkGroupError):
+                moved = self.cluster.zk.find(Reassignment.path()) is not None
+                return not moved and self.cluster.registered() == set(BROKERS)
+            return False
+
+        with suppress(TimeoutError):
+            wait_until(is_idle, IDLE_S)
+
+    @contextmanager
+    def _stopped(self, path: str) -> Iterator[None]:
+        """Nobody's writes to this path, or below, reach ZooKeeper unless they are let go."""
+        networks = [node.network for node in self.cluster.nodes.values()]
+        try:
+            for network in networks:
+                network.close_gate(path)
+            yield
+        finally:
+            for network in networks:
+                network.open_gate()
+
+    def _is_brought_to(self, tp: TopicPartition, target: tuple[int, ...], step: str) -> bool:
+        """Lets the writes of a move go one by one, until it is at this step and the next one is about to be
+        written. False where it does not come there."""
+        networks = [node.network for node in self.cluster.nodes.values()]
+        deadline = time.monotonic() + STEP_S
+        while time.monotonic() < deadline:
+            hold(STEP_LOOK_S)
+            holding = [network for network in networks if network.is_holding]
+            if any(network.is_answering for network in networks) or not (holding or step == MOVE_STEPS[-1]):
+                continue
+            reached = self._step_of(tp, target)
+            if reached == step:
+                return True
+            if MOVE_STEPS.index(reached) > MOVE_STEPS.index(step):
+                return False
+            for network in holding:
+                network.let_go()
+        return False
+
+    def _step_of(self, tp: TopicPartition, target: tuple[int, ...]) -> str:
+        """Raises ZkGroupError."""
+        self.cluster.zk.sync("/")
         asked = self.cluster.zk.find(Reassignment.path())
         targets = Reassignment.decode(asked.path, asked.data).targets if asked is not None else {}
-        target = targets.get(tp)
-        if target is None or step == "asked":
-            return True
-        replicas = self.cluster.topics()[tp.topic].partitions[tp.partition]
         found = self.cluster.zk.find(PartitionState.path(tp))
-        if found is None or not set(target) <= set(replicas):
-            return False
-        state = PartitionState.decode(found.path, found.data)
-        return {
-            "union": True,
-            "announced": state.leader_epoch > self.operations.epochs.get(tp, -1),
-            "in sync": set(target) <= set(state.isr),
-            "led": set(target) <= set(state.isr) and state.leader in target,
-            "shrunk": set(target) == set(state.isr),
-            "ended": False,
-        }[step]
+        assert found is not None
+        return step_of(
+            target,
+            asked=targets.get(tp) == target,
+            replicas=self.cluster.topics()[tp.topic].partitions[tp.partition],
+            state=PartitionState.decode(found.path, found.data),
+            epoch_before=self.operations.epochs[tp],
+        )
 
     def _dead_target(self, fault: Fault, _: Node) -> End:
         """A move to a broker that has just died; it comes back with the end of the fault, or much later."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tests.chaos.cluster import LINES, ChaosCluster
+from tests.chaos.moves import exchange
 from tests.chaos.schedule import BROKERS
 from zkgroup.admin.brokers import read_states
 from zkgroup.admin.elections import elect_preferred, plan_preferred
@@ -112,15 +113,22 @@ class Operations:
         submit(self.cluster.ensemble, plan)
         self._before.update(plan.rollback)
 
-    def move_one(self, tp: TopicPartition, number: int) -> None:
-        """One partition gets another list; refusals are counted."""
-        rng = random.Random(number)
+    def exchange_one(self, tp: TopicPartition, number: int) -> tuple[int, ...] | None:
+        """One replica goes and another one comes; the list that was asked for, None where it was refused."""
         try:
             now = self.cluster.topics()[tp.topic].partitions[tp.partition]
-            self.submit({tp: _other(rng, now)})
-            self.done["move one"] += 1
+            target = exchange(now, BROKERS, number)
+            self.submit({tp: target})
         except ZkGroupError as error:
-            self.refused[f"move one: {type(error).__name__}"] += 1
+            self.refused[f"exchange: {type(error).__name__}"] += 1
+            return None
+        self.done["exchange"] += 1
+        return target
+
+    def create_one(self, name: str) -> None:
+        """A topic of one partition. Raises as `plan_topic` and `create_topic`."""
+        plan = plan_topic(self.cluster.ensemble, name, partitions=None, replica_assignment=[BROKERS[:2]])
+        create_topic(self.cluster.ensemble, plan)
 
     def _move(self, rng: random.Random) -> bool:
         self.submit(self._targets(rng, sorted(self.cluster.topics())))

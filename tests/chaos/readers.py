@@ -103,7 +103,7 @@ class Readers:
                 self._ended(which)
 
     def judge(self, log: Sequence[ServerTransaction]) -> Report:
-        """S1 to S4, S7 to S10 and S22, by the servers' logs and what the members recorded."""
+        """S1 to S10 and S22, by the servers' logs and what the members recorded."""
         ahead_ms = time.time() * 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1_000_000
         shifted = [dataclasses.replace(each, at_ms=int(each.at_ms - ahead_ms)) for each in log]
         records = read_files([path for path in self.histories if path.exists()])

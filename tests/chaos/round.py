@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.cluster import LINES, ChaosCluster, hold
+from tests.chaos.cluster import ENTRY, LINES, ChaosCluster, hold
 from tests.chaos.faults import End, Faults
 from tests.chaos.lines import Lines, kept
 from tests.chaos.operations import Operations
@@ -63,17 +63,19 @@ def run_round(
     slots: Sequence[Slot],
     *,
     calm_s: float = 3.0,
+    entry: Sequence[str] = ENTRY,
     say: Say = lambda _: None,
 ) -> Round:
     """Carries out a schedule on running servers with these links, and judges it.
 
     `calm_s`: how long the cluster is watched at rest: nobody else may become controller (L6).
+    `entry`: what Python is started with to be a broker.
     """
     chroot = f"/chaos-{seed}-{time.monotonic_ns()}"
     zookeeper.create_chroot(chroot)
     home.mkdir(parents=True, exist_ok=True)
     done = Round(seed)
-    with ChaosCluster(zookeeper, links, home, chroot) as cluster:
+    with ChaosCluster(zookeeper, links, home, chroot, entry) as cluster:
         operations = Operations(cluster)
         faults = Faults(cluster, operations)
         try:
@@ -120,7 +122,7 @@ def _play(
         readers.stop()
     done.wrong += readers.wrong
     done.wrong += [f"lines were not acknowledged: {why}" for why in lines.trouble]
-    _judge(cluster, lines, readers, quiet_from_ms, done)
+    _judge(cluster, lines, readers, quiet_from_ms, done, faults.held)
 
 
 def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: Slot) -> None:
@@ -164,7 +166,14 @@ def _watch(cluster: ChaosCluster, calm_s: float) -> None:
         hold(0.2)
 
 
-def _judge(cluster: ChaosCluster, lines: Lines, readers: Readers, quiet_from_ms: int, done: Round) -> None:
+def _judge(
+    cluster: ChaosCluster,
+    lines: Lines,
+    readers: Readers,
+    quiet_from_ms: int,
+    done: Round,
+    held: Collection[int],
+) -> None:
     """Brokers stop one after the other, so that files are complete; then the logs of the servers decide."""
     states = cluster.states()
     leaders = {
@@ -195,6 +204,9 @@ def _judge(cluster: ChaosCluster, lines: Lines, readers: Readers, quiet_from_ms:
     done.wrong += [str(each) for each in (*report.violations, *report.damage) if each not in undone]
     done.figures["unacknowledged"] = len(lines.failed)
     done.figures["writes refused as the epoch was another's"] = sum(map(_is_fenced, log))
+    arrived = [transaction for transaction in log if transaction.zxid in held]
+    done.figures["held writes refused"] = sum(map(_is_fenced, arrived))
+    done.figures["held writes accepted"] = sum(each.refusal is None for each in arrived)
     if not (
         report.figures.elections and report.figures.governed_writes and report.figures.acknowledged_lines
     ):

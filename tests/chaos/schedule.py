@@ -13,14 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tests.chaos.moves import MOVE_STEPS
+
 BROKERS: Final = (1, 2, 3, 4)
 
 PAIRED: Final = ("F1", "F2", "F7", "F9", "F12", "F13", "F15", "F29")
 """The faults of which every pair is tried."""
-OTHERS: Final = ("F3", "F8", "F16", "F37", "F38", "F39", "shutdown", "wipe")
-"""Faults tried beside one of them."""
-MOVE_STEPS: Final = ("asked", "union", "announced", "in sync", "led", "shrunk", "ended")
-"""Where a controller is killed in a move (F37)."""
+SLEEPS: Final = ("asleep", "late", "held")
+"""How one of two controllers came by it (F38): it sleeps, what it writes comes late, one write is held."""
+OTHERS: Final = (
+    *("F3", "F8", "F16"),
+    *(f"F37:{step}" for step in MOVE_STEPS),
+    *(f"F38:{way}" for way in SLEEPS),
+    *("F39", "shutdown", "wipe"),
+)
+"""Faults tried beside one of them; behind a colon the step of a move, or the way, that it is about."""
 
 VICTIMS: Final = ("controller", "leader", "follower", "any")
 READER_ACTS: Final[tuple[Literal["none", "kill", "pause"], ...]] = ("none", "kill", "pause")
@@ -44,8 +51,15 @@ class Fault:
     kind: str
     victim: str
     number: int
-    """Chooses among victims, ways and steps."""
+    """Chooses among victims and ways."""
     hold_ms: int
+    way: str = ""
+    """What stands behind the colon of its name."""
+
+    @property
+    def name(self) -> str:
+        """As in `PAIRED` and `OTHERS`."""
+        return f"{self.kind}:{self.way}" if self.way else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,7 @@ class Slot:
     """What happens to a consumer, and to which."""
 
     def __str__(self) -> str:
-        return f"{self.first.kind}/{self.first.victim} + {self.second.kind}/{self.second.victim}"
+        return f"{self.first.name}/{self.first.victim} + {self.second.name}/{self.second.victim}"
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -88,8 +102,9 @@ def _slot(rng: random.Random, one: str, other: str) -> Slot:
     return Slot(first, second, gap_ms, operations, (rng.choice(READER_ACTS), rng.randrange(1 << 30)))
 
 
-def _fault(rng: random.Random, kind: str) -> Fault:
+def _fault(rng: random.Random, name: str) -> Fault:
+    kind, _, way = name.partition(":")
     holds = (400, 2_000, 6_000) if kind in ("F2", "F7", "F16") else (1_000, 3_000)
     weights = (3, 1, 1, 2)
     victim = rng.choices(VICTIMS, weights)[0]
-    return Fault(kind, victim, rng.randrange(1 << 30), rng.choice(holds))
+    return Fault(kind, victim, rng.randrange(1 << 30), rng.choice(holds), way)
