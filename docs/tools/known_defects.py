@@ -134,9 +134,10 @@ DEFECTS: Final[dict[int, Defect]] = {
     20: Defect(
         "One dead broker blocks a deletion.",
         "all",
-        "left",
+        "cured",
         "It waits and says for whom: finishing early would leave logs that come back with their broker. "
-        "An empty broker with that id is enough.",
+        "An empty broker with that id is enough; or an operator says that the broker is lost "
+        "(`zkgroup topic delete --without-broker`), and what it has is deleted before it is made a replica again.",
     ),
     21: Defect(
         "A topic made again during its deletion loses its configuration, or is deleted once more.",
