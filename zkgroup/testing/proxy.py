@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from zkgroup.machinery.acceptor import Acceptor
 from zkgroup.zookeeper.embedded.ports import HOST
 
 CALL_S = 10.0
@@ -91,25 +92,19 @@ class Proxy(Generic[C]):
         self.refusing = False
         self.connections: set[C] = set()
         self._accepted: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._listener: asyncio.Server | None = None
+        self._acceptor = Acceptor(self._accept, piece_bytes=LARGEST_PIECE)
 
     async def start(self) -> int:
         """The port that clients use."""
-        self._listener = await asyncio.start_server(self._accept, HOST, 0, limit=LARGEST_PIECE)
-        self.port = self._listener.sockets[0].getsockname()[1]
+        _, self.port = await self._acceptor.start(HOST)
         return self.port
 
     async def stop(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        self._acceptor.stop()
         self.cut()
         for way in (self.to_server, self.to_client):
             way.open.set()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._acceptor.close()
 
     def cut(self) -> None:
         """Resets every connection."""
@@ -120,7 +115,7 @@ class Proxy(Generic[C]):
         """Of all its sockets, as /proc/self/fd names them."""
         writers = {*self._accepted, *(connection.server for connection in self.connections)}
         sockets = [writer.get_extra_info("socket") for writer in writers]
-        for one in [*sockets, *(self._listener.sockets if self._listener is not None else ())]:
+        for one in [*sockets, *self._acceptor.listening]:
             if one.fileno() >= 0:
                 yield str(os.fstat(one.fileno()).st_ino)
 
@@ -159,9 +154,6 @@ class Proxy(Generic[C]):
     # --- passing on -------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self._accepted.add(writer)
         try:
             if await self._admit():
@@ -169,9 +161,7 @@ class Proxy(Generic[C]):
         except (OSError, asyncio.CancelledError):
             pass  # either end has gone, or the proxy stops
         finally:
-            writer.transport.abort()
             self._accepted.discard(writer)
-            self._tasks.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await self._connect()

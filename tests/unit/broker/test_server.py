@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
 
 from tests import golden_data
 from tests.unit.broker.requests import brokers, state, update_metadata
-from tests.unit.broker.serving import Client, Served, on_a_loop, served, until
+from tests.unit.broker.serving import WAIT_S, Client, Served, on_a_loop, served, until
 from zkgroup.broker.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, Limits
 from zkgroup.broker.server import BrokerServer
 from zkgroup.errors import ConfigError, ConflictError
@@ -311,6 +312,22 @@ async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCapture
 
 
 # --- start and end --------------------------------------------------------------------------------
+
+
+@on_a_loop
+@pytest.mark.parametrize("turns", range(8))
+async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None:
+    """At each turn of the loop between the system's accept and the first read."""
+    server = BrokerServer(Gate().respond)
+    address = await server.start("127.0.0.1")
+    client = socket.create_connection(address, timeout=WAIT_S)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    await server.close()
+
+    with client, contextlib.suppress(ConnectionResetError):
+        assert await asyncio.to_thread(client.recv, 1) == b""
 
 
 @on_a_loop

@@ -1,0 +1,70 @@
+"""Accepting clients over real sockets: nobody who was accepted stays open, and full tables are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+
+import pytest
+
+from zkgroup.machinery import acceptor
+from zkgroup.machinery.acceptor import Acceptor
+
+WAIT_S = 60.0
+
+
+async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"hello")
+    await writer.drain()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_whoever_is_just_being_accepted_is_closed(turns: int) -> None:
+    """At each turn of the loop from the system's accept on."""
+
+    async def scenario() -> None:
+        accepting = Acceptor(greet)
+        client = socket.create_connection(await accepting.start("127.0.0.1"), timeout=WAIT_S)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await accepting.close()
+
+        assert accepting.clients == 0
+        with client, contextlib.suppress(ConnectionResetError):
+            while await asyncio.to_thread(client.recv, 10):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_files_that_have_run_out_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client waits in the system's queue, and is served once there is room."""
+    monkeypatch.setattr(acceptor, "_PAUSE_S", 0.001)
+    tried: list[int] = []
+    accept = socket.socket.accept
+
+    def scarce(one: socket.socket) -> tuple[socket.socket, object]:
+        tried.append(1)
+        if len(tried) < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(one)
+
+    monkeypatch.setattr(socket.socket, "accept", scarce)
+
+    async def scenario() -> None:
+        accepting = Acceptor(greet)
+        reader, writer = await asyncio.open_connection(*await accepting.start("127.0.0.1"))
+        assert await asyncio.wait_for(reader.readexactly(5), WAIT_S) == b"hello"
+        await accepting.close()
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    asyncio.run(scenario())
+    assert len(tried) == 3
+    assert caplog.text.count("no client can be accepted") == 2

@@ -1,0 +1,150 @@
+"""Accepts TCP clients on an event loop, and closes whatever it accepted.
+
+`asyncio.start_server` hands a client over some turns of the loop after it was accepted. One that is on the
+way when the server closes is never closed (python/cpython#109564).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+_log = logging.getLogger(__name__)
+_BACKLOG = 100
+_NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE_S = 1.0
+"""Before the next accept where the system had nothing left for it; asyncio's own server waits as long."""
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Acceptor:
+    """Listens, and runs `serve` for each client in a task of its own; after it the client is cut off.
+
+    Made and used on one event loop. Beyond `clients_max` clients, new ones are cut off at once. `piece_bytes`
+    is asyncio's limit of a reader.
+    """
+
+    def __init__(self, serve: Serve, *, clients_max: int | None = None, piece_bytes: int = 1 << 16) -> None:
+        self._serve = serve
+        self._clients_max = clients_max
+        self._piece_bytes = piece_bytes
+        self._listening: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int = 0) -> tuple[str, int]:
+        """Listens on every address of the host; port 0 lets the system choose. Returns the first address.
+
+        Raises OSError; nothing listens then.
+        """
+        assert not self._listening
+        loop = asyncio.get_running_loop()
+        addresses = await _addresses(host, port)
+        try:
+            for family, address in addresses:
+                self._listening.append(_listening(family, address))
+        except OSError:
+            self.stop()
+            raise
+        for one in self._listening:
+            loop.add_reader(one, self._accept, one)
+        name = self._listening[0].getsockname()
+        return name[0], name[1]
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._tasks)
+
+    @property
+    def listening(self) -> Sequence[socket.socket]:
+        """The sockets that it listens on."""
+        return tuple(self._listening)
+
+    def stop(self) -> None:
+        """Stops listening; whoever is connected stays. Again is no matter."""
+        listening, self._listening = self._listening, []
+        for one in listening:
+            asyncio.get_running_loop().remove_reader(one)
+            one.close()
+
+    async def close(self) -> None:
+        """Stops listening and cancels what serves. Returns when nothing is left; again is no matter."""
+        self.stop()
+        for task in self._tasks:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Takes one client in; the loop calls again for the next."""
+        try:
+            client, _ = listening.accept()
+        except OSError as error:
+            if error.errno in _NOTHING_LEFT:
+                self._pause(listening, error)
+            return  # otherwise the client has left meanwhile
+        if self._clients_max is not None and self.clients >= self._clients_max:
+            _log.warning("a client was cut off: %d connections are the most", self._clients_max)
+            client.close()
+            return
+        client.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._run(client), name="connection")
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._over(done, client))
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        _log.error("no client can be accepted for %s s: %s", _PAUSE_S, error)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(_PAUSE_S, self._go_on, listening)
+
+    def _go_on(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    async def _run(self, client: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=client, limit=self._piece_bytes)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    def _over(self, task: asyncio.Task[None], client: socket.socket) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            client.close()  # perhaps it had not come to its first step
+        elif (error := task.exception()) is not None:
+            _log.debug("a client was lost: %r", error)
+
+
+async def _addresses(host: str, port: int) -> dict[tuple[int, tuple[Any, ...]], None]:
+    """In the system's order. A number needs no thread of the loop to be looked up. Raises OSError."""
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    try:
+        found = socket.getaddrinfo(host or None, port, type=kind, flags=flags | socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind, flags=flags)
+    return dict.fromkeys((family, address) for family, _, _, _, address in found)
+
+
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
+    """Raises OSError."""
+    one = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(address)
+        one.listen(_BACKLOG)
+    except OSError:
+        one.close()
+        raise
+    return one
