@@ -37,6 +37,28 @@ def test_append_says_where_the_lines_are(one: ReplicaHost) -> None:
     assert text_of(fetch(one, 0)) == b"\n\xff\x00\r\nc\n"
 
 
+def test_a_leader_keeps_lines_by_their_epoch(one: ReplicaHost, two: ReplicaHost) -> None:
+    """Through its own later terms; not as a follower, and not where others have taken their offsets."""
+    one.become_leader(TP, 0, (1, 2), {1, 2})
+    two.become_follower(TP, 0)
+    append(one, 0, b"a")
+    assert one.keeps(TP, 0, 1)
+    assert not one.keeps(TP, 0, 2)
+    assert not two.keeps(TP, 0, 1)
+    assert not one.keeps(OTHER, 0, 1)
+    one.become_leader(TP, 1, (1, 2), {1})
+    assert one.keeps(TP, 0, 1)
+
+    two.become_leader(TP, 2, (1, 2), {2})
+    append(two, 2, b"other")
+    one.become_follower(TP, 2)
+    assert not one.keeps(TP, 0, 1)
+    replicate(two, one, TP)
+    one.become_leader(TP, 3, (1, 2), {1, 2})
+    assert one.keeps(TP, 2, 1)
+    assert not one.keeps(TP, 0, 1)
+
+
 @pytest.mark.parametrize("lines", [(), (b"a", b"b\nc"), (b"\n",)])
 def test_append_takes_all_lines_or_none(one: ReplicaHost, lines: tuple[bytes, ...]) -> None:
     """No lines, and lines that would be two, are refused."""

@@ -143,9 +143,18 @@ class ReplicaHost(Protocol):
         """Appends lines as one batch, all or none of them, and answers at once, as for acks=1.
 
         acks=all: hold the answer back until `high_watermark` has reached `base_offset` plus the number of
-        lines, and put the new one in. Answer 6 if the replica does not lead at this epoch any more before.
+        lines, and put the new one in. Answer 6, with `base_offset`, if it no longer `keeps` them before.
         Errors: 3 no replica of that name here, 6 no leader, 74 and 75 another term, 87 no lines, one with
-        a newline in it, or more bytes of them than an answer can carry (`BATCH_BYTES_MAX`).
+        a newline in it, or more bytes of them than an answer can carry (`BATCH_BYTES_MAX`). 6 comes with a
+        `base_offset` where the files failed meanwhile: the lines may be there.
+        """
+        ...
+
+    def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
+        """Whether this replica leads, and its line before `end_offset` is the one of that epoch.
+
+        An epoch and an offset name one line, so those are the lines that were appended, also where the
+        replica leads in a later term by now.
         """
         ...
 

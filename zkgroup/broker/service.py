@@ -25,7 +25,7 @@ from zkgroup.broker.receiver import (
     ResponseT,
     Stop,
 )
-from zkgroup.broker.replica_host import ReplicaHost, ReplicaView, Role
+from zkgroup.broker.replica_host import ReplicaHost, Role
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
@@ -256,26 +256,28 @@ class BrokerService:
     # --- lines ----------------------------------------------------------------------------------
 
     async def _append(self, request: AppendLinesRequest, host: HostThread) -> AppendLinesResponse:
-        """With acks=all it answers once the high watermark has passed the lines, or 6 if the term ends first.
+        """With acks=all it answers once the high watermark has passed the lines, or 6 if another leads first.
 
         Nothing but that, the end of the connection and `close` ends the wait: the producer has no other way
-        to learn of it.
+        to learn of it. A new term of this same leader does not: the lines are where they were.
         """
         if request.acks not in (ACKS_LEADER, ACKS_ALL):
             return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
         tp = TopicPartition(request.topic, request.partition)
         with host.changed(tp) as change:
-            response, view = await host.call(lambda one: (one.append(request), one.view(tp)))
+            response = await host.call(lambda one: one.append(request))
             if response.error != ErrorCode.NONE or request.acks == ACKS_LEADER:
                 return response
-            term = view.leader_epoch if view is not None else -1
             wanted = response.base_offset + len(request.lines)
             while True:
-                if view is None or (view.role, view.leader_epoch) != (Role.LEADER, term):
-                    return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, -1, -1)
-                if view.high_watermark >= wanted:
-                    return dataclasses.replace(response, high_watermark=view.high_watermark)
-                view = await _after(change, host, tp)
+                reached = await host.call(lambda one: _reached(one, tp, request.leader_epoch, wanted))
+                if reached is None:
+                    error = ErrorCode.NOT_LEADER_FOR_PARTITION
+                    return dataclasses.replace(response, error=error, high_watermark=-1)
+                if reached >= wanted:
+                    return dataclasses.replace(response, high_watermark=reached)
+                await change.wait()
+                change.clear()
 
     async def _fetch(self, request: FetchLinesRequest, host: HostThread) -> FetchLinesResponse:
         """Waits up to `max_wait_ms` while there is nothing to say: no line, no change of the watermark."""
@@ -325,18 +327,16 @@ async def answered(answers: Answers, topics: Sequence[str]) -> MetadataResponse:
     return answers.metadata(topics)
 
 
-async def _after(change: asyncio.Event, host: HostThread, tp: TopicPartition) -> ReplicaView | None:
-    """The partition as it is after its next change."""
-    await change.wait()
-    change.clear()
-    return await host.call(lambda one: one.view(tp))
-
-
 def _says_nothing(response: FetchLinesResponse) -> bool:
     return response.error == ErrorCode.NONE and not response.batches and response.diverging is None
 
 
 # --- on the host's thread -------------------------------------------------------------------------
+
+
+def _reached(host: ReplicaHost, tp: TopicPartition, leader_epoch: int, end_offset: int) -> int | None:
+    """The high watermark over lines that were appended here; None where another may have taken them away."""
+    return host.high_watermark(tp) if host.keeps(tp, leader_epoch, end_offset) else None
 
 
 def _without_role(host: ReplicaHost) -> list[TopicPartition]:

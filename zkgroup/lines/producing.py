@@ -29,8 +29,6 @@ AGAIN = frozenset(
     }
 )
 """Errors after which another leader may take the lines."""
-SURELY_NOT = AGAIN - {ErrorCode.NOT_LEADER_FOR_PARTITION}
-"""Of those, the errors that say that nothing was appended. 6 also ends the wait for all in-sync replicas."""
 
 
 class Acks(Enum):
@@ -196,7 +194,7 @@ class Producing:
         elif error == ErrorCode.NONE:
             self._finish(tp, lane, Outcome.ACKNOWLEDGED, now_ms, base_offset=response.base_offset)
         elif error in AGAIN:
-            self._again(tp, lane, trouble, error not in SURELY_NOT, now_ms)
+            self._again(tp, lane, trouble, unsure=response.base_offset >= 0, now_ms=now_ms)
         else:
             lane.unsure = lane.unsure or error != ErrorCode.INVALID_RECORD
             self._fail(tp, lane, trouble)

@@ -34,7 +34,8 @@ class AppendLinesResponse(Response):
     error: Int16
     """0, 3, 6, 74, 75 or 87; see `ErrorCode`."""
     base_offset: Int64
-    """Of the first line; -1 with an error."""
+    """Of the first line. With error 6: where the lines may be, or -1 where they were not appended; with
+    another -1."""
     high_watermark: Int64
     """-1 with an error."""
 

@@ -72,6 +72,8 @@ class ScriptedHost:
     views: dict[TopicPartition, ReplicaView] = field(default_factory=dict)
     fetches: list[FetchLinesResponse] = field(default_factory=list)
     """Answers to fetches, in order; the last one stays."""
+    cut: bool = False
+    """Lines that were appended are not here any more."""
     closed: int = 0
     at_gate: bool = False
     incarnation: str = "scripted"
@@ -130,6 +132,13 @@ class ScriptedHost:
             return AppendLinesResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
         self.show(tp, log_end_offset=view.log_end_offset + len(request.lines))
         return AppendLinesResponse(ErrorCode.NONE, view.log_end_offset, view.high_watermark)
+
+    def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
+        view = self.views[topic_partition]
+        return view.role is Role.LEADER and not self.cut
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        return self.views[topic_partition].high_watermark
 
     def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
         self._note("fetch", request)

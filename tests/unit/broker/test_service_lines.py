@@ -63,20 +63,44 @@ async def test_lines_for_all_are_answered_when_the_high_watermark_has_passed_the
 
 
 @on_a_loop
-@pytest.mark.parametrize(
-    "end", [{"role": Role.FOLLOWER}, {"leader_epoch": 4, "high_watermark": 99}, {"role": Role.NONE}]
-)
-async def test_lines_whose_term_ends_first_are_answered_with_6(end: dict[str, object]) -> None:
-    """Whoever leads now may have cut them off; also where this broker leads again."""
+async def test_a_new_term_of_the_same_leader_does_not_end_the_wait() -> None:
+    """A controller that takes a broker out of the ISR raises the epoch; the lines stay where they are."""
     host = ScriptedHost(views={ORDERS: LED})
     async with served(host) as one:
         assert one.thread is not None
         client = await one.client()
         client.send(append())
         await until(lambda: host.views[ORDERS].log_end_offset == 12)
+        await one.thread.call(lambda _: host.show(ORDERS, leader_epoch=4, high_watermark=11))
+        await one.thread.call(lambda _: host.show(ORDERS, high_watermark=12))
+
+        assert await client.receive(AppendLinesResponse) == AppendLinesResponse(0, 10, 12)
+        await client.close()
+
+
+@on_a_loop
+@pytest.mark.parametrize(
+    ("end", "cut"),
+    [
+        ({"role": Role.FOLLOWER}, False),
+        ({"leader_epoch": 5, "high_watermark": 99}, True),
+        ({"role": Role.NONE}, False),
+    ],
+)
+async def test_lines_that_another_may_have_cut_off_are_answered_with_6(
+    end: dict[str, object], cut: bool
+) -> None:
+    """Also where this broker leads again, and where they were: perhaps they still are."""
+    host = ScriptedHost(views={ORDERS: LED})
+    async with served(host) as one:
+        assert one.thread is not None
+        client = await one.client()
+        client.send(append())
+        await until(lambda: host.views[ORDERS].log_end_offset == 12)
+        host.cut = cut
         await one.thread.call(lambda _: host.show(ORDERS, **end))
 
-        assert await client.receive(AppendLinesResponse) == AppendLinesResponse(6, -1, -1)
+        assert await client.receive(AppendLinesResponse) == AppendLinesResponse(6, 10, -1)
         await client.close()
 
 

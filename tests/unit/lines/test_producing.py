@@ -25,8 +25,8 @@ def ok(offset: int) -> AppendLinesResponse:
     return AppendLinesResponse(ErrorCode.NONE, offset, offset)
 
 
-def refused(error: int) -> AppendLinesResponse:
-    return AppendLinesResponse(error, -1, -1)
+def refused(error: int, offset: int = -1) -> AppendLinesResponse:
+    return AppendLinesResponse(error, offset, -1)
 
 
 def test_one_batch_of_a_partition_is_under_way() -> None:
@@ -62,18 +62,18 @@ def test_a_line_above_the_limit_goes_alone() -> None:
     assert with_lines(b"x" * 100, b"y", batch_bytes=10).request(TP, 0).lines == (b"x" * 100,)
 
 
-@pytest.mark.parametrize("error", [3, 6, 74, 75])
-def test_another_leader_gets_the_same_batch(error: int) -> None:
-    """Only 6 leaves open whether the lines were appended."""
+@pytest.mark.parametrize(("error", "offset"), [(3, -1), (6, -1), (6, 0), (74, -1), (75, -1)])
+def test_another_leader_gets_the_same_batch(error: int, offset: int) -> None:
+    """Only 6 with an offset leaves open whether the lines were appended."""
     producing = with_lines(b"a")
     producing.request(TP, 1)
-    assert "orders-0: its leader answers" in producing.answered(TP, refused(error), now_ms=5)
+    assert "orders-0: its leader answers" in producing.answered(TP, refused(error, offset), now_ms=5)
     producing.add(TP, 1, b"b", now_ms=5)
 
     assert producing.request(TP, 2) == AppendLinesRequest("orders", 0, 2, -1, (b"a",))
     producing.answered(TP, ok(4), now_ms=6)
     assert producing.take_deliveries() == [
-        Delivery(TP, Outcome.ACKNOWLEDGED, (0,), 4, 2, may_be_repeated=error == 6)
+        Delivery(TP, Outcome.ACKNOWLEDGED, (0,), 4, 2, may_be_repeated=offset == 0)
     ]
 
 

@@ -101,9 +101,14 @@ class HostedReplicas:
         topic_partition = TopicPartition(request.topic, request.partition)
         if (replica := self._replicas.get(topic_partition)) is None:
             return no_append(self._absence(topic_partition))
+        end_offset = replica.end_offset
         with self._changing(topic_partition):
             return replica.append(request)
-        return no_append(ErrorCode.NOT_LEADER_FOR_PARTITION)
+        return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, -1)
+
+    def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
+        replica = self._replicas.get(topic_partition)
+        return replica is not None and replica.keeps(leader_epoch, end_offset)
 
     def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
         topic_partition = TopicPartition(request.topic, request.partition)

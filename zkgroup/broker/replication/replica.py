@@ -178,6 +178,12 @@ class Replica:
         self._advance(self._term)
         return AppendLinesResponse(ErrorCode.NONE, base_offset, self.high_watermark)
 
+    def keeps(self, leader_epoch: int, end_offset: int) -> bool:
+        """Whether this replica leads with that epoch's lines up to there; see `ReplicaHost.keeps`."""
+        if self._term is None or end_offset > self.end_offset:
+            return False
+        return self._log.epochs.of_line_before(end_offset) == leader_epoch
+
     def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
         """Answers a follower, a consumer or an observer at once, and counts how far a follower has come."""
         if request.replica_id == OBSERVER:
