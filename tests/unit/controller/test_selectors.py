@@ -145,20 +145,27 @@ def test_a_broker_that_stops_needs_a_successor_in_sync() -> None:
 
 def test_a_leader_that_goes_offline_leaves_no_leader() -> None:
     """Controller item 33: -1, and the ISR without it; a follower's leaves the leader."""
-    assert selectors.without_replica(standing(1, (1, 2)), 1) == (NO_LEADER, (2,))
-    assert selectors.without_replica(standing(1, (1, 2)), 2) == (1, (1,))
+    assert selectors.without_replica(standing(1, (1, 2)), 1, (1, 2, 3)) == (NO_LEADER, (2,))
+    assert selectors.without_replica(standing(1, (1, 2)), 2, (1, 2, 3)) == (1, (1,))
 
 
 def test_the_last_member_stays_in_the_isr() -> None:
     """Controller item 33: it alone has everything, whatever unclean election says (K39)."""
-    assert selectors.without_replica(standing(1, (1,)), 1) == (NO_LEADER, (1,))
+    assert selectors.without_replica(standing(1, (1,)), 1, (1, 2, 3)) == (NO_LEADER, (1,))
+
+
+def test_the_last_member_who_may_lead_stays_in_the_isr() -> None:
+    """A leader that has not heard of a shorter list takes a former replica in, which may not lead."""
+    assert selectors.without_replica(standing(3, (3, 2)), 3, (3, 1)) == (NO_LEADER, (3,))
+    assert selectors.without_replica(standing(3, (3, 2)), 2, (3, 1)) == (3, (3,))
+    assert selectors.without_replica(standing(2, (2, 4)), 2, (3, 1)) == (NO_LEADER, (2, 4))
 
 
 def test_what_is_out_already_needs_no_write() -> None:
     """Controller item 36: without leader, without ISR, and the last member for the second time."""
-    assert selectors.without_replica(standing(1, (1, 2)), 3) is None
-    assert selectors.without_replica(standing(NO_LEADER, ()), 1) is None
-    assert selectors.without_replica(standing(NO_LEADER, (1,)), 1) is None
+    assert selectors.without_replica(standing(1, (1, 2)), 3, (1, 2, 3)) is None
+    assert selectors.without_replica(standing(NO_LEADER, ()), 1, (1, 2, 3)) is None
+    assert selectors.without_replica(standing(NO_LEADER, (1,)), 1, (1, 2, 3)) is None
 
 
 def test_the_state_of_a_later_controller_is_not_overwritten() -> None:

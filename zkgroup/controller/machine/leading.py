@@ -161,7 +161,7 @@ def remove_from_isr(
     def decide(topic_partition: TopicPartition, standing: Standing) -> PartitionState | str:
         now = standing
         for broker in gone[topic_partition]:
-            if (less := without_replica(now, broker)) is not None:
+            if (less := without_replica(now, broker, reign.picture.replicas(topic_partition))) is not None:
                 now = now._replace(leader=less[0], isr=less[1])
         if now is standing:
             return "it is not in sync"

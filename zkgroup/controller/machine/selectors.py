@@ -139,15 +139,18 @@ def controlled_shutdown(
     return NoChoice(f"no in-sync replica of {_list(isr)} stays")
 
 
-def without_replica(standing: Standing, replica: int) -> tuple[int, Brokers] | None:
+def without_replica(standing: Standing, replica: int, replicas: Brokers) -> tuple[int, Brokers] | None:
     """Leader and ISR once a replica has gone offline, or None where nothing needs to be written (3.4).
 
-    The last member stays in the ISR: it alone is known to have everything.
+    The last member of the replica list stays in the ISR, alone: of those who may lead, only it is known to
+    have everything. A leader that has not heard of a shorter list takes others in.
     """
     if replica not in standing.isr and standing.leader != replica:
         return None
     leader = NO_LEADER if standing.leader == replica else standing.leader
-    isr = tuple(each for each in standing.isr if each != replica) or standing.isr
+    isr = tuple(each for each in standing.isr if each != replica)
+    if not any(each in replicas for each in isr):
+        isr = (replica,) if replica in standing.isr and replica in replicas else standing.isr
     return None if (leader, isr) == (standing.leader, standing.isr) else (leader, isr)
 
 
