@@ -101,7 +101,9 @@ def changed(before: Callable[[Situation], Situation] | None, after: Callable[...
 
 
 def blind(now: Situation, decision: Decision) -> Decision:
-    """Step 8 does not ask who leads and whether the target is whole."""
+    """Steps 8 and 9 do not ask who leads and whether the target is whole."""
+    if now.stage is Stage.DELETE and now.drop and not now.changed:
+        return Decision(DeleteReplicas(now.drop), Stage.DELETE, Stage.FINISH)
     if now.stage is not Stage.SHRINK or now.changed:
         return decision
     isr = tuple(each for each in now.isr if each in now.target) or now.isr[:1]

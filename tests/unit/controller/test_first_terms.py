@@ -9,6 +9,7 @@ import pytest
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Realm
 from zkgroup.wire.control import LeaderAndIsrRequest
+from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState
 
 Told = list[tuple[int, int]]
@@ -51,6 +52,19 @@ def test_who_was_there_hears_of_the_first_term_and_then_of_the_election() -> Non
     realm.start_broker(3, ours=True)
     realm.run()
     assert told(realm, 3) == [(1, 1)]
+
+
+def test_a_move_that_has_not_begun_changes_nothing_of_it() -> None:
+    """Its request alone tells nobody anything: the first term is still the only one."""
+    realm = born_unheard()
+    realm.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
+    realm.stop_broker(3)
+    realm.rule()
+
+    assert told(realm, 1)[0] == told(realm, 2)[0] == (3, 0)
+    realm.start_broker(3, ours=True)
+    realm.run()
+    assert realm.state(tp(0)).leader in (1, 2)
 
 
 def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:

@@ -198,6 +198,14 @@ def test_nobody_leaves_the_isr_while_the_target_is_not_whole() -> None:
     assert fallen == (Announce(UNION), Stage.ANNOUNCE, Stage.CATCH_UP)
 
 
+def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
+    """The target could not lead, and between steps 8 and 9 one that had left the ISR was elected."""
+    decision = at(Stage.DELETE, replicas=UNION, leader=2, isr=(2,), drop=OLD)
+
+    assert decision == Decision(Announce(UNION), Stage.ANNOUNCE, Stage.CATCH_UP)
+    assert at(Stage.DELETE, replicas=UNION, leader=4, isr=NEW, drop=OLD).step == DeleteReplicas(OLD)
+
+
 def test_stray_members_of_the_isr_are_deleted_too() -> None:
     """A member that no replica list names any more still has its copy."""
     assert at(Stage.SHRINK, replicas=UNION, isr=(*UNION, 9), leader=4).step == Shrink(NEW, True, (*OLD, 9))

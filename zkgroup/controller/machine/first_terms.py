@@ -59,7 +59,6 @@ def _may_be_unheard(reign: Reign, each: TopicPartition, standing: Standing) -> b
     return (
         (standing.leader_epoch, standing.version) == (0, 0)
         and standing.controller_epoch > reign.foreign_epoch
-        and each not in reign.picture.moves
         and not reign.picture.is_going(each)
     )
 

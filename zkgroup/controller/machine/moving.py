@@ -317,6 +317,8 @@ def _shrink(now: Situation) -> Decision:
 def _delete(now: Situation) -> Decision:
     if not now.drop:
         return _finish(now)
+    if set(now.isr) - set(now.target):  # an unclean election has brought one of them back
+        return _plan(now._replace(stage=Stage.PLAN, drop=()))
     return Decision(DeleteReplicas(now.drop), Stage.DELETE, Stage.FINISH)
 
 
