@@ -62,8 +62,8 @@ class World:
         self.unreadable: dict[str, tuple[bytes, bytes | None]] = {}
         """Path of each znode that was made unreadable to what it was made, and what it was; it is mended when
         the faults end."""
-        self.taken_back: dict[TopicPartition, int] = {}
-        """Moves of which the request was taken away by hand, to the epoch of the controller then."""
+        self.taken_back: dict[TopicPartition, set[int]] = {}
+        """Moves of which the request was taken away by hand, to the epochs of the controllers then."""
         self.kafka_stands = True
         """Whether candidates of Kafka stand for election."""
         self._paused_until: dict[str, int] = {}
@@ -244,7 +244,7 @@ class World:
         picture = self.audit.look()
         for tp in partitions:
             if picture.epoch is not None and picture.state(tp) is not None:
-                self.taken_back[tp] = picture.epoch
+                self.taken_back.setdefault(tp, set()).add(picture.epoch)
 
     @property
     def has_forgotten_requests(self) -> bool:
@@ -253,11 +253,14 @@ class World:
         Both begin with version 0, a transaction cannot check a czxid, and so a write that is on the way for
         the one would be accepted for the other: who deletes by hand is told to wait (docs/reassignments.md).
         """
-        reigns = [
-            one.machine.reign for one in self.controllers.values() if isinstance(one, ControllerProcess)
-        ]
-        is_gone = self.server.find(Reassignment.path()) is None
-        return not (is_gone and any(reign and reign.moves.request for reign in reigns))
+        if self.server.find(Reassignment.path()) is not None:
+            return True
+        ours = [one for one in self.controllers.values() if isinstance(one, ControllerProcess)]
+        return all(
+            reign.moves.request is None and one.machine.is_idle and not one.shell.inbox
+            for one in ours
+            if (reign := one.machine.reign) is not None
+        )
 
     def restart_uninformed(self) -> None:
         """An operator restarts leaders that keep a live replica out of the ISR, as the docs advise.
@@ -266,9 +269,13 @@ class World:
         the former one had told a shorter list (`Moves.cut`), which it may do on the request that it had read.
         """
         picture = self.audit.look()
-        for tp, epoch in list(self.taken_back.items()):
+        for tp, epochs in list(self.taken_back.items()):
             state, replicas = picture.state(tp), picture.replicas(tp)
-            if state is None or replicas is None or picture.epoch == epoch or state.controller_epoch > epoch:
+            if (
+                state is None
+                or replicas is None
+                or state.controller_epoch > max(epochs - {picture.epoch}, default=-1)
+            ):
                 continue
             left_out = self.brokers.keys() & (set(replicas) - set(state.isr))
             if left_out and state.leader in self.brokers:
