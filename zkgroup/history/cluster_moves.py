@@ -40,6 +40,8 @@ class MovesAudit:
         self._states: dict[TopicPartition, PartitionState | None] = {}
         self._told: set[TopicPartition] = set()
         """Partitions that their topic says are being moved."""
+        self._untried: dict[TopicPartition, Brokers] = {}
+        """Partitions whose leader was elected alone and has written nothing since, to the ISR before."""
 
     def targets(self, topic_partition: TopicPartition) -> Collection[int]:
         """Brokers that a move of the partition brings, before or after the present transaction."""
@@ -53,18 +55,22 @@ class MovesAudit:
         self._moves = dict(self._picture.moves)
         open_or_told = {*self._open, *(ended.topic_partition for ended in endings(transaction))}
         self._lists = {tp: self._picture.replicas(tp) for tp in open_or_told}
-        self._states = {tp: self._picture.state(tp) for tp in self._open}
+        places = [self._picture.place(change.path) for change in transaction.changes]
+        changed = [place.topic_partition for place in places if place is not None and place.kind == "state"]
+        self._states = {tp: self._picture.state(tp) for tp in {*self._open, *changed}}
         self._told = {tp for tp in open_or_told if self._topic_tells(tp)}
 
     def end(self, transaction: ServerTransaction) -> Iterator[Violation]:
         """Looks at what it has done."""
-        ended = {one.topic_partition: one for one in endings(transaction)}
+        ended = sorted(endings(transaction), key=lambda one: one.topic_partition)
         yield from self._steps(transaction)
-        yield from self._removed(transaction, ended)
+        yield from self._removed(transaction, {one.topic_partition for one in ended})
         if self._is_ours:
-            for tp, record in sorted(ended.items()):
-                yield from self._record(transaction, tp, record)
+            dropped = {one.topic_partition: one.target for one in ended if one.outcome == "dropped"}
+            for record in ended:
+                yield from self._record(transaction, record, dropped.get(record.topic_partition))
         self._asked()
+        self._tried()
 
     def _asked(self) -> None:
         for tp, target in self._picture.moves.items():
@@ -77,10 +83,21 @@ class MovesAudit:
         for tp in [tp for tp in self._open if tp not in self._picture.moves]:
             del self._open[tp]
 
+    def _tried(self) -> None:
+        for tp, before in self._states.items():
+            after = self._picture.state(tp)
+            if after == before:
+                continue
+            self._untried.pop(tp, None)
+            if before is None or after is None or not self._is_ours:
+                continue
+            if after.isr == (after.leader,) and after.leader_epoch > before.leader_epoch:
+                self._untried[tp] = before.isr
+
     # --- S14: no move is lost -----------------------------------------------------------------------
 
     def _removed(
-        self, transaction: ServerTransaction, ended: dict[TopicPartition, FinishedReassignment]
+        self, transaction: ServerTransaction, ended: Collection[TopicPartition]
     ) -> Iterator[Violation]:
         for tp in sorted(self._moves.keys() - self._picture.moves.keys()):
             if tp in ended:
@@ -90,15 +107,17 @@ class MovesAudit:
                 yield Violation("S14", "the request is gone without a record", tp, transaction.zxid)
 
     def _record(
-        self, transaction: ServerTransaction, tp: TopicPartition, record: FinishedReassignment
+        self, transaction: ServerTransaction, record: FinishedReassignment, dropped: Brokers | None
     ) -> Iterator[Violation]:
+        """`dropped`: the entry that was dropped in this transaction, perhaps beside what the topic tells."""
         self._figures.moves_ended += 1
+        tp = record.topic_partition
         asked = self._moves.get(tp)
         if asked is None and tp not in self._told:
             yield Violation("S14", "a move has ended for which nobody asked", tp, transaction.zxid)
         if tp in self._picture.moves:
             yield Violation("S14", "a move has ended and is still asked for", tp, transaction.zxid)
-        if asked is not None and record.target != asked:
+        if asked is not None and record.target != asked and not (tp in self._told and dropped == asked):
             detail = f"asked for {_list(asked)}, recorded as {_list(record.target)}"
             yield Violation("S14", detail, tp, transaction.zxid)
         if record.outcome == "dropped":
@@ -148,13 +167,17 @@ class MovesAudit:
         move.lists.append(replicas)
 
     def _state_written(self, transaction: ServerTransaction, tp: TopicPartition) -> Iterator[Violation]:
-        """A decision of a controller takes replicas out of the ISR, and none back in."""
+        """A decision of a controller takes replicas out of the ISR, and none back in.
+
+        But one that was elected alone and could not serve gives way to those that were in sync before.
+        """
         before, after = self._states[tp], self._picture.state(tp)
         if not self._is_ours or before is None or after is None or before == after:
             return
         if after.leader_epoch == before.leader_epoch or after.isr == (after.leader,):
             return  # written by its leader, or an unclean election
-        if back := set(after.isr) - set(before.isr):
+        former = self._untried.get(tp, ()) if after.leader != before.leader else ()
+        if back := set(after.isr) - set(before.isr) - set(former):
             detail = f"the controller took {_list(sorted(back))} into the ISR"
             yield Violation("S16", detail, tp, transaction.zxid)
 

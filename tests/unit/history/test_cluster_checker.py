@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster_world import OPERATOR, TP, World, broken
+from tests.cluster_world import OPERATOR, TOPIC, TP, World, broken
 from zkgroup.history import Change, Refusal
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 
 SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
@@ -222,6 +222,21 @@ def test_s14_a_move_ends_once_and_as_asked() -> None:
     assert broken(world.check()) == {"S14"}
 
 
+def test_s14_an_entry_may_be_dropped_beside_what_the_topic_tells() -> None:
+    """The move that was begun ends by the topic's keys; what came over it cannot be carried out."""
+    for told, expected in (({0: (4,)}, set()), ({}, {"S14"})):
+        world = World()
+        world.move(4, 1, 2, 3)
+        topic = Topic({0: (4, 1, 2, 3)}, version=2, adding=told)
+        world.write(OPERATOR, world.change("set", Topic.path(TOPIC), topic.encode()))
+        world.ask_move(99)
+        dropped = world.ending(99, outcome="dropped", reason="it hosts no partitions")
+        done = world.ending(4, 1, 2, 3)[1]
+        world.write(100, world.topic_change(4, 1, 2, 3), *dropped, done)
+
+        assert broken(world.check()) == expected
+
+
 def test_s14_a_drop_says_why() -> None:
     """A record of a dropped entry without a reason."""
     world = World()
@@ -282,6 +297,30 @@ def test_s16_a_controller_takes_nobody_into_the_isr() -> None:
     world.state(100, 1, 1, (1, 2, 3, 4))
 
     assert broken(world.check()) == {"S16"}
+
+
+@pytest.mark.parametrize(
+    ("between", "then", "expected"),
+    [
+        ((), (1, (1, 3)), set()),
+        ((), (2, (2, 1)), {"S16"}),
+        (((2, 3), (2,)), (1, (1, 3)), {"S16"}),
+    ],
+    ids=["could not serve", "leads on", "took one in"],
+)
+def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
+    between: tuple[tuple[int, ...], ...], then: tuple[int, tuple[int, ...]], expected: set[str]
+) -> None:
+    """It was elected alone, has never written its state, and another leads: nothing was taken in by it."""
+    world = World()
+    world.ask_move(4, 1)
+    world.state(100, 2, 1, (2,))
+    for isr in between:
+        world.state(200, 2, 1, isr)
+    leader, isr = then
+    world.state(100, leader, 2, isr)
+
+    assert broken(world.check()) == expected
 
 
 # --- S17 --------------------------------------------------------------------------------------------
