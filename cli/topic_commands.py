@@ -249,7 +249,8 @@ def delete(topic: str, without: tuple[int, ...], execute: bool, yes: bool) -> No
     Refused while a group has members on it. Also removes what a deletion in part has left.
 
     A deletion waits for every broker with a replica. It goes on without a lost one that --without-broker
-    names, now or while it waits; should that broker come back, it is told to delete what it has.
+    names, now or while it waits; should that broker come back, it is told to delete what it has. Its process
+    has to have ended: one that is only paused or cut off spoils a new topic of that name.
     """
     out = output()
     with connected() as ensemble:

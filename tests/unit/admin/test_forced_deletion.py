@@ -52,7 +52,7 @@ def test_the_request_names_the_brokers(world: World, cluster: KafkaCluster) -> N
 
 
 def test_what_remains_is_said_before(world: World, cluster: KafkaCluster) -> None:
-    """K20: the folders of the lost broker, and what a controller of Kafka would make of them."""
+    """K20: the folders of the lost broker, a process that still runs, and what a controller of Kafka does."""
     plan = _plan(world, 4)
 
     (waits,) = [note for note in plan.notes if "not registered" in note]
@@ -60,6 +60,8 @@ def test_what_remains_is_said_before(world: World, cluster: KafkaCluster) -> Non
     assert "if it is lost, name it: --without-broker" in waits
     (left,) = [note for note in plan.notes if "is not waited for" in note]
     assert left.startswith("broker 4 is not waited for: what it has of orders stays in its folders")
+    (runs,) = [note for note in plan.notes if "process" in note]
+    assert runs.startswith("be sure that the process of broker 4 has ended")
     (foreign,) = [note for note in plan.notes if "a controller of Kafka would not" in note]
     assert "remove its folders of orders before" in foreign
     assert not [note for note in _plan(world).notes if "not waited for" in note]
