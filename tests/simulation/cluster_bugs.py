@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from zkgroup.broker.machine import leading
 from zkgroup.broker.receiver import Receiver
-from zkgroup.controller.machine import candidacy, fence, move_writes, moving, reign
+from zkgroup.controller.machine import candidacy, fence, loading, move_writes, moving, reign
+from zkgroup.controller.machine import leading as controller_leading
+from zkgroup.controller.machine.election import Election
+from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.lease import Lease
 from zkgroup.controller.machine.outbox import Outbox
 from zkgroup.controller.machine.picture import Standing
+from zkgroup.controller.machine.requests import Batch, _View
+from zkgroup.machinery.procedures import Procedure, Query, read_done
+from zkgroup.model import Znode
+from zkgroup.model.requests import Read
 from zkgroup.testing.cluster_simulation import ClusterSetup
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.znodes.controller import ControllerEpoch
 from zkgroup.znodes.partitions import PartitionState
 
 Patch = pytest.MonkeyPatch
@@ -136,6 +144,78 @@ def _sends_once(patch: Patch) -> None:
     patch.setattr(Outbox, "connected", connected)
 
 
+def _deaf_to_the_epoch(patch: Patch) -> None:
+    """The watch on `/controller_epoch` tells nothing; the next write is refused all the same."""
+    lost = candidacy.lost
+
+    def hard_of_hearing(rule: candidacy.Rule, epoch: Znode | None, controller: Znode | None) -> str | None:
+        why = lost(rule, epoch, controller)
+        return None if why and ControllerEpoch.path() in why else why
+
+    patch.setattr(candidacy, "lost", hard_of_hearing)
+
+
+def _no_grace(patch: Patch) -> None:
+    """Elected as soon as `/controller` is gone."""
+    patch.setattr(candidacy, "needs_grace", lambda predecessor, epoch, registration: False)
+
+
+def _reads_the_epoch_after_the_grace(patch: Patch) -> None:
+    """Who has ruled meanwhile is not noticed."""
+    end_grace = Election._end_grace
+
+    def end_and_read(self: Election) -> Procedure[None]:
+        yield from end_grace(self)
+        (outcome,) = yield from self._asked(Query(Read(ControllerEpoch.path())))
+        epoch, number = read_done(outcome), candidacy.number_of(read_done(outcome))
+        if epoch is not None and number is not None and self.candidacy is not None:
+            self.candidacy = self.candidacy._replace(epoch=number, version=epoch.stat.version)
+
+    patch.setattr(Election, "_end_grace", end_and_read)
+
+
+def _no_recovery(patch: Patch) -> None:
+    """What a foreign controller has decided stands as it is."""
+
+    def recover(reign: reign.Reign, batch: Batch) -> Procedure[None]:
+        yield from ()
+
+    patch.setattr(controller_leading, "recover", recover)
+    patch.setattr(loading, "recover", recover)
+
+
+def _recovers_after_a_real_predecessor_only(patch: Patch) -> None:
+    """A winner of ours is taken to have recovered everything."""
+    patch.setattr(
+        candidacy, "last_foreign_epoch", lambda epoch, recorded: 0 if epoch in recorded else max(epoch, 0)
+    )
+
+
+def _unanswered_deletions_hold_nothing(patch: Patch) -> None:
+    """As if StopReplica(delete) could not be late."""
+    patch.setattr(Holding, "delete_asked", lambda self, topic_partition, brokers: None)
+
+
+def _an_answer_to_the_second_copy_is_enough(patch: Patch) -> None:
+    """The first may still arrive."""
+    answered = Outbox.answered
+    patch.setattr(Outbox, "answered", lambda self: answered(self)._replace(again=False))
+
+
+def _takes_every_broker_for_informed(patch: Patch) -> None:
+    """Nothing of a predecessor is on its way."""
+    patch.setattr(Holding, "_has_answered", lambda self, picture, broker: True)
+
+
+def _held_replicas_are_named(patch: Patch) -> None:
+    """They are told nothing themselves; their leader counts on them."""
+    patch.setattr(
+        _View,
+        "replicas",
+        lambda view, each, given: given or view.late.get(each) or view.picture.replicas(each),
+    )
+
+
 FEW_OPERATIONS = ClusterSetup(
     kind="ours",
     brokers=(1, 2, 3, 4),
@@ -172,9 +252,90 @@ BUGS = {
     "drops dead targets": Bug(_drops_dead_targets, ("S14",), seed=8),
 }
 """Noticed in drawn schedules."""
+
+
+class Rare(NamedTuple):
+    """A mistake that matters in schedules that have to be played just so."""
+
+    plant: Callable[[Patch], None]
+    rule: str
+    """What it leaves out."""
+    scenarios: Mapping[str, str]
+    """Each that notices it, and what it says then."""
+
+
 RARE_BUGS = {
-    "lease never ends": (_lease_never_ends, "test_no_request_is_sent_after_the_own_lease"),
-    "brokers obey everybody": (_no_fence_of_brokers, "test_a_replica_with_an_unanswered_deletion_is_held"),
-    "sends once": (_sends_once, "test_a_replica_with_an_unanswered_deletion_is_held"),
+    "deaf to the epoch": Rare(
+        _deaf_to_the_epoch,
+        "recipes 13 [M]: any change of /controller_epoch that is not ours ends the rule",
+        {"test_a_real_candidate_that_bumps_late_is_given_way_to": "rules on in an epoch"},
+    ),
+    "no grace": Rare(
+        _no_grace,
+        "recipes 13: a real controller that lives has the grace to notice",
+        {"test_a_living_real_controller_has_time_to_notice": "S11 .* rule at once"},
+    ),
+    "reads the epoch after the grace": Rare(
+        _reads_the_epoch_after_the_grace,
+        "recipes 13: the election rests on the epoch's version as it was before the grace",
+        {"test_a_candidate_that_sleeps_over_its_own_grace_begins_anew": "S11 .* rule at once"},
+    ),
+    "no recovery": Rare(
+        _no_recovery,
+        "recipes 13 [M]: recovery always, as a real controller can pause over the grace, or go on with a "
+        "batch in a new session",
+        {
+            "test_a_real_controller_that_sleeps_over_the_grace_is_repaired": "has decided",
+            "test_a_real_controller_that_goes_on_in_a_new_session_is_repaired": "has decided",
+        },
+    ),
+    "recovers after a real predecessor only": Rare(
+        _recovers_after_a_real_predecessor_only,
+        "recipes 13 [M]: recovery derives from ZooKeeper alone, so a successor finishes it",
+        {
+            "test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does": "has decided",
+            "test_a_successor_finishes_the_recovery": "is left in the foreign epoch",
+        },
+    ),
+    "lease never ends": Rare(
+        _lease_never_ends,
+        "recipes 13 [M]: no request is sent after the own lease has ended",
+        {"test_no_request_is_sent_after_the_own_lease": "sent without a lease"},
+    ),
+    "unanswered deletions hold nothing": Rare(
+        _unanswered_deletions_hold_nothing,
+        "recipes 17 [M]: a replica is held while its deletion is unanswered, on any connection",
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its lines"},
+    ),
+    "an answer to the second copy is enough": Rare(
+        _an_answer_to_the_second_copy_is_enough,
+        "recipes 17: a deletion that was sent twice is over in a new epoch only",
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its lines"},
+    ),
+    "brokers obey everybody": Rare(
+        _no_fence_of_brokers,
+        "controller.md 7.5: a broker obeys no older controller epoch",
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its lines"},
+    ),
+    "sends once": Rare(
+        _sends_once,
+        "controller.md 7.4: what was in flight on a connection that broke is sent again",
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "it never came back"},
+    ),
+    "takes every broker for informed": Rare(
+        _takes_every_broker_for_informed,
+        "recipes 17 [M]: while a move is open, who is not in sync is held until his broker has answered a "
+        "request of this epoch",
+        {
+            "test_a_replica_is_held_until_its_broker_has_answered_the_successor": "S13 .* deletes its lines",
+            "test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its lines",
+        },
+    ),
+    "held replicas are named": Rare(
+        _held_replicas_are_named,
+        "recipes 17 [M]: held replicas are left out of every replica list, also to the leader",
+        {"test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its lines"},
+    ),
 }
-"""Noticed by a scenario, which has to be played just so."""
+"""Each rule that exhaustive search has found necessary (recipes part II, [M]), with the scenarios in which it
+matters; and what else only a scenario notices."""

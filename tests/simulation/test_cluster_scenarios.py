@@ -1,260 +1,140 @@
-"""What exhaustive search found about two controllers, played with the real machines.
+"""What exhaustive search found about two controllers, played with the real machines: moves and first terms.
 
-Each rule marked [M] in part II of the recipes is a schedule here, which goes wrong without it.
+The rule marked [M] in recipes 17 is a schedule for each of its parts, which goes wrong without it:
+`cluster_bugs.RARE_BUGS` has the rule, the scenario, and the mistake that it shows. What concerns taking over
+is in `test_takeover_scenarios`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.simulation.cluster_actions import ALONE, NODES, T0
-from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
-from zkgroup.testing.cluster_simulation.controller import ControllerProcess
-from zkgroup.testing.cluster_simulation.crashes import Action, play
-from zkgroup.testing.cluster_simulation.network import Line, Stray
-from zkgroup.testing.cluster_simulation.operations import Operations
-from zkgroup.testing.cluster_simulation.real_controller import RealController
-from zkgroup.wire.control import StopReplicaRequest
-from zkgroup.znodes.admin_requests import Move, Reassignment
-from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller import Controller
-
-LONG_MS = 600_000
-BESIDE_KAFKA = ClusterSetup(
-    kind="kafka",
-    brokers=(1, 2, 3, 4),
-    candidates=(1,),
-    alone=(101, 102),
-    topics={"t": ((2, 3), (3, 2))},
+from tests.simulation.cluster_scenes import (
+    LateDeletion,
+    ask_for,
+    begun,
+    ended,
+    moved_up_to_deletion,
+    ours,
+    part,
+    state_of,
 )
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, SetData
+from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
+from zkgroup.testing.cluster_simulation.crashes import Action, play
+from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.znodes.brokers import Topic
 
+KAFKAS_FOLLOWERS = ClusterSetup(
+    kind="kafka",
+    brokers=(1, 2, 3),
+    candidates=(),
+    alone=(101, 102, 103),
+    topics={"t": ((1, 2, 3),)},
+    fetches_without_terms=True,
+)
+"""A follower that was told nothing is in sync as soon as its leader was told that it is a replica."""
 
-def begun(setup: ClusterSetup) -> ClusterSimulation:
-    """A cluster at rest."""
-    simulation = ClusterSimulation(1, setup=setup)
-    simulation.begin()
-    simulation.quiet.pass_time(2_000)
-    return simulation
-
-
-def ended(simulation: ClusterSimulation) -> None:
-    """It arrives at the goal, stays there, and the checker finds nothing."""
-    simulation.settle()
-    simulation.judge()
-
-
-def real_of(simulation: ClusterSimulation) -> RealController:
-    real = simulation.world.controllers[1]
-    assert isinstance(real, RealController)
-    return real
-
-
-def real_rules(simulation: ClusterSimulation) -> RealController:
-    """The candidate of Kafka takes over, as those of ours sleep for a moment."""
-    world = simulation.world
-    real = real_of(simulation)
-    for broker in (101, 102):
-        world.pause(f"{world.controllers[broker].name}", 1_000)
-    if not real.rules:
-        world.write(Delete(Controller.path(), -1))
-        simulation.quiet.pass_time(900)
-    assert real.rules
-    simulation.quiet.pass_time(1_000)
-    return real
-
-
-def stepwise(simulation: ClusterSimulation, real: RealController, until: Callable[[], object]) -> None:
-    """The candidate of Kafka alone does something, one step after the other."""
-    server = simulation.world.server
-    for _ in range(500):
-        for step in [step for step in server.pending() if step.client == real.client.name]:
-            if until():
-                return
-            server.deliver(step)
-        if until():
-            return
-        real.act()
-    raise AssertionError("it never came to that")
-
-
-def state_of(simulation: ClusterSimulation) -> PartitionState:
-    state = simulation.world.audit.look().state(T0)
-    assert state is not None
-    return state
-
-
-def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
-    """Recipes 13 [M]: it created, expired and came back; ours ruled meanwhile, and resigns for its epoch."""
-    simulation = begun(BESIDE_KAFKA)
-    world = simulation.world
-    real = real_rules(simulation)
-    world.pause(real.name, 1)
-    world.write(Delete(Controller.path(), -1))
-    for broker in (101, 102):
-        world.pause(world.controllers[broker].name, 500)
-    session = world.registrations()[1]
-    epochs = list(real.epochs)
-    stepwise(simulation, real, lambda: _holds(simulation, session) and real.epochs == epochs)
-    world.pause(real.name, LONG_MS)
-    world.server.expire(real.client.name)
-    simulation.quiet.pass_time(5_000)
-    (ours,) = (one for one in world.rulers if isinstance(one, ControllerProcess))
-    won = list(ours.epochs)
-    world.wake_up(real.name)
-    simulation.quiet.pass_time(6_000)
-
-    assert real.epochs[-1] > won[-1]
-    assert ours.epochs != won or not ours.rules
-    ended(simulation)
-
-
-def _holds(simulation: ClusterSimulation, session: int) -> bool:
-    found = simulation.world.server.find(Controller.path())
-    return found is not None and found.stat.ephemeral_owner == session
-
-
-def test_a_real_controller_that_goes_on_in_a_new_session_is_repaired() -> None:
-    """Recipes 13 [M]: in the middle of a batch it expires, ours takes over, and then it writes on (K3). What
-    it has decided at its old epoch is rewritten with ours."""
-    simulation = begun(BESIDE_KAFKA)
-    world = simulation.world
-    real = real_rules(simulation)
-    foreign = real.epoch
-    world.kill(2)
-    world.server.expire_session(world.sessions[2][-1])
-    stepwise(simulation, real, lambda: real.is_writing(PartitionState.path(T0)))
-    world.pause(real.name, LONG_MS)
-    world.server.expire(real.client.name)
-    simulation.quiet.pass_time(8_000)
-    world.wake_up(real.name)
-    simulation.quiet.pass_time(3_000)
-
-    assert state_of(simulation).controller_epoch > foreign
-    ended(simulation)
-    assert state_of(simulation).leader in world.brokers
-
-
-def test_a_successor_finishes_the_recovery() -> None:
-    """Recipes 13 [M]: the first winner after a real controller dies at any point of what it does; whoever
-    follows finds by the records alone which states are not of ours, and rewrites them."""
-
-    def begin(simulation: ClusterSimulation, operations: Operations) -> None:
-        real_rules(simulation)
-        simulation.world.stop_kafka()
-
-    action = Action(BESIDE_KAFKA, begin)
-    for at in range(len(play(action).passed)):
-        played = play(action, [at])
-        states = played.simulation.world.audit.look().states.values()
-        records = played.simulation.world.server.tree()
-        for seen in states:
-            assert seen.state is not None
-            assert f"/zkgroup/controller/history/{seen.state.controller_epoch}" in records
-
-
-def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
-    """`t-0` moves from 1, 2 to 3, 4; stops where the ruler is about to tell 1 and 2 to delete."""
-    world = simulation.world
-    (ruler,) = world.rulers
-    assert isinstance(ruler, ControllerProcess)
-    assert Operations(world, simulation.rng).move({T0: (3, 4)})
-
-    def is_shrunk() -> bool:
-        state = world.audit.look().state(T0)
-        return state is not None and set(state.isr) == {3, 4}
-
-    for _ in range(2_000):
-        simulation.quiet.drain_some(1)
-        for fetch in list(world.fetches()):
-            fetch()
-        if is_shrunk():
-            return ruler
-        world.advance(5)
-    raise AssertionError("the ISR was never shrunk")
-
-
-def ask_back(simulation: ClusterSimulation) -> None:
-    """The operator wants the old replicas again.
-
-    Also while a controller sleeps that holds the former request: it has expired, and writes nothing for it.
-    """
-    world = simulation.world
-    found = world.server.find(Reassignment.path())
-    data = Reassignment((Move(T0, (1, 2)),)).encode()
-    if found is None:
-        assert world.write(Create(Reassignment.path(), data))
-    else:
-        assert world.write(SetData(Reassignment.path(), data, found.stat.version))
-
-
-def test_no_request_is_sent_after_the_own_lease() -> None:
-    """Recipes 13 [M]: an expired controller wakes with a deletion to send. By then the replica is back in
-    sync."""
-    simulation = begun(ALONE)
-    world = simulation.world
-    ruler = moved_up_to_deletion(simulation)
-    world.pause(ruler.name, LONG_MS)
-    simulation.quiet.pass_time(9_000)
-    (other,) = (one for one in world.rulers if one is not ruler)
-    ask_back(simulation)
-    simulation.quiet.pass_time(5_000)
-    assert set(state_of(simulation).isr) == {1, 2}
-    sent: list[str] = []
-    world.network.point = lambda kind, line: sent.append(f"{line} {kind}") if line.owner is ruler else None
-    world.wake_up(ruler.name)
-    while ruler.shell.inbox:  # before it hears of its session's end
-        ruler.shell.take_event()
-    assert sent == []
-    simulation.quiet.pass_time(2_000)
-
-    assert sent == []
-    assert world.rulers == [other]
-    world.network.point = lambda kind, line: None
-    ended(simulation)
+# --- held replicas --------------------------------------------------------------------------------
 
 
 def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
     """Recipes 17 [M]: the connection breaks over StopReplica(delete), a copy is on its way, and the operator
-    asks for the replica back. It comes back in a new epoch, in which its broker does not obey that copy."""
+    asks for the replica back. It breaks once more over the first request of the new epoch. The replica comes
+    back when its broker has answered that one, and so does not obey the copy."""
     simulation = begun(ALONE)
     world = simulation.world
-    deleting: list[tuple[Line, StopReplicaRequest]] = []
-
-    def point(kind: str, line: Line) -> None:
-        request = line.request
-        if kind == "sent" and isinstance(request, StopReplicaRequest) and request.delete and line.broker == 1:
-            deleting.append((line, request))
-
-    world.network.point = point
-    moved_up_to_deletion(simulation)
-    for _ in range(100):
-        if deleting:
-            break
-        simulation.quiet.drain_some(1)
-    ((line, request),) = deleting
-    epoch = world.audit.look().epoch
-    world.network.cut(line)
-    world.network.cut_off.add((line.owner.name, 1))
-    world.network.strays.clear()
-    ask_back(simulation)
+    late = LateDeletion(simulation, 1, again=True)
+    ruler = moved_up_to_deletion(simulation)
+    late.wait()
+    ask_for(simulation, (1, 2))
     simulation.quiet.pass_time(3_000)
-    assert 1 not in state_of(simulation).isr
-    assert world.audit.look().epoch == epoch
+    assert world.rulers == [ruler]
+    assert world.audit.look().epoch == late.epoch
     world.network.cut_off.clear()
-    simulation.quiet.pass_time(5_000)
-    assert 1 in state_of(simulation).isr
-    assert world.audit.look().epoch == request.controller_epoch + 1
+    simulation.quiet.pass_time(3_000)
+    if 1 in state_of(simulation).isr:
+        late.arrives()
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(3_000)
+    assert 1 in state_of(simulation).isr, "it never came back"
+    assert not late.has_to_part_again
+    assert world.audit.look().epoch == late.epoch + 1
     refused = world.figures["requests refused"]
-    late = Stray(world.brokers[1], request, str(line))
-    world.network.strays.append(late)
-    world.network.arrive(late)
+    late.arrives()
 
     assert world.figures["requests refused"] == refused + 1
     ended(simulation)
+
+
+def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None:
+    """Recipes 17 [M]: a controller dies with a deletion on its way, and the replica is asked for again. Its
+    broker still follows the leader, hears nothing of the successor, and would obey the copy."""
+    simulation = begun(KAFKAS_FOLLOWERS)
+    world = simulation.world
+    late = _left_behind(simulation)
+    ask_for(simulation, (1, 2, 3))
+    simulation.quiet.pass_time(5_000)
+    late.arrives()
+    assert world.audit.look().replicas(T0) == (1, 2)
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(5_000)
+
+    assert set(state_of(simulation).isr) == {1, 2, 3}
+    ended(simulation)
+
+
+def test_a_held_replica_is_not_named_to_its_leader() -> None:
+    """Recipes 17 [M]: the same, and Kafka's tool has written it into the replica list (recipes 15). Elections
+    do not wait for it: the leader is told of another ISR, and of a list without the replica."""
+    simulation = begun(KAFKAS_FOLLOWERS)
+    world = simulation.world
+    old_read = world.audit.look().topics["t"]
+    assert old_read is not None
+    late = _left_behind(simulation)
+    ask_for(simulation, (1, 2, 3))
+    grown = Topic({**old_read.partitions, 1: (2, 1)})
+    assert world.write(SetData(Topic.path("t"), grown.encode(), -1))
+    simulation.quiet.pass_time(3_000)
+    assert world.audit.look().replicas(T0) == (1, 2, 3)
+    before = state_of(simulation)
+    world.close(2)
+    simulation.quiet.pass_time(3_000)
+    assert state_of(simulation).leader_epoch > before.leader_epoch, "nobody was elected"
+    late.arrives()
+    assert state_of(simulation).isr == (1,)
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(5_000)
+
+    assert set(state_of(simulation).isr) == {1, 3}
+    ended(simulation)
+
+
+def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
+    """`t-0` has moved from 1, 2, 3 to 1, 2, of which 3 has heard nothing. The controller dies; the next tells
+    3 to delete, and dies with that on its way. The third does not reach 3."""
+    world = simulation.world
+    first = ours(simulation)
+    part(simulation, first, 3)
+    ask_for(simulation, (1, 2))
+    simulation.quiet.pass_time(3_000)
+    assert world.audit.look().replicas(T0) == (1, 2)
+    assert not world.audit.look().moves
+    late = LateDeletion(simulation, 3)
+    world.kill(first.broker)
+    world.server.expire(first.client.name)
+    late.wait()
+    second = ours(simulation)
+    for one in world.controllers.values():
+        part(simulation, one, 3)
+    world.kill(second.broker)
+    world.server.expire(second.client.name)
+    return late
+
+
+# --- lists and first terms ------------------------------------------------------------------------
 
 
 def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None:

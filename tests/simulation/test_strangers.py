@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.cluster_actions import ALONE, T0
-from tests.simulation.test_cluster_scenarios import begun, ended
+from tests.simulation.cluster_scenes import begun, ended
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing.cluster_simulation import ClusterSimulation

@@ -278,7 +278,7 @@ class BrokerProcess:
         request = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=0)
         if request is None or not isinstance(leader, BrokerProcess) or not leader.is_listening:
             return False
-        response = leader.host.fetch(request)
+        response = leader.host.fetch(self._as_asked(request, leader.leads(tp)))
         if response.error == ErrorCode.NONE and response.diverging is None:
             leader.shell.tell(
                 FollowerFetched(
@@ -287,6 +287,12 @@ class BrokerProcess:
             )
         self.answers[tp] = request, response
         return True
+
+    def _as_asked(self, request: FetchLinesRequest, leader: ReplicaView | None) -> FetchLinesRequest:
+        """What the leader makes of it."""
+        if leader is None or not self._world.setup.fetches_without_terms:
+            return request
+        return dataclasses.replace(request, leader_epoch=leader.leader_epoch)
 
     def take(self, tp: TopicPartition) -> None:
         """The leader's answer arrives."""

@@ -69,6 +69,8 @@ class Setup:
     stale: bool = False
     """Servers of clients lag behind by any amount."""
     rebalances: bool = False
+    fetches_without_terms: bool = False
+    """Followers ask as those of Kafka 0.8.2.2: not for a leader of a certain leader epoch."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Chance of each fault, operation and act of a stranger in a thousand steps."""
     session_timeout_ms: int = 6000
