@@ -270,7 +270,8 @@ RECIPES: Final = {
     " from ZooKeeper alone; no control request is sent after the own lease has ended.",
     (14, "T"): "A controller that hosts nothing gets replicas from real tools when it is always registered,"
     " and is not found by a broker that shuts down when it never is.",
-    (17, "M"): "A replica whose deletion is unanswered is told nothing else: a late deletion hits one that"
-    " has come back.",
+    (17, "M"): "A replica whose deletion is unanswered is told nothing else, nor one that is moved and whose"
+    " broker has answered no request of this epoch; and no list names them: a late deletion hits one that has"
+    " come back.",
 }
 """(section of the recipes, mark) -> the facts so marked in that section."""
