@@ -10,7 +10,7 @@ import pytest
 
 from zkgroup.broker.machine import leading
 from zkgroup.broker.receiver import Receiver
-from zkgroup.controller.machine import candidacy, fence, loading, move_writes, moving, reign
+from zkgroup.controller.machine import candidacy, fence, loading, move_writes, moving, reign, selectors
 from zkgroup.controller.machine import leading as controller_leading
 from zkgroup.controller.machine.election import Election
 from zkgroup.controller.machine.holding import Holding
@@ -207,6 +207,12 @@ def _takes_every_broker_for_informed(patch: Patch) -> None:
     patch.setattr(Holding, "_has_answered", lambda self, picture, broker: True)
 
 
+def _held_replicas_are_elected(patch: Patch) -> None:
+    """Where nobody in sync lives, whoever does is good enough."""
+    offline = selectors.offline
+    patch.setattr(selectors, "offline", lambda *args, **kwargs: offline(*args, **{**kwargs, "held": ()}))
+
+
 def _held_replicas_are_named(patch: Patch) -> None:
     """They are told nothing themselves; their leader counts on them."""
     patch.setattr(
@@ -330,6 +336,11 @@ RARE_BUGS = {
             "test_a_replica_is_held_until_its_broker_has_answered_the_successor": "S13 .* deletes its lines",
             "test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its lines",
         },
+    ),
+    "held replicas are elected": Rare(
+        _held_replicas_are_elected,
+        "recipes 17 [M]: held replicas get no LeaderAndIsr, so none of them is elected",
+        {"test_a_held_replica_is_not_elected": "S13 .* deletes its lines"},
     ),
     "held replicas are named": Rare(
         _held_replicas_are_named,

@@ -25,7 +25,8 @@ from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
 from zkgroup.testing.cluster_simulation.crashes import Action, play
 from zkgroup.testing.cluster_simulation.operations import Operations
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import NO_LEADER, Topic
+from zkgroup.znodes.unclean_elections import UncleanElection
 
 KAFKAS_FOLLOWERS = ClusterSetup(
     kind="kafka",
@@ -109,6 +110,36 @@ def test_a_held_replica_is_not_named_to_its_leader() -> None:
     simulation.quiet.pass_time(5_000)
 
     assert set(state_of(simulation).isr) == {1, 3}
+    ended(simulation)
+
+
+def test_a_held_replica_is_not_elected() -> None:
+    """Recipes 17 [M]: a controller dies with a deletion on its way, and everybody who is in sync dies too. An
+    operator wants whoever lives to lead."""
+    simulation = begun(ALONE)
+    world = simulation.world
+    late = LateDeletion(simulation, 1)
+    first = moved_up_to_deletion(simulation)
+    late.wait()
+    for one in world.controllers.values():
+        part(simulation, one, 1)
+    ask_for(simulation, (1, 2))
+    world.kill(first.broker)
+    world.server.expire(first.client.name)
+    simulation.quiet.pass_time(1_000)
+    assert ours(simulation) is not first
+    for broker in (2, 3, 4):
+        world.close(broker)
+    simulation.quiet.pass_time(1_000)
+    assert state_of(simulation).leader == NO_LEADER
+    world.may_lose.add(T0.topic)
+    request = UncleanElection((T0,), world.clock.wall_ms(), "somebody")
+    assert world.write(Create(UncleanElection.path(), request.encode()))
+    simulation.quiet.pass_time(1_000)
+    assert world.server.find(UncleanElection.path()) is None
+    late.arrives()
+
+    assert state_of(simulation).leader == NO_LEADER
     ended(simulation)
 
 
