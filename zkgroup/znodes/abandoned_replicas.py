@@ -1,4 +1,6 @@
-"""Replicas that a forced deletion of their topic has not waited for (controller.md K20).
+"""Replicas that the deletion of their topic has not waited for (controller.md K20).
+
+An operator named the broker as lost, or a move had left them behind, so that no list named them (K16).
 
 Below `/zkgroup`, where nobody else looks.
 """

@@ -48,7 +48,8 @@ _NUMBERS: Final = range(INT32[-1] + 1)
 
 
 def finished_reassignments_path() -> str:
-    """Its children are the last moves that ended, `FINISHED_KEPT` of them."""
+    """Its children are the last moves that ended, `FINISHED_KEPT` of them, and older ones whose replicas may
+    still be where they have no place any more."""
     return f"{zkgroup_path()}/reassignments"
 
 
@@ -75,6 +76,8 @@ class FinishedReassignment:
     reason: str
     epoch: int
     """Of the controller that ended it."""
+    left: tuple[int, ...] = ()
+    """Others that may have a replica which has no place any more: it was added, and taken back."""
 
     @staticmethod
     def path(sequence: int) -> str:
@@ -97,18 +100,17 @@ class FinishedReassignment:
         """
         if self.outcome not in _OUTCOMES:
             raise ConfigError(f"outcome {self.outcome!r}: expected one of {', '.join(_OUTCOMES)}")
-        return write_object(
-            {
-                "version": "1",
-                "topic": check_text("topic", self.topic_partition.topic),
-                "partition": str(self.topic_partition.partition),
-                "from": _joined(self.before),
-                "to": _joined(self.target),
-                "outcome": self.outcome,
-                "reason": check_text("reason", self.reason),
-                "epoch": str(check_number("controller epoch", self.epoch)),
-            }
-        )
+        fields = {
+            "version": "1",
+            "topic": check_text("topic", self.topic_partition.topic),
+            "partition": str(self.topic_partition.partition),
+            "from": _joined(self.before),
+            "to": _joined(self.target),
+            "outcome": self.outcome,
+            "reason": check_text("reason", self.reason),
+            "epoch": str(check_number("controller epoch", self.epoch)),
+        }
+        return write_object({**fields, "left": _joined(self.left)} if self.left else fields)
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
@@ -121,6 +123,7 @@ class FinishedReassignment:
             outcome=_word(path, fields, "outcome", _OUTCOMES),
             reason=text_of(path, fields, "reason"),
             epoch=integer_text_of(path, fields, "epoch", INT32),
+            left=_brokers(path, fields, "left") if "left" in fields else (),
         )
 
 

@@ -17,8 +17,10 @@ from zkgroup.broker.node.broker import Broker
 from zkgroup.broker.replica_host import Role
 from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper, wait_until
 from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
+from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -73,6 +75,12 @@ def produce(operator: Ensemble, *lines: bytes) -> None:
         producer.flush()
 
 
+def follows(back: Broker, lines: int) -> bool:
+    """Whether it has as many lines as the new topic."""
+    view = back.replicas().get(T0)
+    return view is not None and (view.role, view.high_watermark) == (Role.FOLLOWER, lines)
+
+
 def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     operator: Ensemble, broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -89,6 +97,34 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
 
     assert list((tmp_path / "two" / "t").iterdir()), "what the lost broker had is where it was"
+
+
+def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
+    operator: Ensemble, broker: StartBroker, tmp_path: Path
+) -> None:
+    """K16 and K20, from end to end: the topic has moved away while the broker was down, no list names it, and
+    the deletion does not wait for it. The next topic of the name gives it a place and has more lines: with
+    the old ones before the last of them it would be in sync."""
+    broker(1, "one")
+    left = broker(2, "two")
+    broker(3, "three")
+    make_topic(operator)
+    for line in (b"old 0", b"old 1"):
+        produce(operator, line)
+    wait_until(lambda: left.replicas()[T0].high_watermark == 2, WAIT_S)
+    left.close()
+    operator.zk.multi(Create(Reassignment.path(), Reassignment((Move(T0, (1, 3)),)).encode()))
+    wait_until(lambda: operator.zk.exists(Reassignment.path()) is None, WAIT_S)
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    make_topic(operator)
+    for line in (b"new 0", b"new 1", b"new 2"):
+        produce(operator, line)
+    back = broker(2, "two")
+
+    wait_until(lambda: follows(back, 3), WAIT_S, lambda: str(back.replicas()))
+    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\nnew 2\n"
+    assert operator.zk.children(abandoned_replicas_path())[0] == ()
 
 
 def test_a_broker_that_was_given_up_brings_nothing_back(
@@ -111,11 +147,7 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     produce(operator, b"new 0", b"new 1")
     back = broker(2, "two")
 
-    def follows() -> bool:
-        view = back.replicas().get(T0)
-        return view is not None and (view.role, view.high_watermark) == (Role.FOLLOWER, 2)
-
-    wait_until(follows, WAIT_S, lambda: str(back.replicas()))
+    wait_until(lambda: follows(back, 2), WAIT_S, lambda: str(back.replicas()))
     assert old == b"old 0\nold 1\nold 2\n"
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
     assert operator.zk.children(abandoned_replicas_path())[0] == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Realm, Ruler, left_of, realm
+from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.znodes.abandoned_replicas import AbandonedReplicas, abandoned_replicas_path
 
@@ -28,12 +29,17 @@ def forced() -> tuple[Realm, Ruler]:
 
 def told(world: Realm, broker: int) -> list[str]:
     """What a broker was told of `t-1`, which it had, in order."""
+    return told_of(world, broker, tp(1))
+
+
+def told_of(world: Realm, broker: int, topic_partition: TopicPartition) -> list[str]:
+    """What a broker was told of a partition, in order."""
     heard = []
     for each in world.hosts[broker].requests:
-        if isinstance(each, StopReplicaRequest) and tp(1) in each.partitions:
+        if isinstance(each, StopReplicaRequest) and topic_partition in each.partitions:
             heard.append("delete" if each.delete else "stop")
         if isinstance(each, LeaderAndIsrRequest) and any(
-            one.topic_partition == tp(1) for one in each.partitions
+            one.topic_partition == topic_partition for one in each.partitions
         ):
             heard.append("replica")
     return heard

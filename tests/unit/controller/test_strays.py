@@ -9,6 +9,7 @@ from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.unclean_elections import UncleanElection
 
 
 def moved() -> tuple[Realm, Ruler]:
@@ -187,3 +188,28 @@ def test_nothing_is_asked_of_topics_that_are_gone() -> None:
 
     assert ruler.rules
     assert asked(world) == 0
+
+
+def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
+    """Recipes 15 and 17: it could not delete late in a move, the target has died since, and it leads now."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1,)})
+    world.rule()
+    world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
+    world.run()
+    world.set_state(tp(0), isr=(1, 2, 3))
+    world.run(lambda: asked(world) > 0)
+    world.set_state(tp(0), isr=(2,))
+    world.run()
+    world.stop_broker(2)
+    world.stop_broker(3)
+    world.run()
+    world.server.put(UncleanElection.path(), UncleanElection((tp(0),), 1, "somebody").encode())
+    world.run()
+    state = world.state(tp(0))
+    assert (state.leader, state.isr) == (1, (1,))
+    before = asked(world)
+    world.advance(2 * AGAIN_MS, 5_000)
+
+    assert asked(world) == before

@@ -242,6 +242,16 @@ def test_the_record_of_a_dropped_move_shows_the_request_as_it_was() -> None:
     assert FinishedReassignment.decode("/x", record.encode()) == record
 
 
+def test_the_record_of_a_move_names_others_that_may_have_a_replica() -> None:
+    """Where there are none, as mostly, it has no such key."""
+    record = FinishedReassignment(TP, (1, 2), (1, 2), "cancelled", "", 7, (3, 10))
+
+    assert json.loads(record.encode())["left"] == "3,10"
+    assert FinishedReassignment.decode("/x", record.encode()) == record
+    with pytest.raises(CorruptZnodeError, match="left"):
+        FinishedReassignment.decode("/x", record.encode().replace(b"3,10", b"3;10"))
+
+
 def test_a_request_to_resign_is_the_czxid_in_digits() -> None:
     """Of the `/controller` that is meant; anything else is nobody's."""
     assert ResignRequest(2**40).encode() == str(2**40).encode()

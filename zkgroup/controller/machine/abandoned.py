@@ -1,12 +1,13 @@
-"""Replicas that a forced deletion has not waited for, until their brokers have deleted them. Source: K20.
+"""Replicas that a deletion has not waited for, until their brokers have deleted them. Source: K20.
 
 Theory of operation
 -------------------
 An operator who knows that a broker is lost can have a topic deleted without it. Should it come back after
 all, it still has the records, and nothing in them tells one topic from the next of that name. So the
-transaction that deletes the topic makes a record of each such broker, and while that stands `Holding` keeps
-the broker from being made a replica of a new topic of the name: it is not told of it, and not elected. The
-others are told the whole replica list, so that nothing is left to be said to them when the record is gone.
+transaction that deletes the topic makes a record of each such broker, and of each on which a move has left a
+replica that nobody has seen deleted (`strays`). While it stands `Holding` keeps the broker from being made a
+replica of a new topic of the name: it is not told of it, and not elected. The others are told the whole
+replica list, so that nothing is left to be said to them when the record is gone.
 
     read      the records, before anything is decided
     look      StopReplica with deletion to the brokers that are there; a record of which all is answered goes

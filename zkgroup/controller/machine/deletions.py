@@ -11,7 +11,8 @@ broker's answer and every other change make it look again.
     Finish    the znodes, in transactions of which the last has the topic, its configuration and the marker
 
 A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
-goes without it, and `abandoned` sees to what the broker has kept (K20).
+goes without it, and `abandoned` sees to what the broker has kept (K20). It does so for what moves have left
+behind, too (`strays`): no replica list names that, so nobody waits for it.
 
 Nothing else is remembered that another controller would need: it finds the marker and begins anew, and
 brokers answer success for what they no longer have. A marker that is taken off by hand ends a deletion that
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import abandoned, deleting
+from zkgroup.controller.machine import abandoned, deleting, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
 from zkgroup.controller.machine.leading import remove_from_isr
@@ -54,6 +55,8 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     markers = yield from _read_markers(reign)
     yield from _queue(reign, markers)
     _give_up(reign, markers)
+    if reign.picture.deletions:
+        yield from strays.recall(reign)
     for topic in sorted(reign.picture.deletions):
         yield from _advance(reign, topic)
 
@@ -69,7 +72,12 @@ def heard(reign: Reign, answer: Answer) -> None:
     if not (isinstance(request, StopReplicaRequest) and request.delete):
         return
     assert isinstance(response, StopReplicaResponse)
-    asked = [each for each in request.partitions if reign.picture.is_going(each)]
+    picture = reign.picture
+    asked = [
+        each
+        for each in request.partitions
+        if picture.is_going(each) and answer.broker in picture.replicas(each)
+    ]
     if not asked:
         return
     deleted, failed, reason = deleting.answers(answer.broker, asked, response)
@@ -77,7 +85,7 @@ def heard(reign: Reign, answer: Answer) -> None:
     _move(reign, _started(reign, failed), _Phase.DELETION_INELIGIBLE)
     if reason is not None:
         for topic in {replica.topic_partition.topic for replica in failed}:
-            reign.picture.ineligible[topic] = reason
+            picture.ineligible[topic] = reason
         reign.core.note("deletion.refused", broker=answer.broker, detail=reason)
     reign.look(Look.DELETIONS)
 
@@ -222,7 +230,8 @@ def _situation(reign: Reign, topic: str) -> Situation:
         # What was refused is asked again once the reassignment is over; the start of a broker does the same.
         picture.ineligible.pop(topic, None)
     refused = picture.ineligible.get(topic)
-    return Situation(topic, True, True, phases, picture.reachable, moving, refused)
+    left = strays.of_topic(reign, topic)
+    return Situation(topic, True, True, phases, picture.reachable, moving, refused, strays=left)
 
 
 def _start(reign: Reign, topic: str, step: Start) -> Procedure[None]:
@@ -261,6 +270,7 @@ def _finish(reign: Reign, topic: str, left: Collection[Replica]) -> Procedure[bo
             if (yield from commit(reign, write)) is not None:
                 return False
     _forget(reign, topic)
+    strays.topic_gone(reign, topic)
     reign.replicas.forget(_phases(reign, topic))
     reign.partitions.forget(reign.picture.partitions(topic))
     reign.picture.forget_topic(topic)

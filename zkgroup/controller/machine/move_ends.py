@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zkgroup.controller.machine import move_writes
+from zkgroup.controller.machine import move_writes, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.election import FENCE_PATHS
 from zkgroup.controller.machine.fence import Write
@@ -51,7 +51,8 @@ def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
     done = [ending for ending in endings if ending.topic_partition not in left]
     _request_written(reign, finishing.write.operations, done)
     moves.ended([ending.topic_partition for ending in done], reign.picture)
-    for each, *_, outcome, reason in done:
+    for ending in done:
+        each, outcome, reason = ending.topic_partition, ending.outcome, ending.reason
         reign.core.note("reassignment.ended", partition=str(each), outcome=outcome, reason=reason)
     forgotten(reign, [ending.topic_partition for ending in done])
     yield from _pruned(reign, len(done))
@@ -138,7 +139,11 @@ def _request_written(reign: Reign, operations: Iterable[Operation], done: Iterab
 
 
 def _pruned(reign: Reign, more: int) -> Procedure[None]:
-    """The oldest records go once there are too many; they are counted once and then reckoned with."""
+    """The oldest records go once there are too many; they are counted once and then reckoned with.
+
+    What a broker has not deleted yet stays known: the topic may be made again under its name, with a place
+    for that broker.
+    """
     moves = reign.moves
     moves.records = None if moves.records is None else moves.records + more
     if moves.records is not None and moves.records <= PRUNED_AT:
@@ -149,6 +154,7 @@ def _pruned(reign: Reign, more: int) -> Procedure[None]:
     moves.records = len(known)
     if len(known) > PRUNED_AT:
         doomed = known[:-FINISHED_KEPT]
-        deletions = [Delete(FinishedReassignment.path(number), 0) for number in doomed]
-        yield from write([*reign.fence.checks(), *deletions], FENCE_PATHS)
+        owed = yield from strays.told_of(reign, doomed)
+        if deletions := [Delete(FinishedReassignment.path(each), 0) for each in doomed if each not in owed]:
+            yield from write([*reign.fence.checks(), *deletions], FENCE_PATHS)
         moves.records = FINISHED_KEPT

@@ -37,6 +37,8 @@ class Ending(NamedTuple):
     """Replicas when the move began, as far as is known."""
     outcome: Outcome
     reason: str
+    left: Brokers = ()
+    """Brokers that have not deleted their replica yet."""
 
 
 def tells_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
@@ -182,4 +184,5 @@ def _record(ending: Ending, epoch: int) -> bytes:
         ending.outcome,
         ending.reason,
         epoch,
+        tuple(each for each in ending.left if each not in (*ending.before, *ending.target)),
     ).encode()

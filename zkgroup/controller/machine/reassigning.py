@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkgroup.controller.machine import deletions, move_ends, move_writes, moving
+from zkgroup.controller.machine import deletions, move_ends, move_writes, moving, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write, set_state
 from zkgroup.controller.machine.leading import elect
@@ -195,7 +195,7 @@ def _made_whole(reign: Reign) -> Procedure[None]:
 def _decided(reign: Reign) -> _Round:
     """The next step of every move; those that wait are named in the status."""
     todo = _Round()
-    moves, picture = reign.moves, reign.picture
+    moves, picture, left = reign.moves, reign.picture, strays.by_partition(reign)
     for each, move in moves.items():
         standing = picture.standing(each)
         if standing is None:
@@ -218,7 +218,8 @@ def _decided(reign: Reign) -> _Round:
             case DeleteReplicas(brokers):
                 todo.deletions[each] = brokers
             case Finish(outcome, reason):
-                todo.endings.append(Ending(each, move.target, move.before, outcome, reason))
+                ending = Ending(each, move.target, move.before, outcome, reason, left.get(each, ()))
+                todo.endings.append(ending)
     return todo
 
 
