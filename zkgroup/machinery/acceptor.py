@@ -10,7 +10,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 _log = logging.getLogger(__name__)
@@ -43,13 +43,7 @@ class Acceptor:
         """
         assert not self._listening
         loop = asyncio.get_running_loop()
-        addresses = await _addresses(host, port)
-        try:
-            for family, address in addresses:
-                self._listening.append(_listening(family, address))
-        except OSError:
-            self.stop()
-            raise
+        self._listen(await _addresses(host, port))
         for one in self._listening:
             loop.add_reader(one, self._accept, one)
         name = self._listening[0].getsockname()
@@ -79,6 +73,19 @@ class Acceptor:
             task.cancel()
         while self._tasks:
             await asyncio.wait(list(self._tasks))
+
+    def _listen(self, addresses: Iterable[tuple[int, tuple[Any, ...]]]) -> None:
+        failed: OSError | None = None
+        for family, address in addresses:
+            try:
+                self._listening.append(_listening(family, address))
+            except OSError as error:
+                failed = error
+                if error.errno != errno.EAFNOSUPPORT:  # a kind of address that this machine lacks
+                    self.stop()
+                    break
+        if failed is not None and not self._listening:
+            raise failed
 
     # --- clients ----------------------------------------------------------------------------------
 

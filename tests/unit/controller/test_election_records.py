@@ -50,6 +50,25 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     assert kept.reason == "broker 1 rules no more"
 
 
+def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
+    """Another has ruled since: it is the end of that rule which the next record tells."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    other = world.node(2)
+    world.run()
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+    assert world.rulers == [other]
+    world.advance(GRACE_AND_SPREAD_MS)
+    world.server.expire(other.name)
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert world.rulers == [node]
+    path = ControllerRecord.path(3)
+    assert ControllerRecord.decode(path, world.find(path).data).reason == "broker 2 rules no more"
+
+
 def test_the_only_candidate_rules_again_after_standing_back() -> None:
     """A cluster of one is not left without a controller."""
     world = World()

@@ -68,3 +68,41 @@ def test_files_that_have_run_out_are_waited_for(
     asyncio.run(scenario())
     assert len(tried) == 3
     assert caplog.text.count("no client can be accepted") == 2
+
+
+@pytest.mark.parametrize("families", [(socket.AF_INET6, socket.AF_INET), (socket.AF_INET6,)])
+def test_a_kind_of_address_that_the_machine_lacks_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, families: tuple[int, ...]
+) -> None:
+    """A name can have an IPv6 address where the kernel knows none; without another nothing listens."""
+
+    async def addresses(host: str, port: int) -> dict[tuple[int, tuple[object, ...]], None]:
+        known: dict[int, tuple[object, ...]] = {
+            socket.AF_INET: ("127.0.0.1", port),
+            socket.AF_INET6: ("::1", port),
+        }
+        return {(family, known[family]): None for family in families}
+
+    def lacking(family: int, address: tuple[object, ...]) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return listening(family, address)
+
+    listening = acceptor._listening
+    monkeypatch.setattr(acceptor, "_addresses", addresses)
+    monkeypatch.setattr(acceptor, "_listening", lacking)
+
+    async def scenario() -> None:
+        accepting = Acceptor(greet)
+        if socket.AF_INET not in families:
+            with pytest.raises(OSError, match="not supported"):
+                await accepting.start("both")
+            return
+        reader, writer = await asyncio.open_connection(*await accepting.start("both"))
+        assert await asyncio.wait_for(reader.readexactly(5), WAIT_S) == b"hello"
+        await accepting.close()
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    asyncio.run(scenario())

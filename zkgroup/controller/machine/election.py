@@ -83,7 +83,7 @@ class Election:
         self.is_out = False
         """The id is somebody else's, or this candidate retires: no more elections."""
         self._reason = ""
-        """Why there is to be an election, for the record; empty: the predecessor says it."""
+        """Why this candidate's own rule ended, for the record of the next; empty once another has ruled."""
         self._must_look = True
         self._tried: Candidacy | None = None
         """An attempt whose outcome is unknown."""
@@ -212,7 +212,7 @@ class Election:
             yield from self._withdraw(None, epoch, None)
             if self.stage is Stage.LOOKING or controller.stat.czxid != self.predecessor.czxid:
                 self.predecessor = acts.seen(controller, epoch)
-            self.stage, self._tried = Stage.WATCHING, None
+            self.stage, self._tried, self._reason = Stage.WATCHING, None, ""
 
     def _judge(
         self, rule: Rule, epoch: Znode | None, controller: Znode | None, request: Znode | None
