@@ -192,32 +192,32 @@ class Isr:
                 return Meaning.READ_BACK
 
     def read_back(self, outcome: Outcome) -> Meaning:
-        """What the znode, read after a write in doubt or refused, says about it.
+        """What the znode, read after a write in doubt or refused, or in a new session, says about it.
 
         The cure of KAFKA-2729: where the term is still ours, what is stored is taken over, whoever wrote it.
         0.8.2.2 goes on with the version that it remembers, and is refused for ever. What cannot be read
         decides nothing: whoever mends it may put the same term back, of which no controller would tell us.
         """
-        assert self._in_flight is not None
         if not isinstance(outcome, ReadDone | Refused):
             return Meaning.READ_BACK
         write, self._in_flight = self._in_flight, None
+        proposed = () if write is None else write.state.isr
         try:
             stored, version = self._read(outcome)
         except CorruptZnodeError:
-            self._doubtful = self._doubtful.union(write.state.isr)
+            self._doubtful = self._doubtful.union(proposed)
             self._is_unreadable = True
             return Meaning.UNREADABLE
         if stored is None or not self._is_ours(stored):
-            self._doubtful = self._doubtful.union(write.state.isr)
+            self._doubtful = self._doubtful.union(proposed)
             self._deposed = True
             return Meaning.DEPOSED
-        if version == write.version:
+        if version == self._version:
             # It was not applied, and could still be: the next write that is accepted rules that out.
-            self._doubtful = self._doubtful.union(write.state.isr)
+            self._doubtful = self._doubtful.union(proposed)
             return Meaning.KEPT
         self._take(stored, version)
-        return Meaning.STORED if stored == write.state else Meaning.ADOPTED
+        return Meaning.STORED if write is not None and stored == write.state else Meaning.ADOPTED
 
     # --- parts ----------------------------------------------------------------------------------
 

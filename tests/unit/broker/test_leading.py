@@ -10,7 +10,7 @@ from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Led, Lef
 from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.replica_host import Follower
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, SetData
+from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
@@ -163,10 +163,49 @@ def test_a_write_on_its_way_when_the_session_ends_is_read_back_in_the_next() -> 
     world.until_asked(node, PATH)
     world.server.expire("n0")
     world.server.cut("n0")
+    assert world.state().isr == (1, 2)
+    world.run()
+
+    assert world.state().isr == (1, 2, 3)
+
+
+def test_the_state_of_a_new_topic_of_that_name_is_not_written_by_a_former_leader() -> None:
+    """K20: the session ended, the topic was deleted without this broker and made again. The new state has
+    the version that the old one had, so its condition alone would let the write through."""
+    world, node = _leader()
+    world.server.expire("n0")
+    world.server.cut("n0")
+    theirs = PartitionState(2, 0, (2, 3), 1)
+    world.write(Delete(PATH, 0))
+    world.write(Create(PATH, theirs.encode()))
+    node.followers[T0] = (0, {2: EMPTIED, 3: EMPTIED})
+    world.run()
+    _fetch(world, node, 2, 0)
+    world.advance(2 * LAG_MS)
+
+    assert world.registration(1)
+    assert world.state() == theirs
+    assert len(node.notes("isr.deposed")) == 1
+
+
+def test_what_is_wanted_is_written_in_the_next_session_once_the_state_was_read() -> None:
+    """Nobody has to wait for the next look by the clock."""
+    world, node = _leader(isr=(1, 2))
+    node.answers = False
+    _fetch(world, node, 3)
+    node.answer(node.told(LookAtFollowers)[-1])
+    world.run()
+    (order,) = node.told(CountIsrs)
+    world.server.expire("n0")
+    world.server.cut("n0")
+    world.run()
+    assert order.batch is not None
+    node.loop.post(IsrsCounted(order.batch))
     world.run()
     assert world.state().isr == (1, 2)
-    _fetch(world, node, 3)
-    world.advance(LAG_MS // 2)
+    node.answers = True
+    node.answer(node.told(LookAtFollowers)[-1])
+    world.run()
 
     assert world.state().isr == (1, 2, 3)
 

@@ -55,7 +55,7 @@ class Leading:
         self._ready: dict[TopicPartition, IsrWrite] = {}
         """Proposed, and counted by the host."""
         self._in_doubt: set[TopicPartition] = set()
-        """Written, and the outcome is not known."""
+        """Written, and the outcome is not known; or not looked at in this session yet."""
         self._to_tell: list[IsrChange] = []
 
     def isr(self, topic_partition: TopicPartition) -> tuple[int, ...] | None:
@@ -88,6 +88,15 @@ class Leading:
         is_below = event.offset < event.high_watermark
         if is_below if event.follower in isr.counted else not is_below:
             self._look([event.topic_partition])
+
+    def session_over(self) -> None:
+        """Whatever this broker leads may have been decided anew, or be of another topic of that name.
+
+        Versions of a topic that is made again begin anew as well: the state is read before it is written.
+        """
+        self._ready.clear()
+        self._counting.clear()
+        self._in_doubt.update(self._isrs)
 
     def connected(self) -> None:
         """What could not be written while ZooKeeper was away is looked at again."""
@@ -191,7 +200,7 @@ class Leading:
         _require_answers(outcomes)
 
     def _read_back(self) -> Procedure[None]:
-        """After a refusal or a missing answer: what the znodes say decides."""
+        """After a refusal or a missing answer, and in a new session: what the znodes say decides."""
         partitions = sorted(self._in_doubt)[:WRITES_AT_ONCE]
         isrs = [self._isrs[tp] for tp in partitions]
         paths = [PartitionState.path(tp) for tp in partitions]
@@ -205,6 +214,7 @@ class Leading:
                 outcome = Refused(znode, path) if isinstance(znode, Code) else ReadDone(znode)
                 settled.append((tp, isr.read_back(outcome)))
         self._settle(settled)
+        self._look([tp for tp, meaning in settled if meaning is Meaning.KEPT])
 
     def _settle(self, settled: list[tuple[TopicPartition, Meaning]]) -> None:
         core = self._core

@@ -88,6 +88,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
     def _session_over(self, reason: str) -> None:
         self.registration.session_over()
         self.configuration.session_over()
+        self.leading.session_over()
 
     # --- work -------------------------------------------------------------------------------------
 
