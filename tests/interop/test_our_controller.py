@@ -180,6 +180,12 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
     for topic, assignment in placed.items():
         led.produce(topic, assignment.count(",") + 1, 20, "old")
 
+    kept = led.folder / "b3" / "logs" / "replication-offset-checkpoint"
+    wait_until(
+        lambda: kept.exists() and "gone 1 20" in kept.read_text(),
+        90,
+        "no old line is cut as one above the high watermark",
+    )
     led.brokers[3].stop()
     led.run("topic", "delete", "gone", "--execute")
     led.run(*_way_out(led, "gone"))
