@@ -8,7 +8,11 @@ from typing import IO
 import click
 
 from zkgroup.admin.elections import (
+    BEING_DELETED,
+    ELECTS,
+    LEADS,
     ElectionPlan,
+    check_outcomes,
     elect_preferred,
     plan_preferred,
     wait_for_election,
@@ -16,7 +20,16 @@ from zkgroup.admin.elections import (
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.kafka_files import parse_partitions
 from zkgroup.admin.topics import describe_topics
-from zkgroup.admin.unclean import UncleanPlan, all_led, elect_unclean, plan_unclean, wait_for_verdicts
+from zkgroup.admin.unclean import (
+    CLEAN,
+    LED,
+    UNCLEAN,
+    UncleanPlan,
+    all_led,
+    elect_unclean,
+    plan_unclean,
+    wait_for_verdicts,
+)
 from zkgroup.admin.words import NO_LEADER, UncleanElectionDone
 from zkgroup.model import TopicPartition
 
@@ -73,7 +86,7 @@ _STYLES = {
     type=click.File("r", encoding="utf-8", lazy=True),
     help="Only the partitions of a file of Kafka's own tool.",
 )
-@wait_options("the leaders are the preferred ones")
+@wait_options("the leaders that were asked for lead")
 @consent_options
 @click.pass_context
 def preferred(
@@ -88,6 +101,8 @@ def preferred(
     """Have every partition led by its first replica again, where that one lives and is in sync.
 
     Nothing is copied. Only partitions whose leader changes are asked for. There is nothing to undo.
+
+    Exit code with --execute: 2 where none can be, 4 where some cannot. Also 4 where something cannot be read.
     """
     if topics and file:
         raise click.UsageError("--topic and --path-to-json-file contradict each other")
@@ -111,6 +126,10 @@ def preferred(
     if converged is False:
         say("not every partition is led by its first replica; `zkgroup topic describe` shows them")
         ctx.exit(EXIT_CHECK_FAILED)
+    # Nobody asks for a leader of what is being deleted by asking for all.
+    good = (ELECTS, LEADS) if topics or file else (ELECTS, LEADS, BEING_DELETED)
+    rows = [(row.topic_partition, row.outcome) for row in plan.rows]
+    check_outcomes(rows, good, executed=execute, unreadable=plan.unreadable)
 
 
 @elect.command()
@@ -136,7 +155,8 @@ def unclean(
 ) -> None:
     """Let a live replica lead partitions that have no leader, in sync or not: records may be lost for good.
 
-    Only a controller of zkgroup has such a request; elsewhere it is refused with what to do instead.
+    Only a controller of zkgroup has such a request; elsewhere it is refused with what to do instead. Exit
+    codes are those of `elect preferred`.
     """
     out, longest, done = output(), wait_s(wait, timeout_ms), None
     with connected() as ensemble:
@@ -165,6 +185,8 @@ def unclean(
         elif done.reason:
             say(f"nothing was tried: {done.reason}")
         ctx.exit(EXIT_CHECK_FAILED)
+    rows = [(row.topic_partition, row.outcome) for row in plan.rows]
+    check_outcomes(rows, (UNCLEAN, CLEAN, LED), executed=execute)
 
 
 def _partitions(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[TopicPartition]:
@@ -179,7 +201,8 @@ def _partitions(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]
 def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
     rows = [row for row in plan.rows if row.outcome != "leads"]
     if not rows:
-        out.line("every partition is led by its first replica: nothing to do")
+        if not plan.unreadable:
+            out.line("every partition is led by its first replica: nothing to do")
         return
     columns = [
         Column(header="TOPIC", shorten="middle"),

@@ -9,8 +9,10 @@ import pytest
 from tests.cli.cluster import Cluster
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.throttles import RATES
 from zkgroup.znodes.topics import TopicConfig
 
@@ -76,7 +78,7 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: Cluster) -> 
 
 
 def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: Cluster) -> None:
-    """Nobody is asked for nothing; no leader is a word for a person, and Kafka's -1 in JSON."""
+    """Nobody is asked for nothing, and that is no success; no leader is Kafka's -1 in JSON."""
     cluster.topic("orders", (9, 1), (8, 1), leaders={0: 1, 1: -1})
 
     told = shell.run("elect", "preferred", "--execute")
@@ -87,8 +89,41 @@ def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: C
         ["orders", "1", "none", "8", "not", "live"],
         ["nothing", "to", "elect"],
     ]
+    assert (told.code, told.err) == (2, "error: not elected: orders-0 (not live), orders-1 (not live)\n")
     assert [row["leader"] for row in rows] == [1, -1]
     assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
+
+
+def test_an_election_of_some_alone_is_partly_done(shell: Shell, cluster: Cluster) -> None:
+    """Exit 4 with those that were not elected; a state that cannot be read is 4 in a preview too."""
+    cluster.topic("orders", (1, 2), (2, 1), (9, 1), leaders={1: 1, 2: 1})
+    some = shell.run("elect", "preferred", "--topic", "orders:0,2", "--execute", "--wait")
+    path = PartitionState.path(TopicPartition("orders", 0))
+    cluster.zk.multi(SetData(path, b"{", 0))
+
+    shown = shell.run("elect", "preferred", "--topic", "orders:0,1")
+    alone = shell.run("elect", "preferred", "--topic", "orders:0", "--execute", "--wait")
+    every = shell.run("elect", "preferred", "--execute")
+
+    assert (some.code, some.err) == (4, "error: not elected: orders-2 (not live)\n")
+    assert (shown.code, alone.code, every.code) == (4, 4, 4)
+    assert shown.err.endswith("error: cannot be read: orders-0\n")
+    assert every.err.endswith("error: not elected: orders-2 (not live); cannot be read: orders-0\n")
+    assert shell.json("znode", "get", "/admin/preferred_replica_election")["data"] == (
+        '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'
+    )
+
+
+def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster: Cluster) -> None:
+    """By asking for all; one that is named is refused."""
+    cluster.topic("orders", (2, 1), leaders={0: 1})
+    cluster.zk.create_missing("/admin", "/admin/delete_topics", "/admin/delete_topics/orders")
+
+    every = shell.run("elect", "preferred", "--execute")
+    named = shell.run("elect", "preferred", "--topic", "orders", "--execute")
+
+    assert (every.code, every.lines[-1]) == (0, "nothing to elect")
+    assert (named.code, named.err) == (2, "error: not elected: orders-0 (being deleted)\n")
 
 
 def test_nothing_to_describe_is_said(shell: Shell, groups: Groups) -> None:

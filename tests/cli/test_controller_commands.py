@@ -136,6 +136,27 @@ def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, group
     assert shell.run("znode", "get", UncleanElection.path()).code == 5
 
 
+def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, groups: Groups) -> None:
+    """The exit codes of `elect preferred`: none 2, some 4, unreadable 4 also in a preview."""
+    cluster = Cluster(groups)
+    cluster.ours()
+    cluster.topic("orders", (9, 8), (1, 2), (1, 2))
+    path = PartitionState.path(TopicPartition("orders", 2))
+    cluster.zk.multi(SetData(path, b"{", 0))
+    words = ("elect", "unclean", "--topic")
+
+    shown = shell.run(*words, "orders:0")
+    none = shell.run(*words, "orders:0", "--execute", "--wait")
+    some = shell.run(*words, "orders:0,1", "--execute")
+    unread = shell.run(*words, "orders:2")
+
+    assert shown.code == 0
+    assert (none.code, none.err) == (2, "error: not elected: orders-0 (not live)\n")
+    assert (some.code, unread.code) == (4, 4)
+    assert unread.err.endswith("error: cannot be read: orders-2\n")
+    assert shell.run("znode", "get", UncleanElection.path()).code == 5
+
+
 # --- status -------------------------------------------------------------------------------------------
 
 

@@ -204,14 +204,23 @@ def hosted_states(
     ensemble: Ensemble,
 ) -> tuple[dict[str, Topic], dict[TopicPartition, Held[PartitionState] | None]]:
     """The same with what is wrong with each state that cannot be read; None only where there is none."""
+    topics, _ = held_topics(ensemble)
+    return topics, held_states(ensemble, partitions_of(topics))
+
+
+def held_topics(ensemble: Ensemble) -> tuple[dict[str, Topic], dict[str, CorruptZnodeError]]:
+    """Every readable topic, and what is wrong with each of the others, by name."""
     names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
     znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    topics = {
-        name: topic
-        for name in names
-        if (znode := znodes[Topic.path(name)]) and (topic := held(znode, Topic.decode).value)
-    }
-    return topics, held_states(ensemble, partitions_of(topics))
+    topics, errors = {}, {}
+    for name in names:
+        znode = znodes[Topic.path(name)]
+        entry = held(znode, Topic.decode) if znode else None
+        if entry and entry.value:
+            topics[name] = entry.value
+        elif entry and entry.error:
+            errors[name] = entry.error
+    return topics, errors
 
 
 def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:

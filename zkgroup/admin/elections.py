@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.brokers import hosted_states, notes_on_unreadable
+from zkgroup.admin.brokers import held_states, held_topics, notes_on_unreadable, partitions_of
 from zkgroup.admin.configs import write
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import Held
 from zkgroup.admin.ruling import Ruling, notes_on_requests, read_ruling, refuse_kraft
-from zkgroup.errors import ConflictError, NotFoundError
+from zkgroup.errors import ConflictError, CorruptZnodeError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.znodes.admin_requests import PreferredElection, admin_path
@@ -24,6 +24,8 @@ NAMED = 5
 
 ELECTS, LEADS = "elects", "leads"
 """What an election does to a partition; other outcomes say why it stays: `not_live`, `not_in_isr`, ..."""
+
+UNREADABLE, BEING_DELETED = "unreadable", "being_deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class ElectionPlan:
     as_of: AsOf
     rows: tuple[Candidate, ...]
     notes: tuple[str, ...]
+    unreadable: tuple[CorruptZnodeError, ...] = ()
+    """Topics of which not even the partitions are known, where all are meant."""
 
     @property
     def wanted(self) -> tuple[TopicPartition, ...]:
@@ -58,16 +62,20 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
 
     Controllers before 2.2 leave a request with an unknown partition for ever, so there must be none.
 
-    Raises NotFoundError for a partition that does not exist, ConflictError while an election runs,
-    RefusedError on a migrated cluster, ConfigError for more than one request holds.
+    Raises NotFoundError for a partition that does not exist, CorruptZnodeError for one whose topic cannot be
+    read, ConflictError while an election runs, RefusedError on a migrated cluster, ConfigError for more than
+    one request holds.
     """
     ensemble.zk.sync("/")
     ruling = read_ruling(ensemble)
     refuse_kraft(ruling)
     _refuse_second(ensemble)
-    topics, entries = hosted_states(ensemble)
+    topics, broken = held_topics(ensemble)
+    entries = held_states(ensemble, partitions_of(topics))
     chosen = sorted(entries) if partitions is None else sorted(set(partitions))
     if missing := [tp for tp in chosen if tp not in entries]:
+        if hidden := [tp for tp in missing if tp.topic in broken]:
+            raise broken[hidden[0].topic]
         named = ", ".join(map(str, missing[:NAMED]))
         raise NotFoundError(f"there is no partition {named}; nothing was changed")
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
@@ -76,7 +84,8 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
         for tp in chosen
     )
     notes = [*notes_on_requests(ruling), *notes_on_unreadable(entries[tp] for tp in chosen)]
-    plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes))
+    unreadable = tuple(broken.values()) if partitions is None else ()
+    plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes), unreadable=unreadable)
     if plan.wanted:
         PreferredElection(plan.wanted).encode()  # too many are refused now
     return plan
@@ -116,6 +125,42 @@ def wait_for_election(ensemble: Ensemble, plan: ElectionPlan, timeout_s: float) 
         ensemble.pause(min(POLL_S, left_ms / 1000))
 
 
+def check_outcomes(
+    outcomes: Iterable[tuple[TopicPartition, str]],
+    good: Collection[str],
+    *,
+    executed: bool,
+    unreadable: Sequence[CorruptZnodeError] = (),
+) -> None:
+    """What becomes of an election in which not every partition was one to ask for.
+
+    `good` are the outcomes of those asked for, and of those that are led already. The others are no error
+    of a preview, but for what cannot be read.
+
+    Raises:
+        PartlyDoneError: something cannot be read, or, once it was executed, some were refused.
+        RefusedError: once it was executed, all were.
+    """
+    told = list(outcomes)
+    unread = [tp for tp, outcome in told if outcome == UNREADABLE]
+    refused = [(tp, outcome) for tp, outcome in told if outcome not in {*good, UNREADABLE}]
+    parts = []
+    if executed and refused:
+        named = ", ".join(f"{tp} ({outcome.replace('_', ' ')})" for tp, outcome in refused[:NAMED])
+        parts.append(f"not elected: {named}{_more(refused)}")
+    if unread:
+        parts.append(f"cannot be read: {', '.join(map(str, unread[:NAMED]))}{_more(unread)}")
+    parts += [f"not looked at: {error}" for error in unreadable]
+    if not parts:
+        return
+    text = "; ".join(parts)
+    raise RefusedError(text) if len(refused) == len(told) and not unreadable else PartlyDoneError(text)
+
+
+def _more(rows: Sequence[object]) -> str:
+    return f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+
+
 def _refuse_second(ensemble: Ensemble) -> None:
     if ensemble.zk.exists(PreferredElection.path()) is not None:
         raise ConflictError(
@@ -134,11 +179,11 @@ def _candidate(
     preferred = replicas[0] if replicas else None
     state = entry.value if entry else None
     if tp.topic in marked:
-        outcome = "being_deleted"
+        outcome = BEING_DELETED
     elif entry is None:
         outcome = "no_state"
     elif state is None:
-        outcome = "unreadable"
+        outcome = UNREADABLE
     elif state.leader == preferred:
         outcome = LEADS
     elif preferred not in ruling.brokers:

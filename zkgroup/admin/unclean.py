@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.brokers import hosted_states, is_controller_only, notes_on_unreadable
+from zkgroup.admin.elections import BEING_DELETED, UNREADABLE
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import read_back
 from zkgroup.admin.picture import Held, held
@@ -52,7 +53,7 @@ class Leaderless:
     """Replicas whose broker is registered, in the order in which one is chosen."""
     outcome: str
     """`unclean`; `clean` where a replica in sync lives; `led` where the leader does; `not_live`, `no_state`,
-    `being_deleted`."""
+    `unreadable`, `being_deleted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,11 +201,11 @@ def _leaderless(
     live = tuple(broker for broker in replicas if broker in able)
     state = entry.value if entry else None
     if leaving:
-        outcome = "being_deleted"
+        outcome = BEING_DELETED
     elif entry is None:
         outcome = "no_state"
     elif state is None:
-        outcome = "unreadable"
+        outcome = UNREADABLE
     elif state.leader in able:
         outcome = LED
     elif not live:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.admin.kafka_cluster import KafkaCluster, move
 from tests.unit.admin.world import World
 from zkgroup.admin.brokers import describe_broker, list_brokers
-from zkgroup.admin.elections import elect_preferred, plan_preferred, wait_for_election
+from zkgroup.admin.elections import check_outcomes, elect_preferred, plan_preferred, wait_for_election
 from zkgroup.admin.kafka_files import (
     parse_partitions,
     parse_reassignment,
@@ -32,12 +32,14 @@ from zkgroup.errors import (
     ConflictError,
     CorruptZnodeError,
     NotFoundError,
+    PartlyDoneError,
     PlanRefusedError,
+    RefusedError,
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
 from zkgroup.znodes.admin_requests import PreferredElection
-from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller_records import ControllerRecord, ControllerStatus
 from zkgroup.znodes.topics import TopicDeletion
 
@@ -100,6 +102,55 @@ def test_a_state_that_cannot_be_read_is_told_with_its_path(world: World) -> None
         "2 more states cannot be read",
     ]
     assert [note.partition(": expected")[0] for note in one.notes] == [f"cannot be read: {paths[3]}"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "shown", "executed"),
+    [
+        (["leads"], None, None),
+        (["leads", "elects"], None, None),
+        (["not_live", "no_state"], None, RefusedError),
+        (["not_live", "elects"], None, PartlyDoneError),
+        (["not_live", "leads"], None, PartlyDoneError),
+        (["unreadable"], PartlyDoneError, PartlyDoneError),
+        (["unreadable", "not_live"], PartlyDoneError, PartlyDoneError),
+    ],
+)
+def test_no_election_that_was_refused_passes_for_done(
+    outcomes: list[str], shown: type[Exception] | None, executed: type[Exception] | None
+) -> None:
+    """All refused, or some; what cannot be read is told of a preview too. The same for both elections."""
+    rows = [(TopicPartition("orders", number), outcome) for number, outcome in enumerate(outcomes)]
+
+    for acts, kind in ((False, shown), (True, executed)):
+        if kind is None:
+            check_outcomes(rows, ("elects", "leads"), executed=acts)
+            continue
+        with pytest.raises(kind, match=r"orders-0") as told:
+            check_outcomes(rows, ("elects", "leads"), executed=acts)
+        assert type(told.value) is kind
+
+
+def test_many_refused_partitions_are_counted() -> None:
+    """The first five are named, each with why."""
+    rows = [(TopicPartition("orders", number), "not_live") for number in range(7)]
+
+    with pytest.raises(RefusedError, match=r"orders-0 \(not live\), .*, orders-4 \(not live\) and 2 more$"):
+        check_outcomes(rows, ("elects",), executed=True)
+
+
+def test_a_topic_that_cannot_be_read_is_told(world: World) -> None:
+    """Its partitions are not known: asked for all, the plan names it; asked for one of them, that is why."""
+    KafkaCluster(world).topic("orders", (1, 2))
+    world.server.put(Topic.path("odd"), b"{")
+
+    plan = plan_preferred(world.ensemble, None)
+
+    assert [error.path for error in plan.unreadable] == [Topic.path("odd")]
+    with pytest.raises(PartlyDoneError, match=Topic.path("odd")):
+        check_outcomes([], (), executed=False, unreadable=plan.unreadable)
+    with pytest.raises(CorruptZnodeError, match=Topic.path("odd")):
+        plan_preferred(world.ensemble, [TopicPartition("odd", 0)])
 
 
 def test_an_unknown_partition_is_never_asked_for(world: World) -> None:
