@@ -51,6 +51,16 @@ def test_a_request_that_comes_to_nothing_is_removed() -> None:
     assert decide(topic(known=False)) == RemoveMarker("there is no such topic")
 
 
+def test_the_answer_of_whom_a_move_has_left_behind_is_waited_for_last() -> None:
+    """K16: it has no place any more, and is reachable; the others go first."""
+    left = {"strays": [Replica(tp(0), 4)]}
+
+    assert decide(topic(ONLINE, ONLINE, ONLINE, **left)) == Start((ONE, TWO, THREE), ())
+    assert decide(topic(DELETED, DELETED, DELETED, **left)) == Wait("waits for the answer of broker 4")
+    forced = topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1, 4}, without=(2, 3), **left)
+    assert decide(forced) == Wait("waits for the answer of broker 4")
+
+
 def test_a_reassignment_comes_first() -> None:
     """It names what it waits for."""
     waiting = decide(topic(ONLINE, moving=[tp(3), tp(0)]))

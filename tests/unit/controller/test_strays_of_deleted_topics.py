@@ -122,23 +122,41 @@ def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
     assert [each.broker for each in records(world)] == [1]
 
 
-def test_an_answer_that_is_still_on_its_way_settles_the_record() -> None:
-    """The request of the move was sent, and the topic is deleted before it is answered."""
+def unanswered_by_the_left() -> tuple[Realm, Ruler]:
+    """The topic is to be deleted, and broker 1 has not answered the request of the move."""
     world = Realm(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
-    deleted(world)
-    assert [each.broker for each in records(world)] == [1]
-    world.make_topic("t", {0: (2, 1)})
+    world.mark("t")
     world.run()
+    assert waiting(ruler) == {"deletion of t": "waits for the answer of broker 1"}
+    return world, ruler
+
+
+def test_an_answer_that_is_on_its_way_is_waited_for() -> None:
+    """What was sent to the broker before may still make it a replica: nothing does once it has answered."""
+    world, ruler = unanswered_by_the_left()
     world.hosts[1].silent = False
     ruler.answer_all()
     world.run()
 
-    assert told_of(world, 1, tp(0))[-2:] == ["delete", "replica"]
-    assert records(world) == []
+    assert left_of(world, "t") == set()
+    assert tp(0) not in world.hosts[1].logs
+    assert (records(world), waiting(ruler)) == ([], {})
+
+
+def test_an_answer_that_never_comes_is_not() -> None:
+    """The broker is gone, and with it its connection and all that was on it."""
+    world, ruler = unanswered_by_the_left()
+    world.stop_broker(1)
+    world.run()
+    world.hosts[1].silent = False
+
+    assert left_of(world, "t") == set()
+    assert waiting(ruler) == {}
+    returns_to_the_next(world)
 
 
 def test_a_lost_broker_that_is_named_and_one_that_was_left_are_recorded_together() -> None:

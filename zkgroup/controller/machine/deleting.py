@@ -39,7 +39,7 @@ class Situation(NamedTuple):
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
     strays: Collection[Replica] = ()
-    """What moves have left on brokers that have no place any more, as far as it is not recorded (K16)."""
+    """What moves have left on brokers that are reachable, and were told to delete it (K16)."""
 
 
 class RemoveMarker(NamedTuple):
@@ -75,7 +75,7 @@ class Finish(NamedTuple):
     """All replicas that anybody waits for are deleted: the znodes go, then what is remembered."""
 
     abandoned: tuple[Replica, ...] = ()
-    """What brokers may still have that nobody waits for. A record of it is made with the last write."""
+    """What brokers that are gone may still have. A record of it is made with the last write."""
 
 
 Step = RemoveMarker | Wait | GiveUp | Start | Finish
@@ -96,7 +96,7 @@ def decide(now: Situation) -> Step:
         replica: phase for replica, phase in now.phases.items() if phase is not _Phase.DELETION_SUCCESSFUL
     }
     if not left:
-        return Finish(tuple(sorted(now.strays)))
+        return _finish(now, ())
     started = [replica for replica, phase in left.items() if phase is _Phase.DELETION_STARTED]
     if dead := [replica for replica in started if replica.broker not in now.reachable]:
         return GiveUp(tuple(sorted(dead)))
@@ -104,7 +104,7 @@ def decide(now: Situation) -> Step:
         return Wait(f"waits for the answer of {_named(started)}")
     abandoned = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
     if len(abandoned) == len(left):
-        return Finish(tuple(sorted((*abandoned, *now.strays))))
+        return _finish(now, tuple(sorted(abandoned)))
     if now.refused is not None:
         return Wait(now.refused)
     able = sorted(replica for replica in left if replica.broker in now.reachable)
@@ -114,6 +114,11 @@ def decide(now: Situation) -> Step:
         return Start(tuple(able), fresh)
     awaited = [each for each in blocked if each.broker not in now.without]
     return Wait(f"waits for {_named(awaited)} to be back; if lost: {way_out(now.topic, awaited)}")
+
+
+def _finish(now: Situation, abandoned: tuple[Replica, ...]) -> Finish | Wait:
+    """Whoever was told to delete something may have been told before that it is a replica."""
+    return Wait(f"waits for the answer of {_named(now.strays)}") if now.strays else Finish(abandoned)
 
 
 def way_out(topic: str, awaited: Iterable[Replica]) -> str:

@@ -12,7 +12,7 @@ broker's answer and every other change make it look again.
 
 A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
 goes without it, and `abandoned` sees to what the broker has kept (K20). It does so for what moves have left
-behind, too (`strays`): no replica list names that, so nobody waits for it.
+behind, too (`strays`): no replica list names that, so only an answer that is on its way is waited for.
 
 Nothing else is remembered that another controller would need: it finds the marker and begins anew, and
 brokers answer success for what they no longer have. A marker that is taken off by hand ends a deletion that
@@ -195,7 +195,8 @@ def _advance(reign: Reign, topic: str) -> Procedure[None]:
                 yield from _start(reign, topic, step)
             case GiveUp(replicas):
                 _move(reign, replicas, _Phase.DELETION_INELIGIBLE)
-            case Finish(left):
+            case Finish(lost):
+                left = (*lost, *strays.of_topic(reign, topic))
                 is_gone = yield from _finish(reign, topic, left)
                 if left:
                     yield from abandoned.read(reign)
@@ -230,7 +231,12 @@ def _situation(reign: Reign, topic: str) -> Situation:
         # What was refused is asked again once the reassignment is over; the start of a broker does the same.
         picture.ineligible.pop(topic, None)
     refused = picture.ineligible.get(topic)
-    left = strays.of_topic(reign, topic)
+    left = [
+        replica
+        for each in picture.partitions(topic)
+        for broker in asked.get(each, ())
+        if (replica := Replica(each, broker)) not in phases
+    ]
     return Situation(topic, True, True, phases, picture.reachable, moving, refused, strays=left)
 
 

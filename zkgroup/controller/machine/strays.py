@@ -10,7 +10,8 @@ were left: a broker that has none of it answers all the same. The records are fe
 and older ones that name a replica of which no broker has said that it is gone (`told_of`).
 
 A topic that is deleted takes nothing of this along, and one that is made again under its name may give the
-broker a place. So the deletion, which does not wait for strays, hands them over to `abandoned` (K20).
+broker a place. So the deletion, which waits for no broker that is down or cannot, hands them over to
+`abandoned` (K20).
 """
 
 from __future__ import annotations
@@ -103,8 +104,22 @@ def _replicas(record: FinishedReassignment) -> list[Replica]:
 
 
 def of_topic(reign: Reign, topic: str) -> list[Replica]:
-    """Those of a topic of which a deletion has to make a record."""
-    return [each for each in reign.strays if each.topic_partition.topic == topic and _is_owed(reign, each)]
+    """Those of a topic of which a deletion has to make a record.
+
+    There may be one already, of a former topic of the name; one from before a real controller does not count
+    (`abandoned`).
+    """
+    recorded = {
+        Replica(held, each.record.broker)
+        for each in reign.holding.abandoned.values()
+        if each.record.topic == topic and each.record.epoch > reign.foreign_epoch
+        for held in each.held
+    }
+    return [
+        replica
+        for replica in reign.strays
+        if replica.topic_partition.topic == topic and replica not in recorded and _is_stray(reign, replica)
+    ]
 
 
 def by_partition(reign: Reign) -> dict[TopicPartition, tuple[int, ...]]:
@@ -131,17 +146,6 @@ def topic_gone(reign: Reign, topic: str) -> None:
     """The records of its deletion have what was left of it."""
     for replica in [each for each in reign.strays if each.topic_partition.topic == topic]:
         _forget(reign, replica)
-
-
-def _is_owed(reign: Reign, replica: Replica) -> bool:
-    """Not yet recorded, or in a record that a real controller has outdated (`abandoned`)."""
-    recorded = any(
-        each.record.broker == replica.broker
-        and replica.topic_partition in each.held
-        and each.record.epoch > reign.foreign_epoch
-        for each in reign.holding.abandoned.values()
-    )
-    return _is_stray(reign, replica) and not recorded
 
 
 def _is_stray(reign: Reign, replica: Replica) -> bool:
