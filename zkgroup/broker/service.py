@@ -340,9 +340,13 @@ def _reached(host: ReplicaHost, tp: TopicPartition, leader_epoch: int, end_offse
 
 
 def _without_role(host: ReplicaHost) -> list[TopicPartition]:
-    """Partitions that only have lines here."""
+    """Partitions that only have lines here. One that has failed may have its place, and has said why."""
     views = {tp: host.view(tp) for tp in host.partitions()}
-    return [tp for tp, view in views.items() if view is not None and view.role is Role.NONE]
+    return [
+        tp
+        for tp, view in views.items()
+        if view is not None and view.role is Role.NONE and view.failure is None
+    ]
 
 
 def _driven(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.broker.requests import (
 from tests.unit.broker.serving import ScriptedHost, on_a_loop, served, until
 from zkgroup.broker.metadata_cache import MetadataCache
 from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Delete, Receiver, Stop
+from zkgroup.broker.replica_host import ReplicaView, Role
 from zkgroup.broker.service import BrokerService
 from zkgroup.model import TopicPartition
 from zkgroup.testing import FakeClock
@@ -137,6 +139,19 @@ async def test_what_the_host_cannot_do_is_answered_for_that_partition() -> None:
         assert [entry.error for entry in response.partitions] == [-1, 56, 0]
         assert [error for _, error in one.noted.actions] == [-1, 56, 0]
         assert [tp for tp, replica in one.receiver.replicas.items() if replica.leads] == [TWO]
+        await client.close()
+
+
+@on_a_loop
+async def test_what_has_failed_is_not_left_over() -> None:
+    """It has no role although the controller has placed it here, and its failure has been told."""
+    broken = ReplicaView(Role.NONE, -1, 3, 0, -1, failure="no space")
+    host = ScriptedHost(full={ORDERS}, views={ORDERS: broken, TWO: replace(broken, failure=None)})
+    async with served(host) as one:
+        client = await one.client()
+        await client.ask(leader_and_isr(state()), LeaderAndIsrResponse)
+
+        assert one.noted.strays == [(TWO,)]
         await client.close()
 
 
