@@ -12,7 +12,13 @@ from zkgroup.model import TopicPartition
 from .event_lines import EventLines
 from .units import counted
 
-_STYLES = {"registered": "good", "controller": "good", "resigned": "warn", "disconnected": "warn"}
+_STYLES = {
+    "registered": "good",
+    "controller": "good",
+    "resigned": "warn",
+    "disconnected": "warn",
+    "failed": "bad",
+}
 _ROLES = {Role.LEADER: "leader", Role.FOLLOWER: "follower", Role.NONE: "stopped"}
 
 
@@ -51,6 +57,9 @@ class BrokerPrinter(EventLines, BrokerListener):
 
     def on_resigned(self, reason: str) -> None:
         self.print("resigned", {"reason": reason}, reason)
+
+    def on_failed(self, error: BaseException) -> None:
+        self.print("failed", {"reason": str(error)}, str(error))
 
     def waiting(self, broker: int, host: str, port: int) -> None:
         """A controller that hosts nothing listens, and stands for election from now on."""

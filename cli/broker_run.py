@@ -110,6 +110,7 @@ def run(
     """Serve as a broker until Ctrl-C or SIGTERM; then leave cleanly (exit code 0).
 
     A second signal while it hands its leaderships over has it leave at once.
+    It leaves by itself, with exit code 1, where the files of a partition that it leads fail.
 
     The broker registers, stands for election as controller, and hosts what the controller places on it.
     With --controller-only it hosts nothing, and can lead brokers of real Kafka 0.8.2.2 too.

@@ -336,6 +336,7 @@ EVENTS: Mapping[str, Schema] = {
     "disconnected": _event("disconnected", metadata_age_ms=nullable(COUNT), controller_epoch=nullable(COUNT)),
     "controller": _event("controller", epoch=COUNT, partitions=COUNT, load_ms=COUNT),
     "resigned": _event("resigned", reason=STRING),
+    "failed": _event("failed", reason=STRING),
     "leader": _event("leader", **_REPLICA),
     "follower": _event("follower", **_REPLICA),
     "stopped": _event("stopped", **_REPLICA),

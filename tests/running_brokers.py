@@ -111,6 +111,9 @@ class Told(BrokerListener):
     def on_config(self, entity: Any, overrides: Mapping[str, str]) -> None:
         self._note("config", str(entity), dict(overrides))
 
+    def on_failed(self, error: BaseException) -> None:
+        self._note("failed", error)
+
     def of(self, kind: str) -> list[tuple[Any, ...]]:
         with self.lock:
             return [event for event in self.events if event[0] == kind]

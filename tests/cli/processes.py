@@ -37,6 +37,10 @@ class Process:
         for reader in self._readers:
             reader.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -29,6 +30,7 @@ QUICK = (
 )
 T0 = TopicPartition("t", 0)
 WAIT_S = 60.0
+FILE_BYTES = 512 * 1024
 
 
 class Brokers:
@@ -146,6 +148,38 @@ def test_sigterm_hands_leaderships_over_before_the_broker_goes(brokers: Brokers,
     assert tree.exists(BrokerRegistration.path(2)) is None
     brokers.produce("b")
     assert brokers.lines(1) == ["a", "b"]
+
+
+def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, tree: Blocking) -> None:
+    """Exit code 1, saying where and what to do. What was acknowledged is there, and it comes back.
+
+    Its files may not grow (RLIMIT_FSIZE; Python ignores SIGXFSZ, so the write fails with EFBIG).
+    """
+    big = "x" * 2 * FILE_BYTES
+    brokers.start(1, 2)
+    brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "1:2")
+    brokers.processes[1].until(lambda event: event["event"] == "leader")
+    brokers.produce("a", "b")
+    resource.prlimit(brokers.processes[1].pid, resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    brokers.produce(big)
+    code = brokers.processes[1].wait()
+    state = _state(tree)
+
+    reason = (
+        f"t-0, which this broker led: {brokers.folder(1)}/t/0.jsonl: File too large; it stops, so that "
+        "others can lead: make room or mend the disk, then start it again"
+    )
+    assert code == 1
+    assert brokers.processes[1].errors.splitlines()[-1] == f"error: {reason}"
+    assert [one["reason"] for one in brokers.processes[1].events if one["event"] == "failed"] == [reason]
+    assert (state.leader, state.leader_epoch) == (2, 1)
+    assert tree.exists(BrokerRegistration.path(1)) is None
+    assert brokers.lines(2) == ["a", "b", big]
+
+    brokers.start(1)
+    wait_until(lambda: set(_state(tree).isr) == {1, 2}, WAIT_S)
+    assert brokers.lines(1) == ["a", "b", big]
+    assert [brokers.processes[broker].stop() for broker in (1, 2)] == [0, 0]
 
 
 def test_a_second_signal_ends_the_wait_for_a_controller(brokers: Brokers, tree: Blocking) -> None:

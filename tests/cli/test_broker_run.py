@@ -17,6 +17,7 @@ from tests.cli.processes import Process
 from tests.cli.running import Shell
 from zkgroup.broker.replica_host import Role
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.testing import wait_until
 from zkgroup.zookeeper import ZooKeeperClient
@@ -187,6 +188,7 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
     printer.on_controller(7, 1, 12)
     printer.on_resigned("an operator asked for it")
     printer.on_disconnected(None, None)
+    printer.on_failed(ReplicaStorageError("no space"))
 
     told = [line[14:] for line in capsys.readouterr().out.splitlines()]
     assert told == [
@@ -197,6 +199,7 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
         "controller   epoch 7, 1 partition loaded in 12 ms",
         "resigned     an operator asked for it",
         "disconnected ZooKeeper is away; serving on without metadata",
+        "failed       no space",
     ]
 
 

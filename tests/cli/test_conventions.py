@@ -342,7 +342,7 @@ def test_every_published_schema_is_used_by_a_command() -> None:
     assert all(schema["properties"]["schema"]["const"] == name for name, schema in SCHEMAS.items())
     assert set(EVENTS) == {
         *("state", "assigned", "revoked", "lost", "record", "commit", "ready"),
-        *("waiting", "registered", "disconnected", "controller", "resigned"),
+        *("waiting", "registered", "disconnected", "controller", "resigned", "failed"),
         *("leader", "follower", "stopped", "isr", "config"),
     }
 

@@ -30,7 +30,14 @@ class HostThread:
     `close` closes the host too, which belongs to this thread from the start.
     """
 
-    def __init__(self, host: ReplicaHost, name: str = "zkgroup-replicas") -> None:
+    def __init__(
+        self,
+        host: ReplicaHost,
+        name: str = "zkgroup-replicas",
+        leader_failed: Callable[[TopicPartition, str], None] | None = None,
+    ) -> None:
+        """`leader_failed` is called on the loop when the files of a replica that leads have failed, with why;
+        before whoever asked gets an answer."""
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -39,6 +46,8 @@ class HostThread:
         self._ended = asyncio.Event()
         self._closing = False
         host.listen(self._moved.add)
+        if leader_failed is not None:
+            host.listen_to_failures(lambda tp, why: self._tell(leader_failed, tp, why))
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

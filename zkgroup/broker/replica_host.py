@@ -226,6 +226,13 @@ class ReplicaHost(Protocol):
         """
         ...
 
+    def listen_to_failures(self, listener: Callable[[TopicPartition, str], None]) -> None:
+        """Has `listener` called as by `listen` when the files of a replica that leads have failed, with why.
+
+        Not where `become_leader` answers 56: the controller knows of that.
+        """
+        ...
+
     def close(self) -> None:
         """Ends all roles and lets go of the files. Twice is no matter; nothing else may be called then."""
         ...

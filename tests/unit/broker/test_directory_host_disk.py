@@ -14,7 +14,7 @@ from zkgroup.broker.memory_host import MemoryReplicaHost, replicate
 from zkgroup.broker.replica_host import Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.wire.replica_host import AppendLinesRequest, EpochEnd, FetchLinesResponse
+from zkgroup.wire.replica_host import AppendLinesRequest, EpochEnd, FetchLinesRequest, FetchLinesResponse
 
 
 def open_files() -> int:
@@ -85,6 +85,43 @@ def test_a_follower_whose_disk_was_full_follows_on_once_it_is_opened_anew(
     assert (view(host).role, view(host).leader_epoch, view(host).failure) == (Role.FOLLOWER, 0, None)
     assert replicate(leader, host, TP)
     assert end(host) == 2
+
+
+def test_who_leads_tells_that_its_files_have_failed(
+    host: DirectoryReplicaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever they are needed for; a follower does not, nor one of whom the controller is answered 56."""
+    told: list[tuple[TopicPartition, str]] = []
+    host.listen_to_failures(lambda tp, why: told.append((tp, why)))
+    appends, counts, reads, follows, begins, again = (TopicPartition("orders", n) for n in range(6))
+    for tp in (appends, counts, reads, again):
+        host.become_leader(tp, 0, (1, 2), {1, 2})
+    for tp in (counts, reads, again):
+        assert host.append(AppendLinesRequest(*tp, 0, 1, (b"a",))).error == ErrorCode.NONE
+    leader = MemoryReplicaHost(2)
+    leader.become_leader(follows, 0, (1, 2), {2})
+    leader.append(AppendLinesRequest(*follows, 0, 1, (b"a",)))
+    host.become_follower(follows, 0)
+
+    with monkeypatch.context() as patch:
+        for name in ("pwrite", "pread"):
+            patch.setattr(os, name, full)
+        patch.setattr(Path, "rename", full)
+        host.append(AppendLinesRequest(*appends, 0, 1, (b"a",)))
+        host.set_isr(counts, 0, {1})
+        host.fetch(FetchLinesRequest(2, 1, *reads, 0, -1, 0, 1, 0))
+        assert not replicate(leader, host, follows)
+        assert host.become_leader(begins, 0, (1, 2), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert host.become_leader(again, 0, (1, 2), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    assert [tp for tp, _ in told] == [appends, counts, reads]
+    assert [why.partition(": ")[0].rpartition("/")[2] for _, why in told] == [
+        *("0.jsonl", "1.high-watermark", "2.jsonl")
+    ]
+    for tp in (appends, counts, reads, follows, begins, again):
+        seen = host.view(tp)
+        assert seen is not None
+        assert "No space left on device" in (seen.failure or "")
 
 
 def test_a_follower_that_was_opened_anew_remembers_what_its_leader_agreed_to(

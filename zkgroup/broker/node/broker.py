@@ -203,6 +203,7 @@ class Broker:
         if self._failure is None:
             self._failure = error
             log.error("the broker fails: %s", error, extra={"raised": True})
+            self._listener.on_failed(error)
         self._registered.set()
 
     # --- what is known ------------------------------------------------------------------------------

@@ -169,4 +169,5 @@ class ControllerOnly:
         if self._failure is None:
             self._failure = error
             log.error("the controller fails: %s", error, extra={"raised": True})
+            self._listener.on_failed(error)
         self._connected.set()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -41,10 +42,11 @@ from zkgroup.broker.node.network import Network
 from zkgroup.broker.node.stopping import shut_down
 from zkgroup.broker.replica_host import ReplicaHost, Role
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.loop_thread import LoopThread
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store
 from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.wire.control import Broker as Address
@@ -131,7 +133,9 @@ class BrokerLife:
         self._controller: HostedController | None = None
         self._unapplied: list[ConfigChanged] = []
         self._finding: list[asyncio.Future[Address | None]] = []
+        self._leaving = threading.Lock()
         self._stopping: Future[bool] | None = None
+        """The controlled shutdown, once it was begun."""
         self._unlisten: Callable[[], None] | None = None
 
     # --- beginning and end --------------------------------------------------------------------------
@@ -144,9 +148,14 @@ class BrokerLife:
         self._loop.start()
 
     def close(self, *, gently: bool) -> None:
-        """Ends every part, whatever fails; gently: after a controlled shutdown."""
-        if gently and self._settings.controlled_shutdown_enable and self.machine.registration.is_registered:
-            self._shut_down()
+        """Ends every part, whatever fails; gently: after a controlled shutdown.
+
+        One that has begun by itself is waited for in any case.
+        """
+        if gently:
+            self._begin_to_leave()
+        if self._stopping is not None:
+            self._shut_down(self._stopping)
         if self._unlisten is not None:
             self._unlisten()
         if self._controller is not None:
@@ -165,12 +174,19 @@ class BrokerLife:
         if self._stopping is not None:
             self._stopping.cancel()
 
-    def _shut_down(self) -> None:
+    def _begin_to_leave(self) -> None:
+        """Asks for a controlled shutdown, once, where there is to be one."""
         broker = self.machine.core.broker
-        assert broker is not None
-        self._stopping = self.thread.run(self._hand_over(broker))
+        with self._leaving:
+            if self._stopping is not None or not self._settings.controlled_shutdown_enable:
+                return
+            if broker is not None and self.machine.registration.is_registered:
+                self._stopping = self.thread.run(self._hand_over(broker))
+
+    def _shut_down(self, stopping: Future[bool]) -> None:
+        broker = self.machine.core.broker
         try:
-            self._stopping.result()
+            stopping.result()
         except CancelledError:
             log.warning(
                 "broker %d: controlled shutdown given up; its session's end takes what it leads", broker
@@ -201,6 +217,7 @@ class BrokerLife:
             post=self._loop.post,
             listener=self._listener,
             controlled_shutdown=self._asked_to_shut_down,
+            leader_failed=self._leader_failed,
         )
         try:
             bound_host, bound_port = await network.open(*parts.bind)
@@ -234,11 +251,27 @@ class BrokerLife:
             return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         return await asyncio.wrap_future(self._controller.shut_down(broker))
 
+    def _leader_failed(self, tp: TopicPartition, why: str) -> None:
+        """As a broker of 0.8.2.2 halts: it leads in ZooKeeper and serves nobody, and only its end is seen.
+
+        The others are not spared, for a controller is not asked about one partition (ADR 0018).
+        """
+        self._begin_to_leave()
+        self._parts.fail(
+            ReplicaStorageError(
+                f"{tp}, which this broker led: {why}; it stops, so that others can lead: make room or mend "
+                "the disk, then start it again"
+            )
+        )
+
     async def _hand_over(self, broker: int) -> bool:
-        """A broker without a replica that does anything has nothing that the controller could take."""
+        """A broker without a replica that does anything has nothing that the controller could take.
+
+        One whose files have failed may be what the controller believes to lead.
+        """
         assert self.network is not None
         replicas = await self.network.replicas()
-        if all(view.role is Role.NONE for view in replicas.values()):
+        if all(view.role is Role.NONE and view.failure is None for view in replicas.values()):
             return True
         self.network.depart()
         return await shut_down(broker, self._find_controller, self._settings)

@@ -36,3 +36,6 @@ class BrokerListener:
 
     def on_resigned(self, reason: str) -> None:
         """This broker is the controller no more."""
+
+    def on_failed(self, error: BaseException) -> None:
+        """It cannot go on: `check` raises this error from now on, and only `close` is left to do."""

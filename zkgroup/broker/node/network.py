@@ -81,18 +81,21 @@ class Network:
         post: Callable[[BrokerEvent], None],
         listener: BrokerListener,
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
+        leader_failed: Callable[[TopicPartition, str], None],
     ) -> None:
-        """`host` belongs to the network from here on. `post` gives the machine an event."""
+        """`host` belongs to the network from here on. `post` gives the machine an event. `leader_failed` is
+        called, on the loop, when the files of a replica that leads have failed, with why."""
         self._broker = broker
         self._clock = clock
         self._post = post
         self._listener = listener
+        self._leader_failed = leader_failed
         self._epoch = -1
         self._epochs: dict[TopicPartition, int] = {}
         """Leader epoch of the last role of each replica."""
         self.cache: MetadataCache = _Cache(lambda: self._fetchers.located(self.cache.brokers))
         self._receiver = Receiver(broker, self.cache)
-        self._host = HostThread(host, f"zkgroup-broker-{broker}-replicas")
+        self._host = HostThread(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._throttle = Throttle(broker)
         self._giving = Throttle(broker, LEADER_RATE, LEADER_REPLICAS)
         self._fetchers = Fetchers(
@@ -187,6 +190,11 @@ class Network:
                 self._tell(tp, Role.NONE, self._epochs.get(tp))
                 if isinstance(action, Delete):
                     self._epochs.pop(tp, None)
+
+    def _failed(self, tp: TopicPartition, why: str) -> None:
+        self._post(Left(tp))
+        self._tell(tp, Role.NONE, self._epochs.get(tp))
+        self._leader_failed(tp, why)
 
     def _follow(self, tp: TopicPartition, leader: Broker | None) -> None:
         if leader is None:

@@ -41,6 +41,7 @@ class HostedReplicas:
         self._broker_epochs: dict[int, int] = {}
         """The latest incarnation of each follower that has fetched."""
         self._listeners: list[Callable[[TopicPartition], None]] = []
+        self._failure_listeners: list[Callable[[TopicPartition, str], None]] = []
 
     @property
     def incarnation(self) -> str:
@@ -56,7 +57,7 @@ class HostedReplicas:
         isr: Collection[int],
     ) -> ErrorCode:
         self._stranded.pop(topic_partition, None)
-        with self._changing(topic_partition):
+        with self._changing(topic_partition, is_answered=True):
             replica = self._known(topic_partition)
             if replica is None and leader_epoch == 0:
                 replica = self._made(topic_partition, leader_epoch)
@@ -190,6 +191,9 @@ class HostedReplicas:
     def listen(self, listener: Callable[[TopicPartition], None]) -> None:
         self._listeners.append(listener)
 
+    def listen_to_failures(self, listener: Callable[[TopicPartition, str], None]) -> None:
+        self._failure_listeners.append(listener)
+
     def close(self) -> None:
         replicas, self._replicas = self._replicas, {}
         for replica in replicas.values():
@@ -219,8 +223,8 @@ class HostedReplicas:
         self._replicas[topic_partition] = replica
         return replica
 
-    def _changing(self, topic_partition: TopicPartition) -> _Change:
-        return _Change(self, topic_partition)
+    def _changing(self, topic_partition: TopicPartition, *, is_answered: bool = False) -> _Change:
+        return _Change(self, topic_partition, is_answered)
 
     def _tell(self, topic_partition: TopicPartition) -> None:
         for listener in self._listeners:
@@ -234,21 +238,28 @@ class HostedReplicas:
         log.error("%s: %s", topic_partition, failure)
         self._failures[topic_partition] = failure
 
-    def _put_away(self, topic_partition: TopicPartition, failure: str) -> None:
+    def _put_away(self, topic_partition: TopicPartition, failure: str, is_answered: bool) -> None:
+        led = False
         if (replica := self._replicas.pop(topic_partition, None)) is not None:
             if (following := replica.following) is not None:
                 self._stranded[topic_partition] = following
+            led = replica.leads
             replica.close()
         self._note_failure(topic_partition, failure)
+        if led and not is_answered:
+            for listener in self._failure_listeners:
+                listener(topic_partition, failure)
 
 
 class _Change:
     """Around what may change a replica. Listeners are told of what has changed; where the lines cannot be
     kept, the replica is put away."""
 
-    def __init__(self, host: HostedReplicas, topic_partition: TopicPartition) -> None:
+    def __init__(self, host: HostedReplicas, topic_partition: TopicPartition, is_answered: bool) -> None:
+        """`is_answered`: whether the controller gets to know of a failure."""
         self._host = host
         self._topic_partition = topic_partition
+        self._is_answered = is_answered
         self._before = host._mark(topic_partition)
 
     def __enter__(self) -> None: ...
@@ -258,7 +269,7 @@ class _Change:
     ) -> bool:
         failed = isinstance(error, ReplicaStorageError)
         if failed:
-            self._host._put_away(self._topic_partition, str(error))
+            self._host._put_away(self._topic_partition, str(error), self._is_answered)
         if self._host._mark(self._topic_partition) != self._before:
             self._host._tell(self._topic_partition)
         return failed

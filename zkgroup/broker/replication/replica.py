@@ -74,6 +74,10 @@ class Replica:
         """Whether this replica leads, and a follower may join the ISR."""
         return self._term is not None and self._term.has_caught_up(broker, self.high_watermark)
 
+    @property
+    def leads(self) -> bool:
+        return self._term is not None
+
     def view(self) -> ReplicaView:
         term = self._term
         return ReplicaView(
