@@ -12,13 +12,14 @@ from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.resigning import Resignation, ResignationPlan
 from zkgroup.admin.ruling import ControllerDescription, PastController
 from zkgroup.admin.topic_growth import AlterationPlan
+from zkgroup.admin.topic_waiting import LeadersSeen
 from zkgroup.admin.unclean import UncleanPlan
 from zkgroup.admin.usage import ClusterUsage
 from zkgroup.admin.verify import hex_session
 from zkgroup.admin.words import UncleanElectionDone
 from zkgroup.model import TopicPartition
 
-from .documents import Json, document, log_end
+from .documents import Json, document, leaderless, log_end
 from .units import iso_time
 
 if TYPE_CHECKING:
@@ -124,11 +125,13 @@ def config_alteration(plan: ConfigPlan, *, executed: bool, undo: str | None) -> 
     )
 
 
-def topic_alteration(plan: AlterationPlan, *, executed: bool, undo: str | None) -> Json:
-    """`topic alter`."""
+def topic_alteration(
+    plan: AlterationPlan, *, executed: bool, undo: str | None, seen: LeadersSeen | None = None
+) -> Json:
+    """`topic alter`; `seen` where it was waited for leaders."""
     return document(
         "topic_alteration",
-        plan.as_of,
+        seen.as_of if seen else plan.as_of,
         topic=plan.topic,
         executed=executed,
         undo=undo,
@@ -138,6 +141,7 @@ def topic_alteration(plan: AlterationPlan, *, executed: bool, undo: str | None) 
             {"partition": number, "replicas": list(lists)} for number, lists in sorted(plan.added.items())
         ],
         configs=_changes(plan.config) if plan.config else [],
+        **leaderless(seen),
     )
 
 

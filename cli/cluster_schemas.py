@@ -8,6 +8,7 @@ from .schema_parts import (
     BOOLEAN,
     COUNT,
     INTEGER,
+    LEADERLESS,
     LOG_END,
     SESSION,
     STRING,
@@ -73,6 +74,7 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
         partitions_after=COUNT,
         added=list_of(object_of(partition=COUNT, replicas=BROKERS)),
         configs=_SETTING_CHANGES,
+        **LEADERLESS,
     ),
     "zkgroup.brokers/1": document("brokers", brokers=list_of(object_of(**_BROKER))),
     "zkgroup.broker/1": document(

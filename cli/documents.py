@@ -14,6 +14,8 @@ from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.offset_plans import OffsetChange
 from zkgroup.admin.pending_deletions import PendingDeletion
 from zkgroup.admin.status import Finding, Status
+from zkgroup.admin.topic_deletion import TopicDeletionPlan
+from zkgroup.admin.topic_waiting import DeletionSeen, LeadersSeen
 from zkgroup.admin.topics import PartitionDescription as TopicPartitionDescription
 from zkgroup.admin.topics import TopicDescription, TopicSummary
 from zkgroup.admin.values import (
@@ -153,16 +155,43 @@ def _deletion(pending: PendingDeletion | None) -> Json | None:
     }
 
 
-def topic_creation(as_of: AsOf, topic: TopicDescription, *, created: bool) -> Json:
-    """`topic create`."""
+def leaderless(seen: LeadersSeen | None) -> Json:
+    """How a wait for leaders ended: keys of the documents of `topic create` and `topic alter`."""
+    if seen is None:
+        return {"converged": None, "leaderless": None}
+    rows = [{"partition": tp.partition, "detail": why} for tp, why in sorted(seen.leaderless.items())]
+    return {"converged": not rows, "leaderless": rows}
+
+
+def topic_creation(
+    as_of: AsOf, topic: TopicDescription, *, created: bool, seen: LeadersSeen | None = None
+) -> Json:
+    """`topic create`; `seen` where it was waited for leaders."""
     rows = [{"partition": row.partition, "replicas": list(row.replicas)} for row in topic.partitions]
     return document(
         "topic_creation",
-        as_of,
+        seen.as_of if seen else as_of,
         topic=topic.topic,
         created=created,
         partitions=rows,
         configs=None if topic.configs is None else dict(topic.configs),
+        **leaderless(seen),
+    )
+
+
+def topic_deletion(plan: TopicDeletionPlan, *, undo: str | None, seen: DeletionSeen | None = None) -> Json:
+    """`topic delete`, executed where there is an undo; `seen` where it was waited for the end."""
+    return document(
+        "topic_deletion",
+        seen.as_of if seen else plan.as_of,
+        topic=plan.topic,
+        executed=undo is not None,
+        undo=undo,
+        controller=plan.controller,
+        znodes=len(plan.znodes),
+        without_brokers=list(plan.without),
+        converged=seen.gone if seen else None,
+        detail=seen.detail if seen else None,
     )
 
 

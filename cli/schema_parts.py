@@ -65,3 +65,9 @@ ZNODE: dict[str, Schema] = {
     "stat": STAT,
 }
 """A znode: `data` where it is text, else `data_base64`; both null where the server stores null."""
+
+LEADERLESS: dict[str, Schema] = {
+    "converged": nullable(BOOLEAN),
+    "leaderless": nullable(list_of(object_of(partition=COUNT, detail=STRING))),
+}
+"""How a wait for leaders ended; both null where nobody waited."""

@@ -8,6 +8,7 @@ import click
 
 from zkgroup.admin import topics as admin
 from zkgroup.admin.brokers import by_role, readable, registrations
+from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.admin.undo import UndoRecord
@@ -15,16 +16,18 @@ from zkgroup.admin.words import Compat, NotifyFormat
 from zkgroup.errors import PartlyDoneError
 from zkgroup.model import TopicPartition
 
-from . import cluster_documents, documents, topic_tables
+from . import cluster_documents, documents, topic_tables, topic_waits
 from .config_changes import config_way_back, notify_option
 from .connection import connected, target
 from .consent import is_wanted, new_act, saved_act, say_way_back, undo_folder
 from .frame import group as make_group
 from .frame import output, shared
-from .options import consent_options, disable_racks_option, topic_argument
+from .options import consent_options, disable_racks_option, topic_argument, wait_options, wait_s
 from .output import say
 from .parameters import Assignment, ReplicaLists
 from .units import counted
+
+NO_WAY_BACK = "there is no way back: partitions cannot be taken away"
 
 NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"
 
@@ -51,6 +54,7 @@ topic = make_group("topic", help="Create, look at, alter and delete topics.")
 @disable_racks_option
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error (it stays as it is).")
 @click.option("--dry-run", is_flag=True, help="Only show what would be created.")
+@wait_options("every partition has a leader")
 def create(
     topic: str,
     partitions: int | None,
@@ -60,9 +64,11 @@ def create(
     disable_rack_aware: bool,
     if_not_exists: bool,
     dry_run: bool,
+    wait: bool,
+    timeout_ms: int | None,
 ) -> None:
     """Create TOPIC. Acts at once."""
-    out = output()
+    out, longest, seen = output(), wait_s(wait, timeout_ms), None
     with connected() as ensemble:
         if if_not_exists and admin.topic_exists(ensemble, topic):
             say(f"topic {topic} exists already and stays as it is")
@@ -88,12 +94,16 @@ def create(
                 admin.create_topic(ensemble, new)
             as_of, described = ensemble.as_of(), (admin.describe_new(new),)
             created = not dry_run
-    document = documents.topic_creation(as_of, described[0], created=created)
+        if longest is not None and not dry_run:
+            lists = {row.partition: row.replicas for row in described[0].partitions}
+            seen = topic_waits.until_led(ensemble, topic, lists, longest)
+    document = documents.topic_creation(as_of, described[0], created=created, seen=seen)
     if not out.document(document):
         verb = "created" if created else "would create" if dry_run else "kept"
         out.line(
             f"{verb} {out.paint(topic, 'bold')} with {counted(len(described[0].partitions), 'partition')}"
         )
+    topic_waits.end_of_creation(seen)
 
 
 @topic.command("list")
@@ -187,6 +197,7 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
 )
 @disable_racks_option
 @notify_option
+@wait_options("every new partition has a leader")
 @consent_options
 def alter(
     topic: str,
@@ -197,6 +208,8 @@ def alter(
     assignment_compat: Compat,
     disable_rack_aware: bool,
     notify_format: NotifyFormat | None,
+    wait: bool,
+    timeout_ms: int | None,
     execute: bool,
     yes: bool,
 ) -> None:
@@ -204,7 +217,7 @@ def alter(
 
     Records keep their partitions; a key may go to another one from then on. Partitions cannot be taken away.
     """
-    out = output()
+    out, longest, seen = output(), wait_s(wait, timeout_ms), None
     growth = Growth(
         partitions=partitions,
         replica_assignment=replica_assignment,
@@ -215,21 +228,30 @@ def alter(
         plan = plan_alteration(ensemble, topic, growth, dict(configs), removed, format=notify_format)
         for note in plan.notes:
             say(f"note: {note}")
+        if plan.added:
+            say(f"note: {NO_WAY_BACK}")
+        elif longest is not None:
+            say("note: brokers apply settings without a word: there is nothing to wait for")
         changes = bool(plan.added or (plan.config and plan.config.changes))
         act = None
         if changes and is_wanted(
             execute, yes, f"Alter topic {topic}?", lambda aside: topic_tables.alteration(aside, plan)
         ):
             back = config_way_back(plan.config) if plan.config and not plan.added else None
-            told = "there is no way back: partitions cannot be taken away" if back is None else back
-            act = saved_act(ensemble, told, [plan.znode, plan.config.znode if plan.config else None])
+            act = saved_act(
+                ensemble, back or NO_WAY_BACK, [plan.znode, plan.config.znode if plan.config else None]
+            )
             alter_topic(ensemble, plan)
-            say(told)
+            if back is not None:
+                say(back)
+            if longest is not None and plan.added:
+                seen = topic_waits.until_led(ensemble, topic, plan.added, longest)
     document = cluster_documents.topic_alteration(
-        plan, executed=act is not None, undo=act.undo_id if act else None
+        plan, executed=act is not None, undo=act.undo_id if act else None, seen=seen
     )
     if not out.document(document):
         topic_tables.alteration(out, plan, executed=act is not None)
+    topic_waits.end_of_creation(seen)
 
 
 @topic.command()
@@ -242,8 +264,16 @@ def alter(
     metavar="ID",
     help="Do not wait for this broker: it is lost, and not registered; may be repeated.",
 )
+@wait_options("the topic is gone")
 @consent_options
-def delete(topic: str, without: tuple[int, ...], execute: bool, yes: bool) -> None:
+def delete(
+    topic: str,
+    without: tuple[int, ...],
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
     """Delete TOPIC: through the controller where one lives, else by removing its znodes.
 
     Refused while a group has members on it. Also removes what a deletion in part has left.
@@ -252,7 +282,7 @@ def delete(topic: str, without: tuple[int, ...], execute: bool, yes: bool) -> No
     names, now or while it waits; should that broker come back, it is told to delete what it has. Its process
     has to have ended: one that is only paused or cut off spoils a new topic of that name.
     """
-    out = output()
+    out, longest, seen = output(), wait_s(wait, timeout_ms), None
     with connected() as ensemble:
         plan = plan_topic_deletion(ensemble, topic, without)
         if plan.users:
@@ -262,39 +292,40 @@ def delete(topic: str, without: tuple[int, ...], execute: bool, yes: bool) -> No
         if plan.idle_groups:
             kept = f"offsets of {topic}, where a new topic of that name would resume"
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")
-        act = None
+        if plan.controller is not None:
+            say("note: there is no way back: brokers drop the records")
+        undo = None
         if is_wanted(
             execute,
             yes,
             f"Delete topic {topic}{_without(plan)}?",
             lambda aside: aside.line(_told(plan, executed=False)),
         ):
-            act = new_act()
-            record = UndoRecord(
-                undo_id=act.undo_id,
-                time_ms=ensemble.clock.wall_ms(),
-                command=act.command,
-                zookeeper=target(shared()).zookeeper,
-                znodes=tuple((znode.path, znode.data) for znode in plan.znodes),
-            )
-            undo_folder().save(record)
+            undo = _saved(ensemble, plan)
             delete_topic(ensemble, plan)
-    document = documents.document(
-        "topic_deletion",
-        plan.as_of,
-        topic=topic,
-        executed=act is not None,
-        undo=act.undo_id if act else None,
-        controller=plan.controller,
-        znodes=len(plan.znodes),
-        without_brokers=list(plan.without),
+            if longest is not None:
+                seen = topic_waits.until_gone(ensemble, plan, longest)
+    if not out.document(documents.topic_deletion(plan, undo=undo, seen=seen)):
+        out.line(_told(plan, executed=undo is not None))
+    if undo and plan.controller is None:
+        say_way_back(undo)
+    elif undo:
+        say(f"the znodes as they were are in {undo}.json")
+    topic_waits.end_of_deletion(topic, seen)
+
+
+def _saved(ensemble: Ensemble, plan: TopicDeletionPlan) -> str:
+    """Saves the znodes of the topic; the result is the id of the undo."""
+    act = new_act()
+    record = UndoRecord(
+        undo_id=act.undo_id,
+        time_ms=ensemble.clock.wall_ms(),
+        command=act.command,
+        zookeeper=target(shared()).zookeeper,
+        znodes=tuple((znode.path, znode.data) for znode in plan.znodes),
     )
-    if not out.document(document):
-        out.line(_told(plan, executed=act is not None))
-    if act and plan.controller is None:
-        say_way_back(act.undo_id)
-    elif act:
-        say(f"there is no way back: brokers drop the records; the znodes are in {act.undo_id}.json")
+    undo_folder().save(record)
+    return act.undo_id
 
 
 def _told(plan: TopicDeletionPlan, *, executed: bool) -> str:

@@ -63,6 +63,11 @@ class Cluster:
         for start in range(0, len(writes), WRITES_AT_ONCE):
             self.zk.multi(*writes[start : start + WRITES_AT_ONCE])
 
+    def tree(self, path: str) -> list[str]:
+        """This znode and those below it, children first."""
+        names = self.zk.list_many([path])[path] or ()
+        return [*(below for name in names for below in self.tree(f"{path}/{name}")), path]
+
     def ours(self) -> None:
         """The controller becomes one of ours."""
         self.zk.multi(SetData(Controller.path(), Controller(1, 1).encode(), 0))

@@ -136,14 +136,20 @@ def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, gr
 
 
 def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
-    """The request znode is made; that there is no way back is said."""
+    """The request znode is made; that there is no way back is said before."""
     shell.run("topic", "create", "orders", "--partitions", "1")
     groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
 
+    shown = shell.run("topic", "delete", "orders")
     ran = shell.run("topic", "delete", "orders", "--execute")
 
+    assert shown.err.splitlines()[-2:] == [
+        "note: there is no way back: brokers drop the records",
+        "nothing was changed: this is what --execute would do",
+    ]
     assert (ran.code, ran.out) == (0, "asked controller 7 to delete topic orders\n")
     assert "no way back" in ran.err
+    assert ran.err.endswith(f"the znodes as they were are in {shell.undo_files[-1].name}\n")
     assert groups.zk.read("/admin/delete_topics/orders").data == b""
     assert groups.exists("/brokers/topics/orders")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zkgroup.admin.brokers import (
@@ -30,6 +30,7 @@ from zkgroup.errors import (
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create
 from zkgroup.placement import RackMode, Start, spread
+from zkgroup.placement.words import brokers_named
 from zkgroup.znodes.brokers import (
     PartitionState,
     Topic,
@@ -123,9 +124,7 @@ def plan_topic(
         notes.append("no controller lives: the topic has no leaders until there is one")
     if replica_assignment is not None:
         assignment = _explicit(replica_assignment, partitions)
-        strangers = sorted({b for replicas in assignment.values() for b in replicas} - set(brokers.data))
-        if strangers:
-            notes.append(f"not registered now: broker {', '.join(map(str, strangers))}")
+        notes += _strangers(assignment, brokers)
     else:
         _check_counts(partitions, replication_factor)
         assert partitions is not None
@@ -318,6 +317,17 @@ def _explicit(lists: Sequence[Sequence[int]], partitions: int | None) -> dict[in
         if len(set(replicas)) != len(replicas):
             raise ConfigError(f"partition {number}: a broker is named twice: {':'.join(map(str, replicas))}")
     return {number: tuple(replicas) for number, replicas in enumerate(lists)}
+
+
+def _strangers(assignment: Mapping[int, Sequence[int]], brokers: Brokers) -> Iterator[str]:
+    """Brokers in replica lists that hold none now; Kafka's tools take them as well."""
+    asked = {broker for replicas in assignment.values() for broker in replicas} - set(brokers.data)
+    idle = asked & set(brokers.controllers_only)
+    if absent := sorted(asked - idle):
+        then = "it starts" if len(absent) == 1 else "they start"
+        yield f"{brokers_named(absent, 'is', 'are')} not registered now: replicas there come when {then}"
+    if idle:
+        yield f"{brokers_named(sorted(idle), 'is', 'are')} registered to host nothing: no replica comes there"
 
 
 def starting_point(topic: str, brokers: int) -> Start:

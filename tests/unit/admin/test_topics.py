@@ -104,11 +104,19 @@ def test_a_name_that_is_no_broker_id_is_passed_over(world: World) -> None:
 
 
 def test_an_explicit_assignment_is_taken_as_it_is(world: World) -> None:
-    """`0:1,1:2`: two partitions; unregistered brokers are noted, not refused."""
-    new = topics.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=[[0, 1], [1, 2]])
+    """`0:1,1:2`: two partitions; brokers that can hold no replica now are noted, not refused."""
+    lists = [[0, 1], [1, 2]]
+    new = topics.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
+    _broker(world, 0)
+    _broker(world, 1, zkgroup={"role": "controller"})
+    with_brokers = topics.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
 
     assert new.assignment == {0: (0, 1), 1: (1, 2)}
-    assert new.notes == ("not registered now: broker 0, 1, 2",)
+    assert new.notes == ("brokers 0, 1, 2 are not registered now: replicas there come when they start",)
+    assert with_brokers.notes[-2:] == (
+        "broker 2 is not registered now: replicas there come when it starts",
+        "broker 1 is registered to host nothing: no replica comes there",
+    )
 
 
 @pytest.mark.parametrize(
