@@ -205,6 +205,7 @@ def _make(
         rack_mode="disabled" if disable_rack_aware else "enforced",
         allow=tuple(allow),
         sizes=_sizes(sizes.name, file_text(sizes)) if sizes else None,
+        sizes_file=sizes.name if sizes else "sizes",
         max_moves=max_moves,
     )
     kept: PlanDescription | None = None

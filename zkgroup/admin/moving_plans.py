@@ -36,6 +36,8 @@ Planner = Callable[[Picture, Collection[Loss]], Plan]
 
 NO_LIMIT = 2**31 - 1
 
+NAMED = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
@@ -60,6 +62,8 @@ class Wish:
     allow: Collection[Loss] = ()
     sizes: Sizes | None = None
     """Bytes of one replica of each partition, or None to count replicas."""
+    sizes_file: str = "sizes"
+    """Where they are from, for errors."""
     max_moves: int | None = None
     """Copies that run at the same time; None for no limit."""
 
@@ -118,6 +122,7 @@ def read_picture(ensemble: Ensemble, wish: Wish) -> tuple[Picture, tuple[str, ..
     Topics that are being deleted are left out: a controller drops their moves.
 
     Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
+    ConfigError for sizes that lack a partition.
     """
     ensemble.zk.sync("/")
     ruling = read_ruling(ensemble)
@@ -144,6 +149,12 @@ def read_picture(ensemble: Ensemble, wish: Wish) -> tuple[Picture, tuple[str, ..
         in_sync={tp: state.isr if state else replicas[tp] for tp, state in states.items() if tp in replicas},
         rack_mode=wish.rack_mode,
     )
+    if picture.sizes is not None and (unsized := sorted(replicas.keys() - picture.sizes.keys())):
+        more = f" and {len(unsized) - NAMED} more" if len(unsized) > NAMED else ""
+        raise ConfigError(
+            f"{wish.sizes_file}: expected TOPIC,PARTITION,BYTES of every partition, found none of "
+            f"{', '.join(map(str, unsized[:NAMED]))}{more}"
+        )
     return picture, tuple(f"topic {name} is being deleted: it is left out" for name in going)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from zkgroup.errors import PlacementError, PlanRefusedError
+from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.placement.balancing import appoint, arranged, balance_replicas, most_droppable, settle
 from zkgroup.placement.boards import ReplicaBoard
@@ -25,7 +25,8 @@ def decommission(picture: Picture, brokers: Collection[int], *, allow: Collectio
     Preferred leaders among them are appointed anew, as evenly as the replicas allow.
 
     Raises:
-        PlacementError: a broker that is neither registered nor in any replica list; no broker is left.
+        NotFoundError: a broker that is neither registered nor in any replica list.
+        PlacementError: no broker is left.
         PlanRefusedError: too few brokers stay for some partition, or `review` refuses.
     """
     check_picture(picture)
@@ -71,8 +72,8 @@ def replace(picture: Picture, pairs: Mapping[int, int], *, allow: Collection[Los
         pairs: the old broker, registered or gone, to the new one.
 
     Raises:
-        PlacementError: an unknown old broker, a new one that is not registered, one named on both sides or
-            twice.
+        NotFoundError: an old broker that is neither registered nor in any replica list.
+        PlacementError: a new one that is not registered, one named on both sides or twice.
         PlanRefusedError: partitions would be in fewer racks, loads less even where a new broker is not empty,
             or as `decommission`.
     """
@@ -133,15 +134,18 @@ def set_rf(
         topics: the topics to change; None for all.
 
     Raises:
-        PlacementError: less than one replica, more than there are brokers, a topic that does not exist.
+        NotFoundError: a topic that does not exist.
+        PlacementError: less than one replica, more than there are brokers.
         PlanRefusedError: see `review`.
     """
     check_picture(picture)
     intent = f"set-rf {factor}"
+    if unknown := sorted(set(topics or ()) - {tp.topic for tp in picture.replicas}):
+        named = f"is no topic {unknown[0]}" if len(unknown) == 1 else f"are no topics {', '.join(unknown)}"
+        raise NotFoundError(f"{intent}: there {named}")
+    _check_hosts(picture, intent)
     if not 1 <= factor <= len(picture.brokers):
         raise PlacementError(f"{intent}: expected 1 to {len(picture.brokers)}, the number of brokers")
-    if unknown := sorted(set(topics or ()) - {tp.topic for tp in picture.replicas}):
-        raise PlacementError(f"{intent}: there are no topics {', '.join(unknown)}")
     racks = racks_in_use(picture.brokers, picture.rack_mode)
     ids = [broker.id for broker in picture.brokers]
     board = ReplicaBoard(picture.replicas, ids, racks, picture.sizes, settled=True)
@@ -181,12 +185,11 @@ def balance(
         tolerance: by size, distance from the mean load, as a fraction of it, that is left alone.
 
     Raises:
-        PlacementError: no broker is registered, or a tolerance below 0.
+        PlacementError: no broker that hosts replicas is registered, or a tolerance below 0.
         PlanRefusedError: see `review`.
     """
     check_picture(picture)
-    if not picture.brokers:
-        raise PlacementError("balance: no broker is registered")
+    _check_hosts(picture, "balance")
     if tolerance < 0:
         raise PlacementError(f"balance: expected a tolerance of 0 or more, found {tolerance}")
     ids = [broker.id for broker in picture.brokers]
@@ -199,11 +202,16 @@ def balance(
     return review(picture, target, intent="balance", allow=allow, causes=causes, least_moves=least)
 
 
+def _check_hosts(picture: Picture, intent: str) -> None:
+    if not picture.brokers:
+        raise PlacementError(f"{intent}: no broker that hosts replicas is registered")
+
+
 def _check_known(picture: Picture, brokers: Collection[int]) -> None:
     known = {broker.id for broker in picture.brokers}
     known.update(broker for held in picture.replicas.values() for broker in held)
     if unknown := sorted(set(brokers) - known):
-        raise PlacementError(
+        raise NotFoundError(
             f"{brokers_named(unknown, 'is', 'are')} neither registered nor in any replica list"
         )
     if not brokers:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.placement.pictures import Lists, leaders, lists_after, picture, replicas, tp
 from zkgroup import placement
-from zkgroup.errors import PlacementError, PlanRefusedError
+from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
 from zkgroup.placement import Picture, balance, decommission, replace, set_rf
 
 RING: Lists = [(1, 2), (2, 3), (3, 4), (4, 1)]
@@ -74,7 +74,7 @@ def test_decommission_that_is_an_error() -> None:
     """A broker that nobody knows, none at all, or all of them."""
     before = picture(RING, [1, 2, 3, 4])
 
-    with pytest.raises(PlacementError, match="broker 7 is neither registered nor in any replica list"):
+    with pytest.raises(NotFoundError, match="broker 7 is neither registered nor in any replica list"):
         decommission(before, [7])
     with pytest.raises(PlacementError, match="no broker was named"):
         decommission(before, [])
@@ -165,7 +165,6 @@ def test_replace_that_is_refused() -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ({9: 1}, "broker 9 is neither registered"),
         ({1: 9}, "broker 9 is not registered and cannot take over"),
         ({1: 9, 2: 8}, "brokers 8, 9 are not registered and cannot take over"),
         ({1: 2, 2: 3}, "broker 2 is to be replaced and to take over"),
@@ -177,6 +176,12 @@ def test_replace_that_is_an_error(pairs: dict[int, int], message: str) -> None:
     """Pairs that do not fit together."""
     with pytest.raises(PlacementError, match=message):
         replace(picture(RING, [1, 2, 3, 4]), pairs)
+
+
+def test_replace_of_a_broker_that_nobody_knows_is_not_found() -> None:
+    """As every other thing that is asked for by name."""
+    with pytest.raises(NotFoundError, match="broker 9 is neither registered nor in any replica list"):
+        replace(picture(RING, [1, 2, 3, 4]), {9: 1})
 
 
 # --- set-rf ---------------------------------------------------------------------------------------
@@ -223,13 +228,26 @@ def test_set_rf_touches_the_topics_named() -> None:
     [
         (0, None, "set-rf 0: expected 1 to 4, the number of brokers"),
         (5, None, "set-rf 5: expected 1 to 4"),
-        (2, ["x", "t"], "set-rf 2: there are no topics x"),
     ],
 )
 def test_set_rf_that_is_an_error(factor: int, topics: list[str] | None, message: str) -> None:
-    """Bad numbers and unknown topics."""
+    """Numbers that cannot be."""
     with pytest.raises(PlacementError, match=message):
         set_rf(picture(RING, [1, 2, 3, 4]), factor, topics=topics)
+
+
+def test_set_rf_of_unknown_topics_is_not_found() -> None:
+    """Whatever else is wrong."""
+    with pytest.raises(NotFoundError, match=r"set-rf 2: there is no topic x$"):
+        set_rf(picture(RING, [1, 2, 3, 4]), 2, topics=["x", "t"])
+    with pytest.raises(NotFoundError, match=r"set-rf 9: there are no topics x, y$"):
+        set_rf(picture(RING, []), 9, topics=["y", "x"])
+
+
+def test_set_rf_without_a_broker_that_hosts_replicas_is_told() -> None:
+    """Not as a number from 1 to 0: brokers that host nothing are registered perhaps."""
+    with pytest.raises(PlacementError, match="set-rf 2: no broker that hosts replicas is registered"):
+        set_rf(picture([(9,)], []), 2)
 
 
 # --- balance --------------------------------------------------------------------------------------
@@ -324,7 +342,7 @@ def test_balance_by_size_leaves_small_differences() -> None:
 def test_balance_of_nothing() -> None:
     """No partitions is no work; no brokers is an error, as is a tolerance below 0."""
     assert balance(picture([], [1, 2])).changes == ()
-    with pytest.raises(PlacementError, match="no broker is registered"):
+    with pytest.raises(PlacementError, match="no broker that hosts replicas is registered"):
         balance(picture([(1,)], []))
     with pytest.raises(PlacementError, match="tolerance of 0 or more"):
         balance(picture([(1,)], [1]), tolerance=-1)
