@@ -68,7 +68,7 @@ def describe(**whom: Any) -> None:
     if unreadable:
         raise (
             PartlyDoneError(f"not described: {'; '.join(unreadable)}")
-            if rows
+            if rows or entity is None
             else ZkGroupError("; ".join(unreadable))
         )
 
@@ -109,7 +109,10 @@ def alter(
     yes: bool,
     **whom: Any,
 ) -> None:
-    """Set and remove settings of one entity, and tell the brokers. Settings that are not named stay."""
+    """Set and remove settings of one entity, and tell the brokers. Settings that are not named stay.
+
+    Brokers apply what they are told without a word, so there is no --wait: nothing shows when they have.
+    """
     out = output()
     _, entity = _whom(**whom)
     if entity is None:

@@ -251,21 +251,42 @@ def test_a_value_that_no_broker_can_parse_is_refused(shell: Shell, cluster: Clus
     assert shell.run("znode", "get", "/config/changes").code == 5
 
 
-def test_configurations_stand_apart_and_empty_ones_have_no_table(shell: Shell, cluster: Cluster) -> None:
-    """One line says that nothing is set."""
-    cluster.topic("clicks", (1,))
-    cluster.topic("orders", (1,))
-    shell.run("config", "alter", "--topic", "orders", "--set", "retention.ms=1", "--execute")
+def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cluster: Cluster) -> None:
+    """Of all of a kind; where one is asked for by name, a line says that nothing is set."""
+    for name in ("clicks", "empty", "orders"):
+        cluster.topic(name, (1,))
+    for name in ("clicks", "orders"):
+        shell.run("config", "alter", "--topic", name, "--set", "retention.ms=1", "--execute")
 
     told = shell.run("config", "describe", "--entity-type", "topics")
+    named = shell.run("config", "describe", "--topic", "empty")
 
     assert [" ".join(line.split()) for line in told.lines] == [
-        "topics clicks nothing is set",
+        "topics clicks",
+        "SETTING VALUE",
+        "retention.ms 1",
         "",
         "topics orders",
         "SETTING VALUE",
         "retention.ms 1",
     ]
+    assert [" ".join(line.split()) for line in named.lines] == ["topics empty nothing is set"]
+
+
+def test_a_broker_that_is_gone_and_has_no_settings_is_not_listed(shell: Shell, cluster: Cluster) -> None:
+    """Its znode stays when its last setting is removed; one that cannot be read is exit 4 all the same."""
+    for change in (("--set", f"{RATES[0]}=1"), ("--delete-config", RATES[0])):
+        assert shell.run("config", "alter", "--broker", "9", *change, "--execute").code == 0
+
+    none = shell.run("config", "describe", "--entity-type", "brokers")
+    named = shell.json("config", "describe", "--broker", "9")["configs"]
+    cluster.odd("/config/brokers/8")
+    odd = shell.run("config", "describe", "--entity-type", "brokers")
+
+    assert (none.code, none.out) == (0, "")
+    assert "nothing of that kind has a configuration of its own" in none.err
+    assert named == [{"entity_type": "brokers", "entity": "9", "configs": {}}]
+    assert (odd.code, "/config/brokers/8" in odd.err) == (4, True)
 
 
 def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) -> None:
@@ -292,6 +313,7 @@ def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
     undo = shell.run("offsets", "undo", done["undo"], "--execute")
 
     assert "topic orders would grow from 2 to 3 partitions" in shown.out
+    assert "note: there is no way back: partitions cannot be taken away" in shown.err
     assert done["added"] == [{"partition": 2, "replicas": [3, 1]}]
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
     assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 3], [3, 1]]

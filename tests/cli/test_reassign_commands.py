@@ -107,7 +107,7 @@ def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, clust
     assert (early.code, "stays" in early.err) == (3, True)
     assert shown.code == 0
     assert set(throttled.values()) == {"50000000"}
-    assert (done.code, [row["configs"] for row in cleared]) == (0, [{}, {}, {}])
+    assert (done.code, cleared) == (0, [])
 
 
 def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
@@ -145,7 +145,7 @@ def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: C
 
     assert cleared.code == 3
     assert "removed the throttle of brokers 1, 2, 3\n" in cleared.err
-    assert [row["configs"] for row in left] == [{}, {}, {}]
+    assert left == []
 
 
 def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: Cluster) -> None:
@@ -176,7 +176,7 @@ def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: Cluster
 
     assert (done["status"], done["throttle"]) == ("done", 1_000_000)
     rows = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
-    assert [row["configs"] for row in rows] == [{}, {}, {}]
+    assert rows == []
     assert shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"] == {}
 
 

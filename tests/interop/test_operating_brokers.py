@@ -216,8 +216,7 @@ def test_partitions_are_moved(operated: Operated) -> None:
     assert waited.returncode == 0, waited
     wait_until(lambda: operated.moved(file) == 3, 90, "their tool says the same")
     assert operated.json("reassign", "list")["reassignments"] == []
-    throttles = operated.json("config", "describe", "--entity-type", "brokers")["configs"]
-    assert [row["configs"] for row in throttles] == ([] if operated.is_old else [{}, {}])
+    assert operated.json("config", "describe", "--entity-type", "brokers")["configs"] == []
 
 
 def test_preferred_replicas_are_elected(operated: Operated) -> None:

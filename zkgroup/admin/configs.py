@@ -67,7 +67,7 @@ class ConfigPlan:
 def describe_configs(
     ensemble: Ensemble, entities: Sequence[ConfigEntity], kind: EntityKind | None = None
 ) -> tuple[AsOf, tuple[ConfigDescription, ...], tuple[str, ...]]:
-    """These entities, or all of a kind that have a configuration; and what cannot be read.
+    """These entities, or all of a kind for which something is set; and what cannot be read.
 
     Of a kind, the clients of users are included. Raises NotFoundError for a topic that does not exist.
     """
@@ -86,7 +86,7 @@ def describe_configs(
             unreadable.append(str(entry.error))
             continue
         overrides = entry.value.overrides if entry and entry.value else {}
-        if kind is None or overrides or kind != "users":
+        if kind is None or overrides:
             rows.append(ConfigDescription(entity=entity, configs=shown(overrides)))
     return ensemble.as_of(), tuple(rows), tuple(unreadable)
 
