@@ -42,6 +42,7 @@ _KAFKA_FILE = object_of(
 )
 _SETTING_CHANGES = list_of(object_of(name=STRING, before=nullable(STRING), after=nullable(STRING)))
 _MOVE = {"topic": STRING, "partition": COUNT, "from": nullable(BROKERS), "to": BROKERS}
+_UNREADABLE = object_of(path=STRING, detail=STRING)
 _KEPT = {
     "plan": STRING,
     "state": word("running", "paused", "done", "cancelled", "failed"),
@@ -236,6 +237,7 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
             )
         ),
         plans=nullable(list_of(object_of(**_KEPT))),
+        unreadable=nullable(list_of(_UNREADABLE)),
     ),
     "zkgroup.stored_plan/1": document(
         "stored_plan",
@@ -248,7 +250,9 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
         executed=BOOLEAN,
         undo=nullable(STRING),
         rollback_file=nullable(STRING),
-        partitions=list_of(object_of(**_MOVE)),
+        partitions=list_of(object_of(**_MOVE, order_known=BOOLEAN, order_from=nullable(STRING))),
+        status=nullable(word("done", "in_progress", "failed")),
+        unreadable=nullable(_UNREADABLE),
     ),
     "zkgroup.reassignment_plan/1": document(
         "reassignment_plan",

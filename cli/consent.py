@@ -77,10 +77,19 @@ def rollback_folder() -> Path:
     return undo_folder().path.parent / "rollback"
 
 
-def saved_act(ensemble: Ensemble, way_back: str, znodes: Sequence[Znode | None]) -> Act:
+def saved_act(
+    ensemble: Ensemble,
+    way_back: str | None,
+    znodes: Sequence[Znode | None],
+    *,
+    rollback: Path | None = None,
+    targets: Mapping[TopicPartition, tuple[int, ...]] | None = None,
+) -> Act:
     """A new act whose undo file is saved: the znodes as they are, and how to go back in words.
 
-    `offsets undo` tells those words for it, since putting bytes back would not undo what brokers have done.
+    `offsets undo` tells those words for it, since putting bytes back would not undo what brokers have done;
+    without words it creates the znodes again. Of a reassignment the record keeps which `rollback` file goes
+    with which `targets`.
     """
     act = new_act()
     record = UndoRecord(
@@ -90,6 +99,8 @@ def saved_act(ensemble: Ensemble, way_back: str, znodes: Sequence[Znode | None])
         zookeeper=target(shared()).zookeeper,
         znodes=tuple((znode.path, znode.data) for znode in znodes if znode is not None),
         way_back=way_back,
+        rollback_file=None if rollback is None else str(rollback),
+        targets=targets or {},
     )
     undo_folder().save(record)
     return act

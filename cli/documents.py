@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.offset_plans import OffsetChange
 from zkgroup.admin.pending_deletions import PendingDeletion
-from zkgroup.admin.status import Finding, Status
+from zkgroup.admin.status import CLEAR_THROTTLE, Finding, Status
 from zkgroup.admin.topic_deletion import TopicDeletionPlan
 from zkgroup.admin.topic_waiting import DeletionSeen, LeadersSeen
 from zkgroup.admin.topics import PartitionDescription as TopicPartitionDescription
@@ -226,8 +226,16 @@ def status(found: Status, zookeeper: str) -> Json:
         under_replicated_partitions=found.under_replicated,
         reassigning=found.moving,
         plans=list(found.plans),
+        throttle_left=_throttle_left(found),
         groups=[_summary(row) for row in found.groups],
     )
+
+
+def _throttle_left(found: Status) -> Json | None:
+    if not found.throttle_left:
+        return None
+    left = found.throttle_left
+    return {"brokers": list(left.brokers), "topics": list(left.topics), "next": CLEAR_THROTTLE}
 
 
 def findings(as_of: AsOf, found: Iterable[Finding]) -> Json:

@@ -260,7 +260,8 @@ def _keep(
     before = {one.topic_partition: one.before for one in found.plan.changes}
     rollback = saved_rollback(str(found.as_of.time_ms), before)
     told = words_back(rollback)
-    act = saved_act(ensemble, told, [])
+    asked = {one.topic_partition: one.after for one in found.plan.changes}
+    act = saved_act(ensemble, told, [], rollback=rollback, targets=asked)
     say(told)
     return stored_plans.carried(ensemble, store(ensemble, act.undo_id, storing), longest_s), rollback
 

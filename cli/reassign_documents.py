@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from zkgroup.admin.cancelling import CancelPlan, Removal
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.kafka_files import reassignment_json
 from zkgroup.admin.moving_plans import PhasedPlan, Proposal
-from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
+from zkgroup.admin.reassigning import ReassignmentPlan
 from zkgroup.admin.reassignments import MoveStatus
 from zkgroup.admin.stored_plans import PlanDescription
+from zkgroup.errors import CorruptZnodeError
 
 from .cluster_documents import place
 from .documents import Json, document
@@ -60,9 +62,12 @@ def reassignment(
 
 
 def reassignments(
-    as_of: AsOf, rows: Iterable[MoveStatus], plans: Iterable[PlanDescription] | None = None
+    as_of: AsOf,
+    rows: Iterable[MoveStatus],
+    plans: Iterable[PlanDescription] | None = None,
+    unreadable: Iterable[CorruptZnodeError] | None = None,
 ) -> Json:
-    """`reassign verify`, which looks at no plans, and `reassign list`."""
+    """`reassign verify`, which looks at no plans and tells of each row what it cannot read, and `list`."""
     found = [
         {
             **place(row.topic_partition),
@@ -74,7 +79,12 @@ def reassignments(
         for row in rows
     ]
     kept = None if plans is None else [_kept(one) for one in plans]
-    return document("reassignments", as_of, reassignments=found, plans=kept)
+    broken = None if unreadable is None else [_unreadable(error) for error in unreadable]
+    return document("reassignments", as_of, reassignments=found, plans=kept, unreadable=broken)
+
+
+def _unreadable(error: CorruptZnodeError) -> Json:
+    return {"path": error.path, "detail": f"expected {error.expected}, found {error.found}"}
 
 
 def stored_plan(one: PlanDescription, *, executed: bool) -> Json:
@@ -101,10 +111,24 @@ def _kept(one: PlanDescription) -> Json:
     }
 
 
-def cancellation(plan: CancelPlan, *, executed: bool, undo: str | None, rollback_file: str | None) -> Json:
+def cancellation(
+    plan: CancelPlan,
+    *,
+    executed: bool,
+    undo: str | None,
+    rollback_file: str | None,
+    status: str | None = None,
+) -> Json:
     """`reassign cancel`."""
     rows = [
-        {**place(row.topic_partition), "from": list(row.before), "to": list(row.after)} for row in plan.rows
+        {
+            **place(row.topic_partition),
+            "from": list(row.before),
+            "to": list(row.after),
+            "order_known": row.topic_partition not in plan.unordered,
+            "order_from": plan.files.get(row.topic_partition),
+        }
+        for row in plan.rows
     ]
     return document(
         "reassignment_cancellation",
@@ -113,6 +137,22 @@ def cancellation(plan: CancelPlan, *, executed: bool, undo: str | None, rollback
         undo=undo,
         rollback_file=rollback_file,
         partitions=rows,
+        status=status,
+        unreadable=None,
+    )
+
+
+def removal(plan: Removal, *, executed: bool, undo: str | None) -> Json:
+    """`reassign cancel` of a request that cannot be read."""
+    return document(
+        "reassignment_cancellation",
+        plan.as_of,
+        executed=executed,
+        undo=undo,
+        rollback_file=None,
+        partitions=[],
+        status=None,
+        unreadable=_unreadable(plan.error),
     )
 
 

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import click
 
+from zkgroup.admin.cancelling import CancelPlan
 from zkgroup.admin.moving_plans import PhasedPlan
-from zkgroup.admin.reassigning import CancelPlan, ReassignmentPlan
+from zkgroup.admin.reassigning import ReassignmentPlan
 from zkgroup.admin.reassignments import MoveStatus, Progress
 from zkgroup.admin.stored_plans import PlanDescription
 
@@ -19,7 +20,7 @@ from .units import counted, iso_time, size
 
 MOVE_KEYS = ("topic", "partition", "from", "to", "status", "detail")
 PLAN_KEYS = ("topic", "partition", "from", "to", "changes")
-CANCEL_KEYS = ("topic", "partition", "from", "to")
+CANCEL_KEYS = ("topic", "partition", "from", "to", "order_known", "order_from")
 CHANGE_KEYS = ("topic", "partition", "from", "to", "reason")
 
 _PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}

@@ -277,6 +277,7 @@ SCHEMAS: Mapping[str, Schema] = {
         under_replicated_partitions=COUNT,
         reassigning=COUNT,
         plans=list_of(STRING),
+        throttle_left=nullable(object_of(brokers=BROKERS, topics=list_of(STRING), next=STRING)),
         groups=list_of(_SUMMARY),
     ),
     "zkgroup.doctor/1": document(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from zkgroup.admin.ruling_status import RulingStatus
-from zkgroup.admin.status import Status, read_findings, read_status
+from zkgroup.admin.status import CLEAR_THROTTLE, Status, read_findings, read_status
 
 from . import documents, group_tables
 from .connection import SESSION_TIMEOUT_MS, connected, target
@@ -69,6 +69,9 @@ def _show(out: Output, found: Status) -> None:
     if found.moving or found.plans:
         plans = f"; plan {', '.join(found.plans)} runs" if found.plans else ""
         rows.insert(-1, ("moving", f"{counted(found.moving, 'partition')}{plans}"))
+    if found.throttle_left:
+        left = out.paint(f"{found.throttle_left.named}, and nothing moves", "warn")
+        rows.insert(-1, ("throttled", f"{left}: {CLEAR_THROTTLE}"))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
     _show_ruling(out, found)

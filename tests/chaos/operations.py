@@ -10,8 +10,9 @@ from tests.chaos.cluster import LINES, ChaosCluster
 from tests.chaos.moves import exchange
 from tests.chaos.schedule import BROKERS
 from zkgroup.admin.brokers import read_states
+from zkgroup.admin.cancelling import cancel, plan_cancel
 from zkgroup.admin.elections import elect_preferred, plan_preferred
-from zkgroup.admin.reassigning import cancel, plan_cancel, plan_reassignment, submit
+from zkgroup.admin.reassigning import plan_reassignment, submit
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.admin.topics import create_topic, plan_topic

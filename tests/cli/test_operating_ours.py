@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.cli.cluster import Cluster
+from tests.cli.cluster import Cluster, reassignment_file
 from tests.cli.groups import Groups
 from tests.cli.processes import Process
 from tests.cli.running import Shell
@@ -68,19 +68,50 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: She
     assert "orders-1" in failed["reason"]
 
 
-def test_brokers_of_ours_carry_a_plan_out(shell: Shell, groups: Groups) -> None:
-    """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
+@pytest.fixture
+def brokers(shell: Shell, groups: Groups) -> Iterator[None]:
+    """Brokers 1 to 3 of ours, with files."""
     quick = ("--set", "zookeeper.session.timeout.ms=4s")
     with ExitStack() as stack:
         for number in (1, 2, 3):
             folder = ("--data", str(shell.home / f"broker-{number}"))
             broker = Process(*RUN, "--id", str(number), *folder, *quick, env=_environment(shell))
             stack.enter_context(broker).until(lambda event: event["event"] == "registered")
-        shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
-        wait_until(lambda: shell.json("status")["offline_partitions"] == 0)
-        words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
-        done = shell.json(*words, "--timeout", "90s")
-        (topic,) = shell.json("topic", "describe", "t")["topics"]
+        yield
+
+
+def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
+    """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
+    shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
+    wait_until(lambda: shell.json("status")["offline_partitions"] == 0)
+    words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
+    done = shell.json(*words, "--timeout", "90s")
+    (topic,) = shell.json("topic", "describe", "t")["topics"]
 
     assert (done["kept"]["state"], done["kept"]["phases"], done["kept"]["done"]) == ("done", 2, 2)
     assert [sorted(row["isr"]) for row in topic["partitions"]] == [[2, 3], [2, 3]]
+
+
+def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(shell: Shell, brokers: None) -> None:
+    """recipes 17 and controller item 48: the preferred leader of before, and nothing is slowed any more."""
+    shell.run("topic", "create", "t", "--replica-assignment", "1:2")
+    wait_until(lambda: shell.json("status")["offline_partitions"] == 0)
+    lines = "".join(f"{number:01000}\n" for number in range(500))
+    assert shell.run("produce", "t", stdin=lines).code == 0
+    words = ("--reassignment-json-file", reassignment_file(shell.home, ("t", 0, [2, 3])))
+    shell.json("reassign", "execute", *words, "--throttle", "1kB", "--execute")
+    wait_until(lambda: _replicas(shell) == [2, 3, 1])
+
+    done = shell.json("reassign", "cancel", "--execute", "--wait", "--timeout", "60s")
+
+    assert (done["status"], done["partitions"][0]["to"]) == ("done", [1, 2])
+    assert _replicas(shell) == [1, 2]
+    rates = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
+    assert not any(row["configs"] for row in rates)
+    assert shell.json("status")["throttle_left"] is None
+
+
+def _replicas(shell: Shell) -> list[int]:
+    (topic,) = shell.json("topic", "describe", "t")["topics"]
+    replicas: list[int] = topic["partitions"][0]["replicas"]
+    return replicas

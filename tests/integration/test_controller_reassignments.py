@@ -12,9 +12,10 @@ from tests.integration.clients import opener
 from tests.integration.ruling import Country, Ruling
 from tests.unit.controller.clusters import tp
 from tests.unit.controller.realm import Host
+from zkgroup.admin.cancelling import cancel as cancel_moves
+from zkgroup.admin.cancelling import plan_cancel
 from zkgroup.admin.ensemble import Ensemble
-from zkgroup.admin.reassigning import cancel as cancel_moves
-from zkgroup.admin.reassigning import plan_cancel, plan_reassignment
+from zkgroup.admin.reassigning import plan_reassignment
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.errors import ConflictError

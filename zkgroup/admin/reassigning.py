@@ -1,4 +1,4 @@
-"""Reassignments asked of the controller: checked, shown, throttled, submitted, cancelled.
+"""Reassignments asked of the controller: checked, shown, throttled, submitted.
 
 The request is one znode, `/admin/reassign_partitions`. It is only ever created: later releases do not look at
 one that changes (controller.md 4.1). Throttles go with it in one transaction, so a refusal leaves nothing.
@@ -14,7 +14,6 @@ from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import held
 from zkgroup.admin.ruling import (
-    OURS_VERSION,
     Ruling,
     check_dead_targets,
     check_throttle,
@@ -23,14 +22,12 @@ from zkgroup.admin.ruling import (
     refuse_kraft,
 )
 from zkgroup.admin.throttling import plan_throttle
-from zkgroup.admin.topics import topic_names
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Check, Create, Operation, SetData
+from zkgroup.model.requests import Create, Operation
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path
 from zkgroup.znodes.brokers import Topic, broker_ids_path
 from zkgroup.znodes.config_changes import NotifyFormat
-from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.limits import DATA_BYTES_MAX
 from zkgroup.znodes.topics import delete_topics_path
 
@@ -120,7 +117,7 @@ def plan_reassignment(
     refuse_kraft(ruling)
     refuse_second(ensemble)
     names = sorted({move.topic_partition.topic for move in moves})
-    topics = _topics(ensemble, names)
+    topics = topics_named(ensemble, names)
     _check_partitions(moves, topics)
     _refuse_moving(moves, topics)
     notes = [*notes_on_requests(ruling), *_check_targets(moves, ruling, force=force)]
@@ -176,116 +173,24 @@ def refuse_second(ensemble: Ensemble) -> None:
         return
     request = held(znode, Reassignment.decode)
     if request.value is None:
-        found = f"one that cannot be read ({request.error})"
-    else:
-        named = ", ".join(str(move.topic_partition) for move in request.value.moves[:NAMED])
-        more = len(request.value.moves) - NAMED
-        found = f"{named}{f' and {more} more' if more > 0 else ''}" if named else "an empty one"
+        raise ConflictError(
+            f"{request.error}; no other reassignment can be asked for while it is there: `zkgroup reassign "
+            "cancel` removes it"
+        )
+    named = ", ".join(str(move.topic_partition) for move in request.value.moves[:NAMED])
+    more = len(request.value.moves) - NAMED
+    found = f"{named}{f' and {more} more' if more > 0 else ''}" if named else "an empty one"
     raise ConflictError(
         f"{Reassignment.path()}: a reassignment runs already: {found}; `zkgroup reassign list` shows it"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelPlan:
-    """A running request as it would be changed. Nothing has been."""
-
-    as_of: AsOf
-    version: int
-    before: Reassignment
-    after: Reassignment
-    rows: tuple[Moving, ...]
-    """Of what is cancelled: where it is and where it goes back to."""
-
-
-def plan_cancel(
-    ensemble: Ensemble,
-    partitions: Collection[TopicPartition] = (),
-    rollback: Sequence[Move] = (),
-) -> CancelPlan:
-    """What sends running moves back to where they came from: only a controller of ours looks again.
-
-    Args:
-        partitions: which ones; none means all that run.
-        rollback: where they were, from the rollback file; needed where the topic does not tell (before
-            2.4 a replica list is old and new together).
-
-    Raises:
-        RefusedError: a real controller rules, or none, a former list is not known, or what moves has been
-            asked for through the brokers' own API.
-        NotFoundError: none runs, or one of the partitions is not being moved.
-    """
-    ensemble.zk.sync("/")
-    ruling = read_ruling(ensemble)
-    refuse_kraft(ruling)
-    znode = ensemble.zk.find(Reassignment.path())
-    if znode is None:
-        _refuse_others(ensemble, partitions)
-        raise NotFoundError(f"{Reassignment.path()}: no reassignment runs")
-    _check_cancellable(ruling)
-    request = Reassignment.decode(znode.path, znode.data)
-    if strangers := sorted(set(partitions) - set(request.targets)):
-        raise NotFoundError(f"{znode.path}: {_listed(strangers)} is not being moved")
-    chosen = sorted(set(partitions) or request.targets)
-    topics = _topics(ensemble, sorted({tp.topic for tp in chosen}))
-    given = {move.topic_partition: move.replicas for move in rollback}
-    rows = []
-    for tp in chosen:
-        topic = topics.get(tp.topic)
-        if topic is None or tp.partition not in topic.partitions:
-            raise NotFoundError(f"{Topic.path(tp.topic)}: there is no partition {tp.partition}")
-        former = given.get(tp) or former_replicas(topic, tp.partition, request.targets[tp])
-        if former is None:
-            raise _unknown_former(tp, topic)
-        now = topic.partitions[tp.partition]
-        rows.append(Moving(topic_partition=tp, before=now, after=former, in_sync=None))
-    back = {row.topic_partition: row.after for row in rows}
-    after = tuple(
-        Move(move.topic_partition, back.get(move.topic_partition, move.replicas)) for move in request.moves
-    )
-    changed = Reassignment(after)
-    changed.encode()
-    return CancelPlan(
-        as_of=ensemble.as_of(),
-        version=znode.stat.version,
-        before=request,
-        after=changed,
-        rows=tuple(rows),
-    )
-
-
-def _refuse_others(ensemble: Ensemble, partitions: Collection[TopicPartition]) -> None:
-    """Moves that no request in ZooKeeper has asked for show in their topics only."""
-    names = sorted({tp.topic for tp in partitions}) or topic_names(ensemble)
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    topics = {name: held(znode, Topic.decode).value for name in names if (znode := znodes[Topic.path(name)])}
-    moving = [TopicPartition(name, each) for name, topic in topics.items() if topic for each in topic.moving]
-    if found := sorted(set(moving) & set(partitions or moving)):
-        raise RefusedError(
-            f"{Topic.path(found[0].topic)}: the move of {_listed(found)} was asked for through the brokers' "
-            "own API, which alone cancels it: `kafka-reassign-partitions --bootstrap-server ... --cancel`"
-        )
-
-
-def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
-    """Changes the request, if it is still the one that was shown and a controller of ours still rules.
-
-    Raises ConflictError otherwise, RefusedError where another controller has taken over.
-    """
-    _check_cancellable(read_ruling(ensemble))
-    data = plan.after.encode()
-    operations: list[Operation] = [
-        Check(Controller.path(), OURS_VERSION),
-        SetData(Reassignment.path(), data, plan.version),
-    ]
-    write(ensemble, operations, Reassignment.path(), data)
 
 
 def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tuple[int, ...] | None:
     """Where a partition was before its move began, as far as the topic tells; None where it does not.
 
     From 2.4 on the topic names what a move adds. Before, a list with all of the target in it may be old and
-    new together, and which of the target were there before is lost.
+    new together, and which of the target were there before is lost. The order is lost with the beginning of a
+    move: the list is then the target followed by who leaves (`order_is_known`).
     """
     now = topic.partitions[partition]
     adding = topic.adding.get(partition, ())
@@ -294,30 +199,12 @@ def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tupl
     return None if set(target) <= set(now) else now
 
 
-def _check_cancellable(ruling: Ruling) -> None:
-    if ruling.is_ours:
-        return
-    if ruling.controller_znode is None:
-        why = "no controller lives; the next one may be a real one, which does not look at a changed request"
-    else:
-        ruler = ruling.controller.broker if ruling.controller else "?"
-        why = (
-            f"broker {ruler} is a real controller, which does not look at a changed request; from Kafka 2.4 "
-            "on its brokers cancel (`kafka-reassign-partitions --bootstrap-server ... --cancel`), before, "
-            "wait for the end and move back with the rollback file"
-        )
-    raise RefusedError(f"{Reassignment.path()}: {why}")
+def order_is_known(topic: Topic, partition: int, former: Sequence[int]) -> bool:
+    """Whether `former_replicas` are in the order that they had: the move has not begun, or there is one."""
+    return partition not in topic.moving or len(former) < 2
 
 
-def _unknown_former(tp: TopicPartition, topic: Topic) -> Exception:
-    now = list(topic.partitions[tp.partition])
-    return RefusedError(
-        f"{Topic.path(tp.topic)}: {tp} is on {now}, old and new together; give the rollback file of the "
-        "execution (--reassignment-json-file)"
-    )
-
-
-def _topics(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
+def topics_named(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
     """Topics by name; one that does not exist is left out. Raises CorruptZnodeError."""
     znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
     return {
@@ -332,7 +219,7 @@ def _check_partitions(moves: Sequence[Move], topics: Mapping[str, Topic]) -> Non
         if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions
     )
     if missing:
-        raise NotFoundError(f"there is no partition {_listed(missing)}; nothing was changed")
+        raise NotFoundError(f"there is no partition {listed(missing)}; nothing was changed")
 
 
 def _refuse_moving(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
@@ -343,7 +230,7 @@ def _refuse_moving(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
     )
     if moving:
         raise ConflictError(
-            f"{Topic.path(moving[0].topic)}: {_listed(moving)} is being moved already, by the brokers' own "
+            f"{Topic.path(moving[0].topic)}: {listed(moving)} is being moved already, by the brokers' own "
             "API; `zkgroup reassign list` shows it"
         )
 
@@ -373,7 +260,7 @@ def _notes_on_sources(rows: Sequence[Moving], ruling: Ruling) -> Iterator[str]:
         if row.changes and row.in_sync is not None and not set(row.in_sync) & set(ruling.brokers)
     ]
     if lost:
-        yield f"{_listed(lost)}: no replica in sync is alive to copy from, so the move waits"
+        yield f"{listed(lost)}: no replica in sync is alive to copy from, so the move waits"
 
 
 def _check_size(plan: ReassignmentPlan) -> None:
@@ -389,7 +276,8 @@ def _check_size(plan: ReassignmentPlan) -> None:
         )
 
 
-def _listed(partitions: Sequence[TopicPartition]) -> str:
+def listed(partitions: Sequence[TopicPartition]) -> str:
+    """The first few of them, and how many more."""
     named = ", ".join(map(str, partitions[:NAMED]))
     return named if len(partitions) <= NAMED else f"{named} and {len(partitions) - NAMED} more"
 

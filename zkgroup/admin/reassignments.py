@@ -14,6 +14,7 @@ from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import Held, held
 from zkgroup.admin.reassigning import former_replicas
 from zkgroup.admin.ruling import Ruling, read_ruling
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
@@ -31,7 +32,8 @@ class MoveStatus:
 
     topic_partition: TopicPartition
     before: tuple[int, ...] | None
-    """Where it was; None where nothing tells any more."""
+    """Where it was; None where nothing tells any more. Of a move that has begun the order may be another one:
+    the topic keeps the replicas, not their order."""
     target: tuple[int, ...]
     status: str
     """`done`, `in_progress`, `failed` (not moving, and not where it shall be) or `unknown` (unreadable)."""
@@ -89,7 +91,7 @@ def verify_moves(ensemble: Ensemble, moves: Sequence[Move]) -> tuple[AsOf, tuple
     return ensemble.as_of(), rows
 
 
-def list_moves(ensemble: Ensemble) -> tuple[AsOf, tuple[MoveStatus, ...], tuple[str, ...]]:
+def list_moves(ensemble: Ensemble) -> tuple[AsOf, tuple[MoveStatus, ...], tuple[CorruptZnodeError, ...]]:
     """Every move under way, in order, and what of it cannot be read."""
     ensemble.zk.sync("/")
     names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
@@ -107,7 +109,13 @@ def list_moves(ensemble: Ensemble) -> tuple[AsOf, tuple[MoveStatus, ...], tuple[
     rows = tuple(_status(seen, tp, target) for tp, target in sorted(moving.items()))
     errors = [seen.request.error] if seen.request else []
     errors += [entry.error for entry in seen.topics.values()]
-    return ensemble.as_of(), rows, tuple(str(error) for error in errors if error)
+    return ensemble.as_of(), rows, tuple(error for error in errors if error)
+
+
+def nothing_moves(ensemble: Ensemble) -> bool:
+    """Whether nothing is under way. A request that cannot be read is, as far as anybody knows."""
+    _, rows, unreadable = list_moves(ensemble)
+    return not rows and not any(error.path == Reassignment.path() for error in unreadable)
 
 
 def wait_for_moves(
@@ -218,5 +226,8 @@ def _why_not(now: tuple[int, ...], target: tuple[int, ...], record: FinishedReas
     if record is not None and record.target == target:
         return f"{told}: {record.outcome} in epoch {record.epoch}, {record.reason}"
     if set(target) < set(now):
-        return f"{told}: old and new replicas together, as a controller leaves a move that it dropped"
+        told += (
+            ": the move has not been asked for since, or a controller has dropped it, which leaves old and "
+        )
+        return f"{told}new replicas together"
     return told

@@ -11,6 +11,7 @@ from zkgroup.admin.groups import list_groups
 from zkgroup.admin.reassignments import list_moves
 from zkgroup.admin.ruling_status import RulingStatus, read_ruling_status
 from zkgroup.admin.stored_plans import running_plans
+from zkgroup.admin.throttling import Throttled, read_throttles
 from zkgroup.admin.topics import (
     TopicDescription,
     TopicSummary,
@@ -21,10 +22,15 @@ from zkgroup.admin.topics import (
 )
 from zkgroup.admin.unreadable_configs import unreadable_configs
 from zkgroup.admin.values import GroupState, GroupSummary
+from zkgroup.errors import AccessDeniedError
+from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.topics import TopicConfig
 
 NUMBERS_SHOWN = 8
 """Partitions that a finding names."""
+
+CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
+"""Removes every throttle, once nothing moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +54,16 @@ class Status:
     """Path of each znode below `/config` that no broker can use, and what is wrong with it."""
     states_unreadable: Mapping[str, str] = field(default_factory=dict)
     """The same of states of partitions, also of those that the controller has not read since."""
+    request_unreadable: Mapping[str, str] = field(default_factory=dict)
+    """The same of the request to move replicas: no other can be made while it is there."""
+    throttle_left: Throttled | None = None
+    """What slows replication down though nothing moves and no plan runs; None where nothing does."""
 
     @property
     def unreadable(self) -> Mapping[str, str]:
         """The same of what the controller cannot read, and of these."""
-        return {**self.states_unreadable, **self.ruling.unreadable, **self.configs_unreadable}
+        own = {**self.states_unreadable, **self.request_unreadable}
+        return {**own, **self.ruling.unreadable, **self.configs_unreadable}
 
     @property
     def controller(self) -> int | None:
@@ -96,7 +107,14 @@ def read_status(ensemble: Ensemble) -> Status:
     _, topics = list_topics(ensemble)
     leaving = {topic.topic for topic in topics if topic.marked_for_deletion}
     _, described, _ = describe_topics(ensemble)
-    _, moves, _ = list_moves(ensemble)
+    throttled = _throttles(ensemble, [topic.topic for topic in topics])
+    _, moves, unreadable = list_moves(ensemble)
+    plans = running_plans(ensemble)
+    broken_request = {
+        error.path: f"expected {error.expected}, found {error.found}"
+        for error in unreadable
+        if error.path == Reassignment.path()
+    }
     configs = unreadable_configs(ensemble)
     as_of, groups = list_groups(ensemble)
     return Status(
@@ -107,7 +125,7 @@ def read_status(ensemble: Ensemble) -> Status:
         topics=topics,
         partitions=tuple(topic for topic in described if topic.topic not in leaving),
         moving=len(moves),
-        plans=running_plans(ensemble),
+        plans=plans,
         groups=groups,
         configs_unreadable=configs,
         states_unreadable={
@@ -116,7 +134,17 @@ def read_status(ensemble: Ensemble) -> Status:
             for error in topic.unreadable
             if error.path != TopicConfig.path(topic.topic)
         },
+        request_unreadable=broken_request,
+        throttle_left=throttled if throttled and not (moves or plans or broken_request) else None,
     )
+
+
+def _throttles(ensemble: Ensemble, topics: Sequence[str]) -> Throttled:
+    """Read before the moves, so that the throttle of one that begins meanwhile is not taken for left over."""
+    try:
+        return read_throttles(ensemble, topics)
+    except AccessDeniedError:  # hidden from us, so nothing is known of it
+        return Throttled({}, {})
 
 
 def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, tuple[Finding, ...]]:
@@ -138,6 +166,7 @@ def diagnose(
         *_brokers(status),
         *_ruling(status.ruling),
         *_others(status),
+        *_throttle(status),
         *_session(status, wanted_timeout_ms),
     ]
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
@@ -221,10 +250,22 @@ def _others(status: Status) -> Iterator[Finding]:
     for paths, whose in (
         (status.configs_unreadable, "no broker applies it"),
         (status.states_unreadable, "no controller can go by it"),
+        (status.request_unreadable, "no replica can be moved while it is there"),
     ):
         for path, detail in paths.items():
             if path not in status.ruling.unreadable:
-                yield Finding("error", path, f"{detail}; {whose}", f"zkgroup znode get {path}")
+                yield Finding("error", path, f"{detail}; {whose}", _look_at(path))
+
+
+def _look_at(path: str) -> str:
+    """What to type about a path that cannot be read."""
+    return "zkgroup reassign cancel" if path == Reassignment.path() else f"zkgroup znode get {path}"
+
+
+def _throttle(status: Status) -> Iterator[Finding]:
+    if status.throttle_left:
+        detail = f"{status.throttle_left.named}: throttled, and nothing moves"
+        yield Finding("warning", "throttle", detail, CLEAR_THROTTLE)
 
 
 def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
@@ -233,7 +274,7 @@ def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
         detail = f"broker {ruling.controller} hangs since zxid {ruling.last_processed_zxid}: restart it"
         yield Finding("error", "controller", detail, "zkgroup controller describe")
     for path, detail in ruling.unreadable.items():
-        yield Finding("error", path, f"{detail}; the controller passes it over", f"zkgroup znode get {path}")
+        yield Finding("error", path, f"{detail}; the controller passes it over", _look_at(path))
     for broker, partitions in ruling.refetching.items():
         detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
         yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")

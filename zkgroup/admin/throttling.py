@@ -50,6 +50,22 @@ class Throttled:
     def __bool__(self) -> bool:
         return bool(self.brokers or self.topics)
 
+    @property
+    def named(self) -> str:
+        """`brokers 1, 2 and topic orders`."""
+        whose = [("broker", list(map(str, self.brokers))), ("topic", list(self.topics))]
+        told = [f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}" for kind, names in whose if names]
+        return " and ".join(told)
+
+    @property
+    def is_of_moves(self) -> bool:
+        """Whether a move has set it, as far as it can tell: topics name the replicas of moves one by one.
+
+        `*` for every replica of a topic, and rates without any topic, are somebody's own setting.
+        """
+        lists = [value for named in self.topics.values() for value in named.values()]
+        return bool(lists) and EVERY_REPLICA not in (value.strip() for value in lists)
+
 
 def plan_throttle(
     ensemble: Ensemble,

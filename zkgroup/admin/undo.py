@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -39,6 +39,10 @@ class UndoRecord:
     """Path and data of persistent znodes that are deleted, parents first."""
     way_back: str | None = None
     """How to go back, in words, where bytes put back would not do; `znodes` then tell how it was."""
+    rollback_file: str | None = None
+    """Of a reassignment: the file with the replica lists as they were."""
+    targets: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """The lists that it asked for."""
 
     def encode(self) -> bytes:
         document = {
@@ -61,8 +65,18 @@ class UndoRecord:
                 for path, data in self.znodes
             ],
             **({} if self.way_back is None else {"way_back": self.way_back}),
+            **({} if self.rollback_file is None else {"reassignment": self._reassignment()}),
         }
         return (json.dumps(document, indent=1) + "\n").encode()
+
+    def _reassignment(self) -> dict[str, object]:
+        return {
+            "rollback_file": self.rollback_file,
+            "asked_for": [
+                {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+                for tp, replicas in sorted(self.targets.items())
+            ],
+        }
 
     @classmethod
     def decode(cls, where: str, data: bytes) -> UndoRecord:
@@ -71,6 +85,7 @@ class UndoRecord:
             fields = json.loads(data)
             if fields["schema"] != SCHEMA:
                 raise ConfigError(f"{where}: expected schema {SCHEMA}, found {fields['schema']!r}")
+            asked = fields.get("reassignment") or {"rollback_file": None, "asked_for": []}
             return cls(
                 undo_id=fields["undo"],
                 time_ms=fields["time_ms"],
@@ -94,6 +109,11 @@ class UndoRecord:
                     for row in fields["znodes"]
                 ),
                 way_back=fields.get("way_back"),
+                rollback_file=asked["rollback_file"],
+                targets={
+                    TopicPartition(row["topic"], row["partition"]): tuple(row["replicas"])
+                    for row in asked["asked_for"]
+                },
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{where}: not an undo file: {type(error).__name__}: {error}") from error
@@ -141,13 +161,17 @@ class UndoFolder:
         return UndoRecord.decode(str(file), file.read_bytes())
 
     def newest(self, suits: Callable[[UndoRecord], bool]) -> UndoRecord:
-        """The last record for which `suits` is true. Raises NotFoundError."""
+        """The last record for which `suits` is true. Raises NotFoundError, ConfigError."""
+        for record in self.latest_first():
+            if suits(record):
+                return record
+        raise NotFoundError(f"{self.path}: there is no undo file for this ensemble")
+
+    def latest_first(self) -> Iterator[UndoRecord]:
+        """Every record, read one by one. Raises ConfigError at one that is no undo file."""
         for _, ids in groupby(reversed(self.ids()), lambda undo_id: undo_id.rpartition("-")[0]):
             # ids tell the second only
-            for record in sorted(map(self.load, ids), key=lambda record: record.time_ms, reverse=True):
-                if suits(record):
-                    return record
-        raise NotFoundError(f"{self.path}: there is no undo file for this ensemble")
+            yield from sorted(map(self.load, ids), key=lambda record: record.time_ms, reverse=True)
 
     def ids(self) -> list[str]:
         """Ids of all records, oldest first."""

@@ -1,7 +1,7 @@
 """Values of lower slices that the arguments of this package are made of; the command line gets them here."""
 
 from zkgroup.placement import Compat, Loss
-from zkgroup.znodes.admin_requests import Move
+from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind
@@ -17,5 +17,6 @@ __all__ = [
     "Move",
     "NotifyFormat",
     "PlanState",
+    "Reassignment",
     "UncleanElectionDone",
 ]

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.admin.kafka_cluster import KafkaCluster, move
 from tests.unit.admin.world import Meddled, RecordedStore, World
-from zkgroup.admin.reassigning import cancel, plan_cancel, plan_reassignment, submit
+from zkgroup.admin.cancelling import cancel, plan_cancel
+from zkgroup.admin.reassigning import plan_reassignment, submit
 from zkgroup.admin.reassignments import Progress, list_moves, verify_moves, wait_for_moves
 from zkgroup.admin.throttling import clear_throttles, read_throttles
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError

@@ -110,7 +110,7 @@ def left_undone(stage: Stage, acts: Acts) -> list[str]:
         found.append(f"{len(seen.partitions)} of {PARTITIONS} partitions")
     _, moving, unreadable = list_moves(stage.ensemble)
     found += [f"{row.topic_partition} is still being moved" for row in moving]
-    found += unreadable
+    found += map(str, unreadable)
     if read_throttles(stage.ensemble, [TOPIC]):
         found.append("a throttle is left")
     if hosted := seen.hosts(leaver):
