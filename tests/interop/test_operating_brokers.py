@@ -80,7 +80,10 @@ class Operated:
 
     def create(self, topic: str, assignment: str, *more: str) -> None:
         """Returns when every partition is led by its first replica and all replicas are in sync."""
-        self.json("topic", "create", topic, "--replica-assignment", assignment, *more)
+        waits = ("--wait", "--timeout", "150s")
+        assert self.json("topic", "create", topic, "--replica-assignment", assignment, *more, *waits)[
+            "converged"
+        ]
         replicas = [[int(number) for number in each.split(":")] for each in assignment.split(",")]
         rows = [(number, each[0], each, sorted(each)) for number, each in enumerate(replicas)]
         wait_until(lambda: self.ours(topic) == rows, 150, f"{topic} is led")
@@ -232,7 +235,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
     shown = operated.json("elect", "preferred")["partitions"]
     wanted = [row["partition"] for row in shown if row["topic"] == "elected" and row["outcome"] == "elects"]
     assert wanted == [0, 1]
-    assert operated.json("elect", "preferred", "--execute", "--wait")["converged"]
+    assert operated.json("elect", "preferred", "--topic", "elected", "--execute", "--wait")["converged"]
     rows = [(number, 2, [2, 1], [1, 2]) for number in range(2)]
     wait_until(lambda: operated.described("elected") == rows, 90, "their tool says the same")
 
@@ -240,14 +243,11 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
 def test_topics_are_deleted(operated: Operated) -> None:
     """Controller item 80; issue 4, 2 (c): the real controller does it, and ours says before what it needs."""
     operated.create("deleted", "1:2,2:1")
-    done = operated.run("topic", "delete", "deleted", "--execute")
+    done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", "150s")
     may_be_off = REGISTERED[operated.release] < 5
     assert (done.returncode, "delete.topic.enable=true" in done.stderr) == (0, may_be_off), done
 
-    def gone() -> bool:
-        return "deleted" not in [row["topic"] for row in operated.json("topic", "list")["topics"]]
-
-    wait_until(gone, 150, "the controller has deleted the topic")
+    assert "deleted" not in [row["topic"] for row in operated.json("topic", "list")["topics"]]
 
     def told_gone() -> bool:
         return "deleted" not in operated.kafka("TopicCommand", "--list").split()

@@ -208,7 +208,7 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
     wait_until(lambda: all(led.is_whole(topic) for topic in there), 150, "broker 3 is in sync")
     wait_until(lambda: led.tree.get_children(abandoned) == [], 90, "the records are gone")
     assert led.lines(3, "left", 0) is None
-    led.run("elect", "preferred", "--execute", "--wait")
+    led.run("elect", "preferred", "--topic", "gone", "--topic", "alone", "--execute", "--wait")
     assert [led.leaders("gone", 2), led.leaders("alone", 1)] == [[3, 1], [3]]
     led.produce("gone", 2, 5, "newer")
     led.produce("alone", 1, 5, "newer")
