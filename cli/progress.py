@@ -10,17 +10,18 @@ import click
 
 
 @contextmanager
-def progress_line() -> Iterator[Callable[[str], None]]:
-    """Gives what shows a text; one like the last is not shown again."""
+def progress_line() -> Iterator[Callable[[str, object], None]]:
+    """Gives what shows a text; off a terminal only when the second argument is another than last time."""
     terminal = sys.stderr.isatty()
-    last = ""
+    last, last_key = "", object()
 
-    def show(text: str) -> None:
-        nonlocal last
-        if text == last:
-            return
-        click.echo(f"\r{text:<{len(last)}}" if terminal else text, err=True, nl=not terminal)
-        last = text
+    def show(text: str, key: object) -> None:
+        nonlocal last, last_key
+        if terminal:
+            click.echo(f"\r{text:<{len(last)}}", err=True, nl=False)
+        elif key != last_key:
+            click.echo(text, err=True)
+        last, last_key = text, key
 
     try:
         yield show

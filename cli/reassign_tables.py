@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-
-import click
 
 from zkgroup.admin.cancelling import CancelPlan
 from zkgroup.admin.moving_plans import PhasedPlan
@@ -15,6 +12,7 @@ from zkgroup.admin.reassignments import MoveStatus, Progress
 from zkgroup.admin.stored_plans import PlanDescription
 
 from .output import Output
+from .progress import progress_line
 from .tables import Cell, Column, Row
 from .units import counted, iso_time, size
 
@@ -163,24 +161,8 @@ def progress_text(progress: Progress) -> str:
 @contextmanager
 def progress() -> Iterator[Callable[[Progress], None]]:
     """Shows progress on stderr: one line that is written over on a terminal, else a line at each change."""
-    terminal = sys.stderr.isatty()
-    last = ""
-
-    def show(found: Progress) -> None:
-        nonlocal last
-        if terminal:
-            text = progress_text(found)
-            click.echo(f"\r{text:<{len(last)}}", err=True, nl=False)
-            last = text
-        elif (done := str(found.done)) != last:
-            click.echo(progress_text(found), err=True)
-            last = done
-
-    try:
-        yield show
-    finally:
-        if terminal and last:
-            click.echo("", err=True)
+    with progress_line() as show:
+        yield lambda found: show(progress_text(found), found.done)
 
 
 def _left(left_ms: int) -> str:

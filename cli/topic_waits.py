@@ -31,14 +31,16 @@ def until_led(
             ensemble,
             lists,
             longest_s,
-            lambda led, total: show(f"{led} of {counted(total, 'partition')} led"),
+            lambda led, total: show(f"{led} of {counted(total, 'partition')} led", led),
         )
 
 
 def until_gone(ensemble: Ensemble, plan: TopicDeletionPlan, longest_s: float) -> DeletionSeen:
     """Waits for the end of the deletion."""
     with progress_line() as show:
-        return wait_until_gone(ensemble, plan, longest_s, lambda detail: show(f"{plan.topic}: {detail}"))
+        return wait_until_gone(
+            ensemble, plan, longest_s, lambda detail: show(f"{plan.topic}: {detail}", detail)
+        )
 
 
 def end_of_creation(seen: LeadersSeen | None) -> None:
