@@ -101,6 +101,8 @@ def _clear(ensemble: Ensemble, throttled: Throttled, why: str | None, *, execute
     if why is not None:
         say(f"{what} stays: {why}")
         return
+    if not execute:
+        say(f"would remove {what}")
     if is_wanted(execute, yes, f"Remove {what}?", lambda aside: aside.line(f"would remove {what}")):
         clear_throttles(ensemble, throttled)
         say(f"removed {what}")

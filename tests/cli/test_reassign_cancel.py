@@ -97,6 +97,7 @@ def test_a_throttle_that_outlives_a_cancelled_move_is_told_until_it_is_removed(
         }
     ]
     assert (shown.code, len(kept)) == (0, 4)
+    assert "would remove the throttle of brokers 1, 2, 3 and topic orders" in shown.err
     assert (done["reassignments"], _throttles(shell)) == ([], [])
     assert shell.json("status")["throttle_left"] is None
 
@@ -175,6 +176,18 @@ def test_a_throttle_is_not_removed_without_a_file_unless_asked(shell: Shell, clu
         assert (ran.code, "--reassignment-json-file" in ran.err) == (2, True)
 
     assert "nothing is throttled" in shell.run("reassign", "verify", "--clear-throttle").err
+
+
+def test_a_running_plan_keeps_its_throttle(shell: Shell, cluster: Cluster) -> None:
+    """Between two phases nothing moves; the next one would go on without."""
+    plan = shell.json("reassign", "plan", "decommission", "1", "--execute")["kept"]["plan"]
+    rate = ("--add-config", "leader.replication.throttled.rate=1000")
+    assert shell.run("config", "alter", "--broker", "1", *rate, "--execute").code == 0
+
+    ran = shell.run("reassign", "verify", "--clear-throttle", "--execute")
+
+    assert (ran.code, f"the throttle of broker 1 stays: plan {plan} runs" in ran.err) == (3, True)
+    assert shell.json("status")["throttle_left"] is None
 
 
 # --- the order of the replicas ------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from zkgroup.model.requests import Multi, SetData
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.configs import EntityConfig
+from zkgroup.znodes.reassignment_records import StoredPlan
 from zkgroup.znodes.throttles import FOLLOWER_RATE, LEADER_REPLICAS
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -160,10 +161,14 @@ def test_a_throttle_is_left_where_nothing_moves_and_no_plan_runs(world: World, c
     moving = read_status(world.ensemble)
     cluster.finish()
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2)}).encode())
+    plan = StoredPlan(((move("orders", 0, 3, 1, 2),),), "running", 0, 1, "ada")
+    world.server.put(StoredPlan.path("p"), plan.encode())
+    planned = read_status(world.ensemble)
+    world.server.put(StoredPlan.path("p"), plan.at(0, "paused").encode())
     still = read_status(world.ensemble)
     told = [one for one in diagnose(still, wanted_timeout_ms=0) if one.subject == "throttle"]
 
-    assert moving.throttle_left is None
+    assert (moving.throttle_left, planned.throttle_left) == (None, None)
     assert still.throttle_left == Throttled({3: {FOLLOWER_RATE: "1000"}}, {})
     assert [(one.severity, one.detail, one.next) for one in told] == [
         (
