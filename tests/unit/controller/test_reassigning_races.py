@@ -12,6 +12,7 @@ from tests.unit.controller.reassignments import Cluster, ends, finished, ruled
 from tests.unit.controller.replicas import WHOLE
 from zkgroup.controller.machine.events import ChannelDown, ChannelUp
 from zkgroup.controller.machine.requests import ToBroker
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.testing.memory_zookeeper_tree import Created, DataSet
@@ -74,11 +75,14 @@ def test_an_end_is_not_recorded_of_a_list_that_somebody_has_changed() -> None:
     assert recorded == [(1, 2)]
 
 
-def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_since() -> None:
-    """S16: the state beside it shows that it was written. An older list is not written back over it."""
+@pytest.mark.parametrize("beside", [{tp(1): (2,)}, {}], ids=["a state", "nothing"])
+def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_since(
+    beside: dict[TopicPartition, tuple[int, ...]],
+) -> None:
+    """S16: the state beside it shows that it was written, or the list does; no older one is written."""
     cluster = ruled((1, 2, 3), {0: (1,), 1: (1, 2)})
     node, path = cluster.ruler, Topic.path("t")
-    cluster.request({tp(0): (3,), tp(1): (2,)})
+    cluster.request({tp(0): (3,), **beside})
     cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == path)
     cluster.world.deliver(Step("request", node.name), "lost_reply")
     found = cluster.world.find(path)
@@ -97,7 +101,11 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
     ]
     assert list(dict.fromkeys(told)) == [(1,), (3, 1), (3,)]
     assert told == sorted(told, key=told.index)
-    assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (2,), 2: (1,)}
+    assert cluster.replicas.lists("t").partitions == {
+        0: (3,),
+        1: beside.get(tp(1), (1, 2)),
+        2: (1,),
+    }
 
 
 def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None:

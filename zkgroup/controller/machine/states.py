@@ -262,24 +262,39 @@ def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[tuple[Pack
     found = yield from reign.read_many(paths)
     conflicts = []
     for packet in unknown:
-        if settle(packet, {path: found.get(path) for path in _paths(packet)}) is Settled.APPLIED:
-            _lists_applied(reign, packet, found)
-        else:
+        is_applied = settle(packet, {path: found.get(path) for path in _paths(packet)}) is Settled.APPLIED
+        if not is_applied:
             conflicts.append((packet, Code.BAD_VERSION))
+        _lists_applied(reign, packet, found, certainly=is_applied)
         for path in _paths(packet):
             _take_in(reign, path, found.get(path))
     return conflicts
 
 
-def _lists_applied(reign: Reign, packet: Packet, found: Mapping[str, Znode]) -> None:
+def _lists_applied(reign: Reign, packet: Packet, found: Mapping[str, Znode], *, certainly: bool) -> None:
     """Replica lists that were written after all are known ones, whatever has become of them since; else older
-    ones would be written back. `Look.TOPIC` compares them with what is there."""
+    ones would be written back. `Look.TOPIC` compares them with what is there.
+
+    Where somebody has changed the topic since, what is found tells: lists as they were to be, perhaps grown.
+    """
     for operation in packet.request.operations:
         if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
             continue
         if operation.path in found:
             lists = Topic.decode(operation.path, operation.data)
-            reign.picture.topic_seen(topic[1], lists, operation.version + 1)
+            now = None if certainly else reign.decoded(found[operation.path], Topic.decode)
+            if certainly or (now is not None and holds_lists(now, lists)):
+                reign.picture.topic_seen(topic[1], lists, operation.version + 1)
+
+
+def holds_lists(found: Topic, mine: Topic) -> bool:
+    """Whether a topic has these lists, beside others."""
+    return all(
+        found.partitions.get(number) == replicas
+        and found.adding.get(number) == mine.adding.get(number)
+        and found.removing.get(number) == mine.removing.get(number)
+        for number, replicas in mine.partitions.items()
+    )
 
 
 def _follow(reign: Reign, packet: Packet, outcome: Outcome) -> None:

@@ -14,7 +14,7 @@ from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.states import ATTEMPTS_MAX, commit, read_states
+from zkgroup.controller.machine.states import ATTEMPTS_MAX, commit, holds_lists, read_states
 from zkgroup.controller.machine.transitions import (
     PartitionPhase,
     Replica,
@@ -111,7 +111,7 @@ def take_in(reign: Reign, name: str, found: Topic, version: int) -> tuple[TopicP
     Lists that this controller wrote without an answer are known ones once they are found.
     """
     for mine in reign.lists_in_doubt.get(name, ()):
-        if _holds(found, mine):
+        if holds_lists(found, mine):
             reign.picture.topic_seen(name, mine, version)
             del reign.lists_in_doubt[name]
             break
@@ -202,16 +202,6 @@ def _merged(reign: Reign, name: str, found: Topic) -> Topic:
         removing=_moves(known.removing, found.removing, grown),
         topic_id=found.topic_id or known.topic_id,
         extensions={**known.extensions, **found.extensions},
-    )
-
-
-def _holds(found: Topic, mine: Topic) -> bool:
-    """Whether a topic has these lists, beside others."""
-    return all(
-        found.partitions.get(number) == replicas
-        and found.adding.get(number) == mine.adding.get(number)
-        and found.removing.get(number) == mine.removing.get(number)
-        for number, replicas in mine.partitions.items()
     )
 
 
