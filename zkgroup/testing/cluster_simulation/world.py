@@ -20,6 +20,7 @@ from zkgroup.testing.cluster_simulation.setup import Setup
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.simulation.recording import Recording
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import PartitionState
 
 Controller = ControllerProcess | RealController
 Act = Callable[[], object]
@@ -243,7 +244,7 @@ class World:
         """The entries of these are taken away from the request without asking the controller."""
         picture = self.audit.look()
         for tp in partitions:
-            if picture.epoch is not None and picture.state(tp) is not None:
+            if picture.epoch is not None and self.server.find(PartitionState.path(tp)) is not None:
                 self.taken_back.setdefault(tp, set()).add(picture.epoch)
 
     @property
