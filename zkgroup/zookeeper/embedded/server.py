@@ -23,6 +23,7 @@ _ANSWER_S = 2.0
 _ASK_S = 10.0
 """The same where it is asked once."""
 _FIRST_PROBE_S = 0.1
+_STOP_S = 5.0
 _LOG_LINES = 15
 
 
@@ -144,6 +145,7 @@ class EmbeddedServer:
     def pause(self) -> None:
         """SIGSTOP: its sockets stay open and nothing answers. Undone by `resume`."""
         self._signal(signal.SIGSTOP)
+        self._await_stopped()
         self.state = ServerState.PAUSED
 
     def resume(self) -> None:
@@ -182,6 +184,14 @@ class EmbeddedServer:
                 return
         raise EmbeddedServerError(f"server {self.number} ({self.address}) is not running")
 
+    def _await_stopped(self) -> None:
+        """Until all of its threads have stopped, where the system tells: the signal begins it, no more."""
+        threads = Path(f"/proc/{self.pid}/task")
+        until = time.monotonic() + _STOP_S
+        with suppress(OSError):
+            while time.monotonic() < until and not all(_is_stopped(each) for each in threads.iterdir()):
+                time.sleep(_LOOK_S / 10)
+
     def _await_end(self, timeout_s: float = 5.0) -> None:
         if self._process is not None:
             try:
@@ -195,3 +205,8 @@ class EmbeddedServer:
         lines = self.log_path.read_text("utf-8", "replace").splitlines() if self.log_path.exists() else []
         end = "\n  ".join(lines[-_LOG_LINES:]) or "(empty)"
         return f"ZooKeeper server {self.number} on {self.address} {what}; end of {self.log_path}:\n  {end}"
+
+
+def _is_stopped(thread: Path) -> bool:
+    """By the third field of its `stat` (proc(5)); the second is a name in brackets. Raises OSError."""
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
