@@ -171,13 +171,22 @@ class World:
             ],
         )
 
-    def snapshot(self, folder: Path, zxid: int, *, until: int | None = None, tells: bool = True) -> Path:
+    def snapshot(
+        self,
+        folder: Path,
+        zxid: int,
+        *,
+        until: int | None = None,
+        tells: bool = True,
+        told: int | None = None,
+    ) -> Path:
         """Writes a snapshot that began at a zxid and holds everything `until` another, the same by default.
 
-        `tells`: whether it ends with a digest, as from 3.6 on.
+        `tells`: whether it ends with a digest, as from 3.6 on; `told`: of which zxid, if not the last.
         """
         tree = self.at(zxid if until is None else until)
-        digest = (tree.zxid, TreeDigest(2, tree.digest)) if tells else None
+        counted = tree if told is None else self.at(told)
+        digest = (counted.zxid, TreeDigest(2, counted.digest)) if tells else None
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"snapshot.{zxid:x}"
         znodes = znodes_of(tree)

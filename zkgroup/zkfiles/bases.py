@@ -130,8 +130,9 @@ def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | 
 
 
 def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
-    exact_from = _told_end(candidate, end)
-    return (max(candidate.zxid, tree.newest_zxid()), False) if exact_from is None else (exact_from, True)
+    """A server changes the tree before it counts a transaction: it can write one more than it then tells."""
+    told, shown = _told_end(candidate, end), tree.newest_zxid()
+    return (max(candidate.zxid, shown), False) if told is None else (max(told, shown), True)
 
 
 def _told_end(candidate: Candidate, end: SnapshotEnd) -> int | None:

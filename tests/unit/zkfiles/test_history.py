@@ -90,6 +90,19 @@ def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) ->
     assert (value(behind.tree), behind.account.snapshot_zxid, behind.account.is_exact) == (b"14", 10, True)
 
 
+def test_a_snapshot_can_show_one_more_than_it_tells(tmp_path: Path) -> None:
+    """A server changes the tree before it counts the transaction: what its end tells is one too early."""
+    world = counted()
+    world.log(tmp_path, 1)
+    world.snapshot(tmp_path, 5)
+    world.snapshot(tmp_path, 10, until=14, told=13)
+    history = History(tmp_path)
+    within, behind = history.tree_at(zxid=13), history.tree_at(zxid=14)
+    assert (value(within.tree), within.account.snapshot_zxid) == (b"13", 5)
+    assert (value(behind.tree), behind.account.snapshot_zxid, behind.account.is_exact) == (b"14", 10, True)
+    assert (history.verify().digest_verdict, history.verify().is_right) == ("clean", True)
+
+
 def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
     """The tree is given all the same, for nothing better is there, but not as proved."""
     world = counted()
