@@ -54,7 +54,8 @@ def test_acknowledged_lines_are_at_their_offsets(
             case "acknowledged":
                 producing.answered(TP, AppendLinesResponse(0, offset, 0), now_ms)
             case "moved" | "moved_after":
-                producing.answered(TP, AppendLinesResponse(6, -1, -1), now_ms)
+                where = offset if fate == "moved_after" else -1
+                producing.answered(TP, AppendLinesResponse(6, where, -1), now_ms)
             case "older":
                 producing.answered(TP, AppendLinesResponse(74, -1, -1), now_ms)
             case _:

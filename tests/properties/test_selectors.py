@@ -66,11 +66,11 @@ def test_an_isr_never_grows_by_decision(
             assert sound(answer, live, held)
             assert set(answer.isr) <= set(isr)
     for broker in range(1, 7):
-        after = selectors.without_replica(before, broker)
+        after = selectors.without_replica(before, broker, replicas)
         if after is not None:
             new_leader, new_isr = after
             assert new_leader in (leader, -1)
             assert new_leader != broker
             assert set(new_isr) <= set(isr)
             assert new_isr or not isr
-            assert selectors.without_replica(Standing(new_leader, 4, new_isr, 1, 1), broker) is None
+            assert selectors.without_replica(Standing(new_leader, 4, new_isr, 1, 1), broker, replicas) is None

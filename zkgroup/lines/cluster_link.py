@@ -69,9 +69,14 @@ class ClusterLink:
         """See `Leaders.look_again`."""
         self._leaders.look_again(self.now_ms())
 
-    def is_unknown(self, tp: TopicPartition, since_ms: int) -> bool:
+    @property
+    def asked(self) -> int:
+        """See `Leaders.asked`."""
+        return self._leaders.asked
+
+    def is_unknown(self, tp: TopicPartition, asked: int) -> bool:
         """See `Leaders.is_unknown`."""
-        return self._leaders.is_unknown(tp, since_ms)
+        return self._leaders.is_unknown(tp, asked)
 
     def doubt(self, tp: TopicPartition, trouble: str) -> None:
         """The leader does not answer, or not as a leader."""

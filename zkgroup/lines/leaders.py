@@ -85,7 +85,7 @@ class Leaders:
         self._floors: dict[TopicPartition, int] = {}
         """Highest epoch seen."""
         self._told: dict[str, tuple[int, frozenset[int]]] = {}
-        """Topic to when a broker told its partitions last, and to their numbers."""
+        """Topic to the question that was last answered with its partitions, and to their numbers."""
         self._due_ms: int | None = None
         self._under_way = False
         self._turn = 0
@@ -123,10 +123,15 @@ class Leaders:
         if self._topics:
             self._due_ms = now_ms
 
-    def is_unknown(self, tp: TopicPartition, since_ms: int) -> bool:
-        """Whether a broker has said since then that it knows no such partition."""
-        told_ms, numbers = self._told.get(tp.topic, (-1, frozenset()))
-        return told_ms >= since_ms and tp.partition not in numbers
+    @property
+    def asked(self) -> int:
+        """How many questions there were."""
+        return self._turn
+
+    def is_unknown(self, tp: TopicPartition, asked: int) -> bool:
+        """Whether a broker has said that it knows no such partition, to a question after so many."""
+        told, numbers = self._told.get(tp.topic, (-1, frozenset()))
+        return told > asked and tp.partition not in numbers
 
     def doubt(self, tp: TopicPartition, trouble: str, now_ms: int) -> None:
         """Its leader does not answer, or not as a leader: brokers are asked anew."""
@@ -171,7 +176,7 @@ class Leaders:
         self._named = {one.broker: Address(one.host, one.port) for one in response.brokers}
         for topic in response.topics:
             if topic.error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                self._told[topic.topic] = now_ms, frozenset(one.partition for one in topic.partitions)
+                self._told[topic.topic] = self._turn, frozenset(one.partition for one in topic.partitions)
         missing = [self._take(topic.topic, topic.error, topic.partitions) for topic in response.topics]
         if any(missing):
             self.trouble = next(filter(None, missing))

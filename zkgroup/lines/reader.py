@@ -106,8 +106,8 @@ class LineReader:
         self._ends = {}
         left = set(partitions)
         asked: set[TopicPartition] = set()
-        since_ms = self._link.now_ms()
-        until_ms = since_ms + int(timeout_s * 1000)
+        questions = self._link.asked
+        until_ms = self._link.now_ms() + int(timeout_s * 1000)
         if not await_unknown and any(self._link.leader(tp) is None for tp in partitions):
             self._link.look_again()
         while left and (left_ms := until_ms - self._link.now_ms()) > 0:
@@ -121,7 +121,7 @@ class LineReader:
                 asked.discard(answered)
             left -= self._ends.keys()
             if not await_unknown:
-                left -= {tp for tp in left if self._link.is_unknown(tp, since_ms)}
+                left -= {tp for tp in left if self._link.is_unknown(tp, questions)}
         return dict(self._ends)
 
     @property
