@@ -127,3 +127,19 @@ def test_what_has_no_leader_is_asked_again() -> None:
     assert (alone.question(0), alone.lacks_brokers) == (None, True)
     assert alone.trouble == "no broker of ours is registered in /brokers/ids"
     assert alone.due_ms() is not None
+
+
+def test_an_answer_tells_whoever_asked_before_its_question() -> None:
+    """Not who comes while it is under way: a topic can be made before the next question."""
+    leaders = knowing()
+    before = leaders.asked
+    asked(leaders, 0)
+    meanwhile = leaders.asked
+    leaders.answered(told(0, error=3), 0)
+
+    assert leaders.is_unknown(TP, before)
+    assert not leaders.is_unknown(TP, meanwhile)
+    leaders.look_again(0)
+    asked(leaders, 0)
+    leaders.answered(told(0, error=3), 0)
+    assert leaders.is_unknown(TP, meanwhile)
