@@ -131,8 +131,11 @@ def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | 
 
 def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
     """A server changes the tree before it counts a transaction: it can write one more than it then tells."""
-    told, shown = _told_end(candidate, end), tree.newest_zxid()
-    return (max(candidate.zxid, shown), False) if told is None else (max(told, shown), True)
+    told = _told_end(candidate, end)
+    if told is None:
+        return max(candidate.zxid, tree.newest_zxid()), False
+    tells_itself = end.window_end(candidate.zxid) is not None
+    return max(told, tree.newest_zxid()) if tells_itself else told, True
 
 
 def _told_end(candidate: Candidate, end: SnapshotEnd) -> int | None:
