@@ -46,11 +46,10 @@ def test_tools_agree_on_a_mixed_group(make_scene: Callable[..., Scene], producer
     scene = make_scene()
     address = scene.broker.zookeeper.address
     members = [scene.start("python", "a"), scene.start("jvm", "b"), scene.start("python", "c")]
-    scene.wait_owned_by(members)
     ends = producer.fill(scene.topic, scene.partitions, 7)
     scene.ledger.wait_all(ends)
     wait_until(lambda: scene.offsets() == ends, 90, "everything is committed")
-    owners = scene.owners()
+    owners = scene.wait_owned_by(members)
 
     checker = tool("kafka.tools.ConsumerOffsetChecker", "--zookeeper", address, "--group", scene.group)
     expected = [(p, ends[p], ends[p], owners[p]) for p in range(scene.partitions)]
