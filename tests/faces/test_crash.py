@@ -42,6 +42,7 @@ def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: World) -> 
     first.start()
     with face.member(client=client, settings=settings(consumer_id="b")) as second:
         second.wait_until_stable(TIMEOUT_S)
+        first.wait_until_stable(TIMEOUT_S)
         kept = {tp.partition: lease.token for lease in second.leases() for tp in [lease.topic_partition]}
         first.commit({lease.topic_partition: 7 for lease in first.leases()})
 

@@ -31,7 +31,7 @@ from zkgroup.consumer.facing import (
 from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.opening import MemberOptions
-from zkgroup.consumer.reads import group_reads, not_stable, offsets_of, offsets_request, pauses
+from zkgroup.consumer.reads import LOOK_AGAIN_S, group_reads, not_stable, offsets_of, offsets_request, pauses
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,
@@ -152,11 +152,13 @@ class AsyncFace(Face):
             found = await asyncio.to_thread(_look, engine)
             engine.check_usable()
             if found is not None and found.converged:
-                return
+                break
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise not_stable(engine.group, found, told(engine, await _picture(engine)))
             await asyncio.sleep(min(pause_s, left_s))
+        # the reads may have shown a claim of this very member whose answer had yet to come
+        await self.wait_until_assigned(max(LOOK_AGAIN_S, deadline_s - time.monotonic()))
 
     # --- what is owned ----------------------------------------------------------------------------
 

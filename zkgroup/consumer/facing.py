@@ -21,7 +21,7 @@ from zkgroup.consumer.face import Face
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberDescription
 from zkgroup.consumer.opening import MemberOptions
-from zkgroup.consumer.reads import GroupReads, group_reads, offsets_of, offsets_request
+from zkgroup.consumer.reads import LOOK_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
 from zkgroup.errors import (
     MemberClosedError,
     StableTimeoutError,
@@ -157,6 +157,8 @@ class BlockingFace(Face):
         with self._reads() as reads:
             reads.wait_converged(deadline_s, lambda: told(engine, _picture(engine)))
         engine.check_usable()
+        # the reads may have shown a claim of this very member whose answer had yet to come
+        self.wait_until_assigned(max(LOOK_AGAIN_S, deadline_s - time.monotonic()))
 
     # --- what is owned ----------------------------------------------------------------------------
 
