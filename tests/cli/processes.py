@@ -15,6 +15,7 @@ from typing import Any, Self
 from zkgroup_cli.schemas import EVENTS
 
 from tests.cli.json_schema import violations
+from tests.interop.processes import pause
 
 PATIENCE_S = 90.0
 
@@ -70,6 +71,10 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         """Signals, and does not wait."""
         self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when every thread has stopped."""
+        pause(self.pid)
 
     def wait(self) -> int:
         """The exit code, once the process has ended and everything is read."""

@@ -15,7 +15,7 @@ from zkgroup.testing import wait_until
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
-STAND_BACK_MS = 3000
+STAND_BACK_MS = 6000
 """For so long one that has resigned leaves the election to others, who may be slow to come."""
 
 

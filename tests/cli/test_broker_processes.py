@@ -189,7 +189,7 @@ def test_a_second_signal_ends_the_wait_for_a_controller(brokers: Brokers, tree: 
     brokers.start(2)
     brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "2:1")
     brokers.processes[2].until(lambda event: event["event"] == "leader")
-    brokers.processes[1].send(signal.SIGSTOP)
+    brokers.processes[1].pause()
     brokers.processes[2].send(signal.SIGINT)
     code = brokers.processes[2].stop(signal.SIGTERM)
 

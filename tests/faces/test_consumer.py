@@ -23,7 +23,7 @@ from zkgroup.testing.clock import wait_until
 def test_every_record_once_and_the_next_run_goes_on(face: Face, world: World) -> None:
     """item 53: what was processed is committed at close, the next member starts behind it."""
     source = filled(5)
-    quick = settings(consumer_timeout_ms=2000)
+    quick = settings(consumer_timeout_ms=5000)
     with face.consumer(client=world.client("a"), source=source, settings=quick) as consumer:
         consumer.wait_until_assigned(TIMEOUT_S)
         first = [(record.partition, record.offset, record.value) for record in consumer]

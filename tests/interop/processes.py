@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -43,6 +44,22 @@ def tethered(command: Sequence[str]) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", *command] if shutil.which("setpriv") else list(command)
 
 
+def pause(pid: int) -> None:
+    """Stops a process; returns when all its threads stand still, which the signal only begins."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    if threads.is_dir():  # elsewhere than on Linux nobody tells
+        wait_until(lambda: all(map(_stands_still, threads.iterdir())), 30, f"process {pid} stands still")
+
+
+def _stands_still(thread: Path) -> bool:
+    """By the third field of its `stat` (proc(5)); the second is a name in brackets. Or it has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return True
+
+
 class Process:
     """One child process with its log file."""
 
@@ -75,6 +92,10 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when every thread has stopped."""
+        pause(self.pid)
 
     def wait(self, timeout_s: float) -> int:
         return self._process.wait(timeout_s)
