@@ -280,7 +280,7 @@ def delete(
 
     A deletion waits for every broker with a replica. It goes on without a lost one that --without-broker
     names, now or while it waits; should that broker come back, it is told to delete what it has. Its process
-    has to have ended: one that is only paused or cut off spoils a new topic of that name.
+    has to have ended: one of Kafka that is only paused or cut off spoils a new topic of that name.
     """
     out, longest, seen = output(), wait_s(wait, timeout_ms), None
     with connected() as ensemble:

@@ -144,10 +144,13 @@ def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two:
     first.close()
     hosts.lose(1)
     emptied = hosts.open(1)
+    failures: list[str] = []
+    emptied.listen_to_failures(lambda _, why: failures.append(why))
     assert emptied.become_leader(TP, 0, (1, 2), {1, 2}) is ErrorCode.NONE
 
     response = fetch(emptied, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
 
+    assert failures == ["lines are lost: broker 2 has 1 of them from this leader in epoch 0, and 0 are left"]
     assert response.error == ErrorCode.NOT_LEADER_FOR_PARTITION
     assert append(emptied, 0, b"x").error == ErrorCode.NOT_LEADER_FOR_PARTITION
     assert emptied.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR

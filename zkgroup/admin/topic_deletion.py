@@ -184,8 +184,8 @@ def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection
             "and a controller of ours has it deleted"
         )
         yield (
-            f"be sure that the process of broker {named} has ended: one that is only paused, or cut off from "
-            f"ZooKeeper, goes on as a replica of the deleted topic, and spoils a new one named {name}"
+            f"be sure that the process of broker {named} has ended: one of Kafka that is only paused, or cut "
+            f"off from ZooKeeper, goes on as a replica of the deleted topic, and spoils a new one named {name}"
         )
         yield (
             f"a controller of Kafka would not see to that: where one may rule when broker {named} is back, "

@@ -26,6 +26,7 @@ from zkgroup.broker.receiver import (
     Stop,
 )
 from zkgroup.broker.replica_host import ReplicaHost, Role
+from zkgroup.broker.replication.replica import no_fetch
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
@@ -117,6 +118,8 @@ class BrokerService:
         giving: None where lines are given as fast as they are asked for.
         obeys: whether controllers may give orders yet. Until then their requests close the connection: they
             are meant for a former start, whose registration still stands (K8).
+        knows: whether the controller has said that a broker lives. One that fetches all the same is a former
+            incarnation (77), and may follow a topic that was deleted without it and made again (ADR 0024).
     """
 
     def __init__(
@@ -131,6 +134,7 @@ class BrokerService:
         observer: Observer | None = None,
         giving: Giving | None = None,
         obeys: Callable[[], bool] = lambda: True,
+        knows: Callable[[int], bool] = lambda broker: True,
     ) -> None:
         self._broker = broker
         self._receiver = receiver
@@ -142,7 +146,7 @@ class BrokerService:
         self._giving = giving
         self._placed_by: int | None = None
         """Epoch of the controller whose first LeaderAndIsr was obeyed last."""
-        self._obeys = obeys
+        self._obeys, self._knows = obeys, knows
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[Response]]] = asyncio.Queue(
             CONTROL_QUEUE_MAX
         )
@@ -281,6 +285,8 @@ class BrokerService:
 
     async def _fetch(self, request: FetchLinesRequest, host: HostThread) -> FetchLinesResponse:
         """Waits up to `max_wait_ms` while there is nothing to say: no line, no change of the watermark."""
+        if request.replica_id not in (CONSUMER, OBSERVER) and not self._knows(request.replica_id):
+            return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
         tp = TopicPartition(request.topic, request.partition)
         with host.changed(tp) as change:
             first = response = await host.call(lambda one: one.fetch(request))

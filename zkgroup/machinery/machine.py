@@ -70,8 +70,9 @@ class ProcedureMachine(ABC, Generic[E]):
         """A connection has been made, in the same session or in a new one: watches are gone."""
 
     @abstractmethod
-    def _session_over(self, reason: str) -> None:
-        """Nothing of the session is continued; it is forgotten as soon as this is done."""
+    def _session_over(self, reason: str, zxid: int) -> None:
+        """Nothing of the session is continued; it is forgotten as soon as this is done. `zxid`: the last that
+        it has seen."""
 
     def _fenced(self, error: FencedError) -> None:
         """A write was refused at its fence. Raises it where no write of the machine has one."""
@@ -94,9 +95,9 @@ class ProcedureMachine(ABC, Generic[E]):
             case SessionSuspended(incarnation):
                 if books.is_present(incarnation):
                     books.connected = False  # what was in doubt is read back on the next connection
-            case SessionLost(incarnation, reason):
+            case SessionLost(incarnation, reason, zxid):
                 if books.is_present(incarnation):
-                    self._end_session(reason or LOST)
+                    self._end_session(reason or LOST, zxid)
             case _:
                 assert_never(event)
 
@@ -111,16 +112,16 @@ class ProcedureMachine(ABC, Generic[E]):
         if before is not None and session.incarnation < before.incarnation:
             return
         if before is not None and session.incarnation > before.incarnation:
-            self._end_session(LOST)
+            self._end_session(LOST, 0)
         self._books.connected_to(session)
         self._is_resting = False
         self._connected()
 
-    def _end_session(self, reason: str) -> None:
+    def _end_session(self, reason: str, zxid: int) -> None:
         """Nothing of the old session is continued, and nothing of a new one begun, before this is done."""
         self._runner.stop()
         self._runner.error = None
-        self._session_over(reason)
+        self._session_over(reason, zxid)
         self._books.forget_session()
 
     # --- work -------------------------------------------------------------------------------------

@@ -7,8 +7,15 @@ from typing import Any, TypeVar
 
 from tests.stepped_world import SteppedWorld
 from zkgroup.broker.machine.core import BrokerConfig
-from zkgroup.broker.machine.effects import BrokerEffect, CountIsrs, LookAtFollowers, Prepared
-from zkgroup.broker.machine.events import BrokerEvent, FollowersSeen, IsrsCounted, Led, Serving
+from zkgroup.broker.machine.effects import BrokerEffect, CountIsrs, HoldFetches, LookAtFollowers, Prepared
+from zkgroup.broker.machine.events import (
+    BrokerEvent,
+    FetchesHeld,
+    FollowersSeen,
+    IsrsCounted,
+    Led,
+    Serving,
+)
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.replica_host import Follower
 from zkgroup.machinery.effects import Note
@@ -64,6 +71,8 @@ class Node:
         self.guard = Guarded(self.client)
         self.followers: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
         """What the host knows of followers, by partition, with the leader epoch."""
+        self.followed: frozenset[str] = frozenset()
+        """Topics of what is fetched from leaders."""
         self.answers = True
         """Whether the host answers at once."""
         self._folder = folder
@@ -95,6 +104,8 @@ class Node:
             case LookAtFollowers(partitions):
                 seen = {tp: self.followers[tp] for tp in partitions if tp in self.followers}
                 self.loop.post(FollowersSeen(partitions, seen))
+            case HoldFetches():
+                self.loop.post(FetchesHeld(self.followed))
             case CountIsrs(batch) if batch is not None:
                 self.loop.post(IsrsCounted(batch))
 

@@ -199,6 +199,7 @@ async def served(
     host: ScriptedHost | None = None,
     limits: Limits | None = None,
     controlled_shutdown: Callable[[int], asyncio.Future[ControlledShutdownResponse]] | None = None,
+    knows: Callable[[int], bool] = lambda broker: True,
 ) -> AsyncIterator[Served]:
     """Closes everything at the end, and checks that nothing of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
@@ -212,6 +213,7 @@ async def served(
         host=thread,
         controlled_shutdown=controlled_shutdown,
         observer=noted,
+        knows=knows,
     )
     server = BrokerServer(service.respond, limits)
     address = await server.start("127.0.0.1")

@@ -111,6 +111,30 @@ def test_without_controlled_shutdown_it_goes_at_once(world: World, tmp_path: Pat
     assert world.zk.exists(BrokerRegistration.path(1)) is None
 
 
+def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
+    world: World, tmp_path: Path
+) -> None:
+    """It was started with an empty folder, and told to lead on: ZooKeeper would show a leader that serves
+    nobody."""
+    begin(world, tmp_path / "one", led=(T0,))
+    wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)
+    world.running.brokers[1].close()
+    del world.running.brokers[1]
+    client = world.server.client("b1 again")
+    world.running.add(client, 1, settings=QUICK, data=tmp_path / "emptied")
+    world.running.lead(world.zk, T0, 1, (1, 2), told=(1,))
+    wait_until(lambda: world.running.told[1].of("failed"))
+    broker = world.running.brokers[1]
+
+    with pytest.raises(
+        ReplicaStorageError, match="t-0, which this broker led: lines are lost: broker 2 has 1"
+    ):
+        broker.check()
+    broker.close()
+    assert world.running.idle[2].asked == [1, 1]
+    assert world.zk.exists(BrokerRegistration.path(1)) is None
+
+
 @pytest.mark.usefixtures("full_disk")
 def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: World, tmp_path: Path) -> None:
     """Nobody waits for it once it is out of the ISR, and what the broker leads goes on."""

@@ -25,6 +25,7 @@ from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 NOBODY = Broker(9, "127.0.0.1", 1)
+ELSEWHERE = Broker(9, "127.0.0.1", 2)
 SETTINGS = BrokerSettings(replica_fetch_backoff_ms=1, num_replica_fetchers=1)
 
 
@@ -78,6 +79,30 @@ async def test_a_leader_that_is_not_there_is_tried_again() -> None:
     fetchers.leave(T1)
     await fetchers.close()
 
+    assert await host.close()
+
+
+@on_a_loop
+async def test_what_is_held_is_not_fetched_until_it_is_released_or_ordered_anew() -> None:
+    """A leader that was started again elsewhere changes nothing about that."""
+    broken = Broken()
+    host = HostThread(broken)
+    fetchers = _fetchers(host)
+    for tp in (T0, T1, T2):
+        fetchers.follow(tp, NOBODY)
+    assert fetchers.hold() == {"t"}
+    fetchers.located({9: ELSEWHERE})
+    fetchers.leave(T2)
+    fetchers.follow(T1, ELSEWHERE)
+    await until(lambda: broken.asked.count(T1) > 2)
+    asked = set(broken.asked)
+    fetchers.release({"another"})
+    fetchers.release({"t"})
+    await until(lambda: broken.asked.count(T0) > 2)
+    await fetchers.close()
+
+    assert asked == {T1}
+    assert T2 not in broken.asked
     assert await host.close()
 
 

@@ -151,3 +151,32 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     assert old == b"old 0\nold 1\nold 2\n"
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
     assert operator.zk.children(abandoned_replicas_path())[0] == ()
+
+
+def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
+    operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
+) -> None:
+    """It runs on and asks on for lines, while its topic is deleted without it and made again: it has more of
+    them than the new leader, in the same term. What it asks is refused, until it has been told to delete."""
+    leader = broker(1, "one")
+    lost = broker(2, "two")
+    (name,) = (name for name in server.clients if name.startswith("two"))
+    make_topic(operator)
+    produce(operator, b"old 0", b"old 1", b"old 2")
+    wait_until(lambda: lost.replicas()[T0].high_watermark == 3, WAIT_S)
+    server.suspend(name)
+    server.expire(name)
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    wait_until(lambda: "--without-broker 2" in told(operator), WAIT_S, lambda: told(operator))
+    delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    make_topic(operator)
+    produce(operator, b"new 0", b"new 1")
+    assert lost.replicas()[T0].log_end_offset == 3
+    server.resume(name)
+
+    wait_until(lambda: follows(lost, 2), WAIT_S, lambda: str(lost.replicas()))
+    view = leader.replicas()[T0]
+    assert (view.role, view.leader_epoch, view.failure) == (Role.LEADER, 0, None)
+    leader.check()
+    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"

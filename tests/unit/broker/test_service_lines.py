@@ -105,6 +105,22 @@ async def test_lines_that_another_may_have_cut_off_are_answered_with_6(
 
 
 @on_a_loop
+async def test_a_broker_that_no_controller_calls_alive_gets_no_lines() -> None:
+    """K20: 77, and the host does not hear of it; it can follow a topic that was made again without it. Who
+    only reads is answered."""
+    host = ScriptedHost(fetches=[fetched()])
+    async with served(host, knows={3}.__contains__) as one:
+        client = await one.client()
+
+        answers = [await client.ask(fetch(replica), FetchLinesResponse) for replica in (2, 3, CONSUMER)]
+
+        assert [answer.error for answer in answers] == [77, 0, 0]
+        assert host.asked == [("fetch", fetch(3)), ("fetch", fetch(CONSUMER))]
+        assert [request.replica_id for request, _ in one.noted.fetches] == [3]
+        await client.close()
+
+
+@on_a_loop
 async def test_what_the_host_refuses_or_nobody_can_mean_is_answered_at_once() -> None:
     """3 from the host; 87 for acks that are neither 1 nor all, of which the host hears nothing."""
     host = ScriptedHost()

@@ -63,6 +63,20 @@ class LookAtFollowers:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldFetches:
+    """Ask no leader for lines of what is followed now, and say `FetchesHeld`.
+
+    What a controller orders to follow from now on is fetched."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOn:
+    """Fetch what is held of these topics again."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class IsrChanged:
     """What is in force in ZooKeeper from now on, as far as this leader knows."""
 
@@ -99,6 +113,8 @@ BrokerEffect = (
     | Registered
     | CountIsrs
     | LookAtFollowers
+    | HoldFetches
+    | FollowOn
     | IsrChanged
     | ConfigChanged
     | ControllerFound

@@ -67,9 +67,19 @@ class IsrsCounted:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchesHeld:
+    """`HoldFetches` is carried out."""
+
+    topics: frozenset[str]
+    """Of the partitions that are held."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerWanted:
     """Where is the controller? Answered by `ControllerFound`."""
 
 
-BrokerEvent = Serving | Led | Left | FollowerFetched | FollowersSeen | IsrsCounted | ControllerWanted
+BrokerEvent = (
+    Serving | Led | Left | FollowerFetched | FollowersSeen | IsrsCounted | FetchesHeld | ControllerWanted
+)
 Event = BrokerEvent | SharedEvent

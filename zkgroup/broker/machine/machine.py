@@ -12,6 +12,7 @@ from zkgroup.broker.machine.effects import BrokerEffect, ControllerFound, Effect
 from zkgroup.broker.machine.events import (
     ControllerWanted,
     Event,
+    FetchesHeld,
     FollowerFetched,
     FollowersSeen,
     IsrsCounted,
@@ -19,6 +20,7 @@ from zkgroup.broker.machine.events import (
     Left,
     Serving,
 )
+from zkgroup.broker.machine.following import Following
 from zkgroup.broker.machine.leading import LAG_TIMER, NOTICES_TIMER, Leading
 from zkgroup.broker.machine.preparing import Preparing
 from zkgroup.broker.machine.registration import OBSTACLE_TIMER, Registration
@@ -40,6 +42,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.preparing = Preparing(core)
         self.registration = Registration(core)
         self.leading = Leading(core)
+        self.following = Following(core)
         self.configuration = Configuration(core)
         self._seeks_controller = False
 
@@ -68,6 +71,8 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.leading.seen(event)
             case IsrsCounted(batch, behind):
                 self.leading.counted(batch, behind)
+            case FetchesHeld():
+                self.following.held(event)
             case ControllerWanted():
                 self._seeks_controller = True
             case _:
@@ -85,7 +90,9 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.registration.connected()
         self.leading.connected()
 
-    def _session_over(self, reason: str) -> None:
+    def _session_over(self, reason: str, zxid: int) -> None:
+        if self.registration.epoch is not None:
+            self.following.session_over(zxid)
         self.registration.session_over()
         self.configuration.session_over()
         self.leading.session_over()
@@ -103,10 +110,13 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             return self.configuration.next()
         return (
             self.registration.next()
-            or (self.leading.next() if self.registration.is_registered else None)
+            or (self._next_of_partitions() if self.registration.is_registered else None)
             or self.configuration.next()
             or self.configuration.next_later()
         )
+
+    def _next_of_partitions(self) -> Work | None:
+        return self.leading.next() or self.following.next()
 
     # --- the controller's address -------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from zkgroup.broker.host_thread import HostClosedError, HostThread
 from zkgroup.broker.node.link import Link
@@ -49,6 +49,8 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._fetchers: dict[Broker, list[_Fetcher]] = {}
         self._homes: dict[TopicPartition, tuple[Broker, _Fetcher]] = {}
+        self._held: set[TopicPartition] = set()
+        """Followed, and not to be fetched for now."""
         self._ending: set[asyncio.Task[None]] = set()
         self._is_over = False
 
@@ -61,11 +63,15 @@ class Fetchers:
         """Fetches this partition from there, and from nowhere else; at once. Not after `end`."""
         if self._is_over:
             return
+        self._held.discard(tp)
+        self._take(tp, leader)
+
+    def _take(self, tp: TopicPartition, leader: Broker) -> None:
         home = self._homes.get(tp)
         if home is not None and home[0] == leader:
             home[1].add(tp)
             return
-        self.leave(tp)
+        self._drop(tp)
         fetchers = self._fetchers.setdefault(leader, [])
         fetcher = min(fetchers, key=lambda one: len(one.partitions), default=None)
         if fetcher is None or (fetcher.partitions and len(fetchers) < self._settings.num_replica_fetchers):
@@ -76,6 +82,20 @@ class Fetchers:
 
     def leave(self, tp: TopicPartition) -> None:
         """Fetches it no more."""
+        self._held.discard(tp)
+        self._drop(tp)
+
+    def hold(self) -> frozenset[str]:
+        """Fetches nothing until it is released, or followed by another order. The topics that are held."""
+        self._held.update(self._homes)
+        return frozenset(tp.topic for tp in self._held)
+
+    def release(self, topics: Collection[str]) -> None:
+        """Fetches what is held of these topics again."""
+        self._held = {tp for tp in self._held if tp.topic not in topics}
+        self.wake()
+
+    def _drop(self, tp: TopicPartition) -> None:
         home = self._homes.pop(tp, None)
         if home is None:
             return
@@ -97,10 +117,10 @@ class Fetchers:
             now = brokers.get(leader.broker, leader)
             if now != leader:
                 for tp in [tp for tp, home in self._homes.items() if home[0] == leader]:
-                    self.follow(tp, now)
+                    self._take(tp, now)
 
     def wake(self) -> None:
-        """The throttle is another one: whoever waits for it looks again."""
+        """What is due has changed: whoever waits looks again."""
         for fetchers in self._fetchers.values():
             for fetcher in fetchers:
                 fetcher.wake()
@@ -168,6 +188,8 @@ class _Fetcher:
             await self._link.close()
 
     def _due(self, tp: TopicPartition) -> float:
+        if tp in self._all._held:
+            return float("inf")
         return max(self.partitions.get(tp, float("inf")), self._all._throttle.free_at(tp))
 
     async def _wait(self, until: float | None) -> None:

@@ -28,6 +28,8 @@ from zkgroup.broker.machine.effects import (
     ControllerFound,
     CountIsrs,
     Failed,
+    FollowOn,
+    HoldFetches,
     IsrChanged,
     LookAtFollowers,
     Prepared,
@@ -309,6 +311,10 @@ class BrokerLife:
                 self._on_network(lambda network: network.count(effect))
             case LookAtFollowers():
                 self._on_network(lambda network: network.look(effect))
+            case HoldFetches():
+                self._on_network(lambda network: network.hold())
+            case FollowOn(topics):
+                self._on_network(lambda network: network.follow_on(topics))
             case IsrChanged(tp, leader_epoch, isr):
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():

@@ -7,14 +7,22 @@ what it orders is called here by its thread, in order, and answered by another e
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import CountIsrs, LookAtFollowers
-from zkgroup.broker.machine.events import BrokerEvent, FollowerFetched, FollowersSeen, IsrsCounted, Led, Left
+from zkgroup.broker.machine.events import (
+    BrokerEvent,
+    FetchesHeld,
+    FollowerFetched,
+    FollowersSeen,
+    IsrsCounted,
+    Led,
+    Left,
+)
 from zkgroup.broker.metadata_cache import MetadataCache
 from zkgroup.broker.node.controlling import limits_of
 from zkgroup.broker.node.fetching import Fetchers
@@ -115,6 +123,7 @@ class Network:
             observer=self,
             giving=self._giving,
             obeys=lambda: self._epoch >= 0,
+            knows=lambda broker: broker in self.cache.brokers,
         )
         self._server = BrokerServer(self._service.respond, limits_of(settings))
 
@@ -156,6 +165,14 @@ class Network:
         behind = await self._host.call(lambda host: count(host, order))
         if order.batch is not None:
             self._post(IsrsCounted(order.batch, behind))
+
+    async def hold(self) -> None:
+        """Fetches nothing that is followed now."""
+        self._post(FetchesHeld(self._fetchers.hold()))
+
+    async def follow_on(self, topics: Collection[str]) -> None:
+        """Fetches what is held of these."""
+        self._fetchers.release(topics)
 
     async def look(self, order: LookAtFollowers) -> None:
         """Asks the host how far the followers are."""

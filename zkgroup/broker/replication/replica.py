@@ -5,7 +5,8 @@ it has lost lines that were acknowledged. A log that was made for a follower in 
 has never had them. Neither leads before it has been level with a leader: else a folder that was emptied comes
 back, wins the election and erases the topic.
 
-Whatever its log raises (`ReplicaStorageError`) goes through; the replica is of no use then.
+Whatever its log raises (`ReplicaStorageError`) goes through; the replica is of no use then. A leader that
+finds that it has lost lines raises the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from zkgroup.broker.replica_host import FETCH_BYTES_MAX, ReplicaView, Role
 from zkgroup.broker.replication.line_log import LineLog
 from zkgroup.broker.replication.term import Term
-from zkgroup.errors import IllegalTransitionError
+from zkgroup.errors import IllegalTransitionError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.line_batches import are_lines, batch_of, is_whole
@@ -224,11 +225,10 @@ class Replica:
             return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.last_fetched_epoch == term.leader_epoch and request.offset > self.end_offset:
             self._log.keep_high_watermark(request.offset)  # so that it does not lead again as it is
-            self._give_up(
+            raise ReplicaStorageError(
                 f"lines are lost: broker {request.replica_id} has {request.offset} of them from this leader "
                 f"in epoch {term.leader_epoch}, and {self.end_offset} are left"
             )
-            return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
         if (diverging := self._diverging(request)) is not None:
             return self._fetched(diverging=diverging)
         term.has_reached(request.replica_id, request.offset, self.end_offset)

@@ -16,7 +16,15 @@ from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine import effects as ef
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.counting import count
-from zkgroup.broker.machine.events import FollowerFetched, FollowersSeen, IsrsCounted, Led, Left, Serving
+from zkgroup.broker.machine.events import (
+    FetchesHeld,
+    FollowerFetched,
+    FollowersSeen,
+    IsrsCounted,
+    Led,
+    Left,
+    Serving,
+)
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.machine.preparing import Preparing
 from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
@@ -24,6 +32,7 @@ from zkgroup.broker.metadata_cache import MetadataCache
 from zkgroup.broker.node.gate import RegisteredStore
 from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver, Stop
 from zkgroup.broker.replica_host import Follower, ReplicaView, Role
+from zkgroup.broker.replication.replica import no_fetch
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
@@ -72,6 +81,8 @@ class BrokerProcess:
         self.errands: deque[Callable[[], None]] = deque()
         """What the machine's thread has left to the replicas' thread, in order."""
         self.follows: dict[TopicPartition, int] = {}
+        self.held: set[TopicPartition] = set()
+        """Followed, and not to be fetched for now."""
         self.waiting: list[Waiting] = []
         self.answers: dict[TopicPartition, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
         self._world = world
@@ -155,6 +166,7 @@ class BrokerProcess:
     def _acted(self, action: Action, error: int) -> None:
         tp = action.topic_partition
         self.follows.pop(tp, None)
+        self.held.discard(tp)
         self.answers.pop(tp, None)
         match action:
             case BecomeLeader(state) if error == ErrorCode.NONE:
@@ -203,6 +215,10 @@ class BrokerProcess:
                 self.errands.append(lambda: self._count(effect))
             case ef.LookAtFollowers():
                 self.errands.append(lambda: self._look(effect))
+            case ef.HoldFetches():
+                self.errands.append(self._hold)
+            case ef.FollowOn(topics):
+                self.errands.append(lambda: self._follow_on(topics))
             case ef.Failed(error):
                 self.failure = error
                 self._note("registration.failed", error=str(error))
@@ -221,6 +237,13 @@ class BrokerProcess:
             if view is not None and view.role is Role.LEADER:
                 seen[tp] = view.leader_epoch, view.followers
         self.shell.tell(FollowersSeen(order.partitions, seen))
+
+    def _hold(self) -> None:
+        self.held.update(self.follows)
+        self.shell.tell(FetchesHeld(frozenset(tp.topic for tp in self.held)))
+
+    def _follow_on(self, topics: frozenset[str]) -> None:
+        self.held = {tp for tp in self.held if tp.topic not in topics}
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -274,11 +297,16 @@ class BrokerProcess:
 
     def ask(self, tp: TopicPartition) -> bool:
         """A follower asks the leader that it knows; the answer is on its way. Whether it could ask."""
+        if tp in self.held:
+            return False
         leader = self._world.network.processes.get(self.follows[tp])
         request = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=0)
         if request is None or not isinstance(leader, BrokerProcess) or not leader.is_listening:
             return False
-        response = leader.host.fetch(self._as_asked(request, leader.leads(tp)))
+        if leader.knows(self.broker):
+            response = leader.host.fetch(self._as_asked(request, leader.leads(tp)))
+        else:
+            response = no_fetch(ErrorCode.STALE_BROKER_EPOCH)
         if response.error == ErrorCode.NONE and response.diverging is None:
             leader.shell.tell(
                 FollowerFetched(
@@ -287,6 +315,10 @@ class BrokerProcess:
             )
         self.answers[tp] = request, response
         return True
+
+    def knows(self, broker: int) -> bool:
+        """Whether a controller has said that it lives."""
+        return broker in self.cache.brokers
 
     def _as_asked(self, request: FetchLinesRequest, leader: ReplicaView | None) -> FetchLinesRequest:
         """What the leader makes of it."""

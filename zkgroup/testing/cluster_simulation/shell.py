@@ -48,7 +48,7 @@ class Shell:
         self._stop_listening = store.listen(self._heard)
 
     def _heard(self, event: SessionEvent) -> None:
-        news = session_event(event)
+        news = session_event(event, self._store)
         if not isinstance(news, SessionLost):
             self.tell(news)
         elif not self._is_over:
