@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -61,10 +62,12 @@ def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper
     held, other = f"{CHROOT}/held", f"{CHROOT}/other"
     gate.close_gate(held)
     port = int(gate.addresses[0].rpartition(":")[2])
-    client = StoppedClient(port)
-    with client.socket, ZooKeeperClient(gate.direct_address) as witness, Blocking(witness) as zk:
+    with ExitStack() as stack:
+        zk = stack.enter_context(Blocking(stack.enter_context(ZooKeeperClient(gate.direct_address))))
         zk.wait_connected()
         zk.create_missing(CHROOT, held, other)
+        client = StoppedClient(port)  # its session runs from here, and nobody pings before a write is held
+        stack.enter_context(client.socket)
         assert client.granted_ms == SESSION_MS
         client.set(1, other, b"passes")
         assert struct.unpack_from(">iqi", client.receive())[::2] == (1, 0)
