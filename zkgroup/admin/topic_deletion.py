@@ -185,7 +185,7 @@ def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection
         )
         yield (
             f"be sure that the process of broker {named} has ended: one of Kafka that is only paused, or cut "
-            f"off from ZooKeeper, goes on as a replica of the deleted topic, and spoils a new one named {name}"
+            f"off from ZooKeeper, goes on as a replica of the deleted topic and spoils a new one named {name}"
         )
         yield (
             f"a controller of Kafka would not see to that: where one may rule when broker {named} is back, "
