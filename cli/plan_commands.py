@@ -26,7 +26,7 @@ from zkgroup.admin.moving_plans import (
 )
 from zkgroup.admin.stored_plans import PlanDescription, plan_storing, store
 from zkgroup.admin.words import Loss
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, PlanRefusedError, RefusedError
 from zkgroup.model import TopicPartition
 
 from . import reassign_documents, reassign_tables, stored_plans
@@ -201,6 +201,8 @@ def _make(
 ) -> None:
     ctx, out, longest = click.get_current_context(), output(), wait_s(wait, timeout_ms)
     save = save and not ctx.params["dry_run"]
+    if save and longest is not None and not execute:
+        raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
     wish = Wish(
         rack_mode="disabled" if disable_rack_aware else "enforced",
         allow=tuple(allow),
@@ -211,12 +213,12 @@ def _make(
     kept: PlanDescription | None = None
     rollback = None
     with connected() as ensemble:
-        found = make_plan(ensemble, planner, wish)
+        found = _planned(ensemble, planner, wish)
         for note in found.notes:
             say(f"note: {note}")
+        files = _write(found, target) if target else []  # before anything begins: it can fail
         if found.plan.changes and (save or execute):
             kept, rollback = _keep(ensemble, found, throttle, longest, execute=execute, yes=yes)
-    files = _write(found, target) if target else []
     document = reassign_documents.plan(
         found, files, kept, executed=execute and kept is not None, rollback_file=rollback
     )
@@ -231,11 +233,21 @@ def _make(
         ctx.exit(stored_plans.ended(kept, waited=longest is not None))
     if found.plan.changes:
         if files:
-            words = command_words("reassign", "execute", "--reassignment-json-file", "FILE", "--wait")
-            say(f"carry out one after the other: {words}")
+            say(_how_to_execute(files, throttle))
         else:
             say("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
             say("--save keeps the plan in ZooKeeper, --execute also begins it")
+
+
+def _planned(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
+    """The plan; its refusal says which options would accept it."""
+    try:
+        return make_plan(ensemble, planner, wish)
+    except PlanRefusedError as error:
+        if not error.losses:
+            raise
+        options = " ".join(f"--allow {loss}" for loss in error.losses)
+        raise RefusedError(f"{error}; `{options}` accepts that") from error
 
 
 def _keep(
@@ -264,6 +276,16 @@ def _keep(
     act = saved_act(ensemble, told, [], rollback=rollback, targets=asked)
     say(told)
     return stored_plans.carried(ensemble, store(ensemble, act.undo_id, storing), longest_s), rollback
+
+
+def _how_to_execute(files: Sequence[str], throttle: int | None) -> str:
+    """The command for the files; they hold no throttle."""
+    file = files[0] if len(files) == 1 else "FILE"
+    slow = () if throttle is None else ("--throttle", f"{throttle}B")
+    words = command_words(
+        "reassign", "execute", "--reassignment-json-file", file, *slow, "--wait", "--execute"
+    )
+    return f"carry it out: {words}" if len(files) == 1 else f"carry out one after the other: {words}"
 
 
 def _write(found: PhasedPlan, target: Path) -> list[str]:

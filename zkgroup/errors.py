@@ -55,12 +55,13 @@ class PlacementError(ConfigError):
 class PlanRefusedError(RefusedError):
     """A plan would make things worse, or could never be finished; `reasons` says how, a sentence each."""
 
-    def __init__(self, intent: str, reasons: Sequence[str]) -> None:
+    def __init__(self, intent: str, reasons: Sequence[str], losses: Sequence[str] = ()) -> None:
         shown = "; ".join(reasons[:5])
         more = f"; and {len(reasons) - 5} more" if len(reasons) > 5 else ""
         super().__init__(f"{intent}: {shown}{more}")
         self.intent = intent
         self.reasons = tuple(reasons)
+        self.losses = tuple(losses)  # what `allow` would have to name; empty where that does not help
 
 
 # --- data in ZooKeeper is wrong -------------------------------------------------------------------

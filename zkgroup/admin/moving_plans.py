@@ -26,7 +26,7 @@ from zkgroup.placement import (
     set_rf,
 )
 from zkgroup.placement.words import brokers_named
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.topics import delete_topics_path
 
@@ -98,12 +98,15 @@ def propose(
     able = {one.id: one for one in placeable(read_ruling(ensemble).brokers)}
     if strangers := sorted(set(brokers) - set(able)):
         raise ConfigError(
-            f"{brokers_named(strangers)}: not registered, or hosting nothing; there are "
+            f"{broker_ids_path()}: {brokers_named(strangers)}: not registered, or hosting nothing; there are "
             f"{', '.join(map(str, sorted(able))) or 'none'}"
         )
     znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
     if missing := [name for name in topics if znodes[Topic.path(name)] is None]:
-        raise NotFoundError(f"{Topic.path(missing[0])}: there is no topic {', '.join(missing)}")
+        raise NotFoundError(
+            f"{Topic.path(missing[0])}: there is no topic {', '.join(missing)}; "
+            "`zkgroup topic list` shows those there are"
+        )
     found = {
         name: Topic.decode(znode.path, znode.data) for name in topics if (znode := znodes[Topic.path(name)])
     }
@@ -177,17 +180,25 @@ def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
 
 def planner_decommission(brokers: Collection[int]) -> Planner:
     """Empties these brokers."""
-    return lambda picture, allow: decommission(picture, brokers, allow=allow)
+    return _telling(
+        broker_ids_path(), "broker list", lambda picture, allow: decommission(picture, brokers, allow=allow)
+    )
 
 
 def planner_replace(pairs: Mapping[int, int]) -> Planner:
     """Puts brokers in the place of others."""
-    return lambda picture, allow: replace(picture, pairs, allow=allow)
+    return _telling(
+        broker_ids_path(), "broker list", lambda picture, allow: replace(picture, pairs, allow=allow)
+    )
 
 
 def planner_set_rf(factor: int, topics: Collection[str] | None) -> Planner:
     """Another number of replicas, of all topics or of some."""
-    return lambda picture, allow: set_rf(picture, factor, topics=topics, allow=allow)
+    return _telling(
+        topics_path(),
+        "topic list",
+        lambda picture, allow: set_rf(picture, factor, topics=topics, allow=allow),
+    )
 
 
 def planner_balance(*, leaders_only: bool, tolerance: float | None) -> Planner:
@@ -197,3 +208,15 @@ def planner_balance(*, leaders_only: bool, tolerance: float | None) -> Planner:
     return lambda picture, allow: balance(
         picture, leaders_only=leaders_only, tolerance=tolerance, allow=allow
     )
+
+
+def _telling(path: str, command: str, planner: Planner) -> Planner:
+    """Planners know no znodes: adds to what they do not find where it was looked for, and what shows it."""
+
+    def plan(picture: Picture, allow: Collection[Loss]) -> Plan:
+        try:
+            return planner(picture, allow)
+        except NotFoundError as error:
+            raise NotFoundError(f"{path}: {error}; `zkgroup {command}` shows those there are") from error
+
+    return plan

@@ -70,9 +70,9 @@ def review(
         figures(picture, picture.replicas, leaving),
         figures(picture, {**picture.replicas, **target}, leaving),
     )
-    reasons = [text for kind, text in _losses(picture, changes, old, new, racks) if kind not in allow]
-    if reasons:
-        raise PlanRefusedError(intent, reasons)
+    lost = [one for one in _losses(picture, changes, old, new, racks) if one[0] not in allow]
+    if lost:
+        raise PlanRefusedError(intent, [text for _, text in lost], sorted({kind for kind, _ in lost}))
     moves = sum(len(change.added) for change in changes)
     return Plan(
         intent=intent,
