@@ -88,7 +88,9 @@ def all_cleared(ensemble: Ensemble, *, execute: bool, yes: bool) -> bool:
         why = f"plan {', '.join(plans)} runs"
     elif throttled and not nothing_moves(ensemble):
         count = len(list_moves(ensemble)[1])
-        why = f"{counted(count, 'partition')} moves" if count else "what moves cannot be read"
+        why = f"{counted(count, 'partition')} {'moves' if count == 1 else 'move'}"
+        if not count:
+            why = "what moves cannot be read"
     _clear(ensemble, throttled, why, execute=execute, yes=yes)
     return why is None
 

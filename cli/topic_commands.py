@@ -310,7 +310,7 @@ def delete(
     if undo and plan.controller is None:
         say_way_back(undo)
     elif undo:
-        say(f"the znodes as they were are in {undo}.json")
+        say(f"the znodes as they were are in {undo_folder().file(undo)}")
     topic_waits.end_of_deletion(topic, seen)
 
 

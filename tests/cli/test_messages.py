@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from zkgroup_cli.frame import show_logs
 
+from tests.cli.cluster import Cluster, reassignment_file
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
 
@@ -90,3 +91,44 @@ def test_a_time_that_no_clock_holds_is_a_usage_error(lone_shell: Shell) -> None:
     ran = lone_shell.run("group", "list", "-z", NOWHERE, "--connect-timeout", "25d")
 
     assert (ran.code, "expected at most 24d" in ran.err) == (2, True)
+
+
+def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, groups: Groups) -> None:
+    """Whatever command looks for it; one line, nothing on stdout."""
+    cluster = Cluster(groups)
+    cluster.topic("orders", (1, 2))
+    cluster.ours()
+    moves = reassignment_file(shell.home, ("orders", 7, [1, 2]), ("clicks", 0, [1, 2]))
+    topics = shell.home / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"clicks"}]}')
+    seven = "/brokers/topics/orders: there is no partition orders-7; nothing was changed; "
+    clicks = "/brokers/topics/clicks: there is no "
+    wanted = {
+        ("elect", "preferred", "--topic", "orders:7"): seven,
+        ("elect", "unclean", "--topic", "orders:7"): seven,
+        ("reassign", "execute", "--reassignment-json-file", moves): (
+            f"{clicks}partition clicks-0, orders-7; nothing was changed; "
+        ),
+        ("config", "describe", "--topic", "clicks"): f"{clicks}topic 'clicks'; ",
+        ("config", "alter", "--topic", "clicks", "--set", "retention.ms=1"): f"{clicks}topic 'clicks'; ",
+        ("reassign", "generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,2"): (
+            f"{clicks}topic clicks; "
+        ),
+    }
+
+    ran = {words: shell.run(*words) for words in wanted}
+
+    assert {(each.code, each.out) for each in ran.values()} == {(5, "")}
+    for words, text in wanted.items():
+        assert ran[words].err.startswith(f"error: {text}`zkgroup topic list` shows "), words
+        assert ran[words].err.count("\n") == 1
+
+
+def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: Groups) -> None:
+    """Without a controller the note is about the request; where no leader is to change there is none."""
+    shell.run("topic", "create", "orders", "--partitions", "1")
+
+    ran = shell.run("elect", "preferred")
+
+    assert ran.err == ""
+    assert ran.lines[-1] == "nothing to elect"

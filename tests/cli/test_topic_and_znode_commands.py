@@ -149,7 +149,7 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
     ]
     assert (ran.code, ran.out) == (0, "asked controller 7 to delete topic orders\n")
     assert "no way back" in ran.err
-    assert ran.err.endswith(f"the znodes as they were are in {shell.undo_files[-1].name}\n")
+    assert ran.err.endswith(f"the znodes as they were are in {shell.undo_files[-1]}\n")
     assert groups.zk.read("/admin/delete_topics/orders").data == b""
     assert groups.exists("/brokers/topics/orders")
 

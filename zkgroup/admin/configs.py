@@ -246,7 +246,9 @@ def _check_values(entity: ConfigEntity, set_to: Mapping[str, str]) -> None:
 
 def _check_topic(ensemble: Ensemble, name: str | None) -> None:
     if name is not None and ensemble.zk.exists(Topic.path(name)) is None:
-        raise NotFoundError(f"{Topic.path(name)}: there is no topic {name!r}")
+        raise NotFoundError(
+            f"{Topic.path(name)}: there is no topic {name!r}; `zkgroup topic list` shows those there are"
+        )
 
 
 def _all_of(ensemble: Ensemble, kind: EntityKind) -> list[ConfigEntity]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from zkgroup.admin.brokers import held_states, held_topics, notes_on_unreadable, partitions_of
 from zkgroup.admin.configs import write
 from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.guards import no_partitions_error
 from zkgroup.admin.picture import Held
 from zkgroup.admin.ruling import Ruling, notes_on_requests, read_ruling, refuse_kraft
-from zkgroup.errors import ConflictError, CorruptZnodeError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.errors import ConflictError, CorruptZnodeError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.znodes.admin_requests import PreferredElection, admin_path
@@ -76,14 +77,14 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     if missing := [tp for tp in chosen if tp not in entries]:
         if hidden := [tp for tp in missing if tp.topic in broken]:
             raise broken[hidden[0].topic]
-        named = ", ".join(map(str, missing[:NAMED]))
-        raise NotFoundError(f"there is no partition {named}; nothing was changed")
+        raise no_partitions_error(missing)
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     rows = tuple(
         _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], ruling, marked)
         for tp in chosen
     )
-    notes = [*notes_on_requests(ruling), *notes_on_unreadable(entries[tp] for tp in chosen)]
+    asked = any(row.outcome == ELECTS for row in rows)
+    notes = [*notes_on_requests(ruling, asked=asked), *notes_on_unreadable(entries[tp] for tp in chosen)]
     unreadable = tuple(broken.values()) if partitions is None else ()
     plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes), unreadable=unreadable)
     if plan.wanted:

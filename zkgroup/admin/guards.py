@@ -6,11 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import Ensemble
-from zkgroup.errors import OperationRefusedError, OutcomeUnknownError, RefusedError, StoreUnavailableError
+from zkgroup.errors import (
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    RefusedError,
+    StoreUnavailableError,
+)
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path
 
 _NAMED_MEMBERS = 5
+_NAMED_PARTITIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,16 @@ def read_back(unknown: OutcomeUnknownError, is_applied: Callable[[], bool]) -> N
         ) from error
     if not applied:
         raise unknown
+
+
+def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
+    """What was asked for partitions that do not exist; names the first few, and where they are looked for."""
+    named = ", ".join(map(str, missing[:_NAMED_PARTITIONS]))
+    more = f" and {len(missing) - _NAMED_PARTITIONS} more" if len(missing) > _NAMED_PARTITIONS else ""
+    return NotFoundError(
+        f"{Topic.path(missing[0].topic)}: there is no partition {named}{more}; nothing was changed; "
+        "`zkgroup topic list` shows what there is"
+    )
 
 
 def living_group_error(group: str, members: Sequence[str]) -> RefusedError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from zkgroup.admin.brokers import is_controller_only, read_states
 from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
 from zkgroup.admin.ensemble import AsOf, Ensemble
+from zkgroup.admin.guards import no_partitions_error
 from zkgroup.admin.picture import held
 from zkgroup.admin.ruling import (
     Ruling,
@@ -22,7 +23,7 @@ from zkgroup.admin.ruling import (
     refuse_kraft,
 )
 from zkgroup.admin.throttling import plan_throttle
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Operation
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path
@@ -219,7 +220,7 @@ def _check_partitions(moves: Sequence[Move], topics: Mapping[str, Topic]) -> Non
         if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions
     )
     if missing:
-        raise NotFoundError(f"there is no partition {listed(missing)}; nothing was changed")
+        raise no_partitions_error(missing)
 
 
 def _refuse_moving(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:

@@ -111,10 +111,10 @@ def refuse_kraft(ruling: Ruling) -> None:
         )
 
 
-def notes_on_requests(ruling: Ruling) -> Iterator[str]:
-    """What holds for every request that a controller has to carry out."""
+def notes_on_requests(ruling: Ruling, *, asked: bool = True) -> Iterator[str]:
+    """What holds for every request that a controller has to carry out; `asked` tells whether there is one."""
     yield from (f"{text}: it is passed over" for text in ruling.unreadable)
-    if ruling.controller_znode is None:
+    if asked and ruling.controller_znode is None:
         yield "no controller lives: the request waits until there is one"
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from zkgroup.admin.brokers import hosted_states, is_controller_only, notes_on_unreadable
 from zkgroup.admin.elections import BEING_DELETED, UNREADABLE
 from zkgroup.admin.ensemble import AsOf, Ensemble
-from zkgroup.admin.guards import read_back
+from zkgroup.admin.guards import no_partitions_error, read_back
 from zkgroup.admin.picture import Held, held
 from zkgroup.admin.ruling import OURS_VERSION, Ruling, notes_on_requests, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConflictError,
-    NotFoundError,
     OperationRefusedError,
     OutcomeUnknownError,
     RefusedError,
@@ -89,8 +88,7 @@ def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Un
     topics, entries = hosted_states(ensemble)
     chosen = sorted(set(partitions))
     if missing := [tp for tp in chosen if tp not in entries]:
-        named = ", ".join(map(str, missing[:NAMED]))
-        raise NotFoundError(f"there is no partition {named}; nothing was changed")
+        raise no_partitions_error(missing)
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     able = {number for number, one in ruling.brokers.items() if not is_controller_only(one)}
     rows = tuple(
@@ -168,7 +166,8 @@ def _refuse_others(ruling: Ruling) -> None:
     path = UncleanElection.path()
     if ruling.controller_znode is None:
         raise RefusedError(
-            f"{path}: no controller lives, and the next one may be a real one, which never looks"
+            f"{path}: no controller lives, and the next one may be a real one, which never looks; "
+            "`zkgroup broker run` starts one that does"
         )
     ruler = ruling.controller.broker if ruling.controller else "?"
     raise RefusedError(

@@ -134,9 +134,13 @@ class UndoFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def file(self, undo_id: str) -> Path:
+        """Where the record of this id is."""
+        return self.path / f"{undo_id}.json"
+
     def save(self, record: UndoRecord) -> Path:
         """Writes the record so that it survives a crash of the machine. Raises ConfigError."""
-        file = self.path / f"{record.undo_id}.json"
+        file = self.file(record.undo_id)
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -153,7 +157,7 @@ class UndoFolder:
 
     def load(self, undo_id: str) -> UndoRecord:
         """Raises NotFoundError, ConfigError."""
-        file = self.path / f"{undo_id}.json"
+        file = self.file(undo_id)
         if not _ID.fullmatch(undo_id) or not file.is_file():
             raise NotFoundError(
                 f"{file}: there is no undo file {undo_id!r}; known: {', '.join(self.ids()[-5:]) or 'none'}"
