@@ -70,6 +70,8 @@ def describe(broker: int) -> None:
         ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
     if not out.document(cluster_documents.broker(as_of, one, ends)):
         _show(out, one, ends)
+    if one.unreadable:
+        raise PartlyDoneError(f"not counted: {'; '.join(map(str, one.unreadable))}")
 
 
 def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:

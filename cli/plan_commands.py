@@ -26,7 +26,7 @@ from zkgroup.admin.moving_plans import (
 )
 from zkgroup.admin.stored_plans import PlanDescription, plan_storing, store
 from zkgroup.admin.words import Loss
-from zkgroup.errors import ConfigError, PlanRefusedError, RefusedError
+from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, RefusedError
 from zkgroup.model import TopicPartition
 
 from . import reassign_documents, reassign_tables, stored_plans
@@ -57,6 +57,8 @@ def plan(
     yes: bool,
 ) -> None:
     """Plan moves: what must move and nothing else, with the reason for each.
+
+    Ends with 4 where a topic cannot be read, and so is in no plan.
 
     A plan is written to files (--output), or kept in ZooKeeper, where it outlives this command: --save keeps
     it, --execute also begins it. A controller of zkgroup then asks for one phase after the other; beside a
@@ -167,7 +169,7 @@ def replace(pairs: tuple[tuple[int, int], ...], **how: Any) -> None:
 @_plan_options
 def set_rf(factor: int, topics: tuple[str, ...], **how: Any) -> None:
     """Give every partition N replicas."""
-    _make(planner_set_rf(factor, topics or None), **how)
+    _make(planner_set_rf(factor, topics or None), topics=topics, **how)
 
 
 @plan.command()
@@ -187,6 +189,7 @@ def balance(leaders_only: bool, tolerance: float | None, **how: Any) -> None:
 def _make(
     planner: Planner,
     *,
+    topics: Sequence[str] = (),
     disable_rack_aware: bool,
     allow: Sequence[Loss],
     sizes: IO[str] | None,
@@ -204,6 +207,7 @@ def _make(
     if save and longest is not None and not execute:
         raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
     wish = Wish(
+        topics=topics,
         rack_mode="disabled" if disable_rack_aware else "enforced",
         allow=tuple(allow),
         sizes=_sizes(sizes.name, file_text(sizes)) if sizes else None,
@@ -230,13 +234,16 @@ def _make(
     if kept is not None:
         if not execute:
             say(f"begin it: {stored_plans.words_on(kept.plan)}")
-        ctx.exit(stored_plans.ended(kept, waited=longest is not None))
-    if found.plan.changes:
+        if code := stored_plans.ended(kept, waited=longest is not None):
+            ctx.exit(code)
+    elif found.plan.changes:
         if files:
             say(_how_to_execute(files, throttle))
         else:
             say("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
             say("--save keeps the plan in ZooKeeper, --execute also begins it")
+    if found.unreadable:
+        raise PartlyDoneError(f"not looked at: {'; '.join(map(str, found.unreadable))}")
 
 
 def _planned(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:

@@ -12,7 +12,7 @@ from tests.cli.running import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.testing.plugin import Tree
-from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.throttles import RATES
 from zkgroup.znodes.topics import TopicConfig
 
@@ -41,6 +41,21 @@ def test_brokers_are_listed_and_described(shell: Shell, cluster: Cluster) -> Non
     assert (one["replicas"], one["leaders"], one["endpoints"]) == (2, 1, ["PLAINTEXT://h:9092"])
     assert [line.split()[0] for line in table.lines] == ["BROKER", "1", "2", "3"]
     assert shell.run("broker", "describe", "9").code == 5
+
+
+def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, cluster: Cluster) -> None:
+    """Exit 4 where a topic, or the state of a partition on it, cannot be read."""
+    cluster.topic("orders", (1, 2), (2, 3))
+    states = [PartitionState.path(TopicPartition("orders", number)) for number in (0, 1)]
+    cluster.zk.multi(*[SetData(path, b"{", -1) for path in states])
+    cluster.odd(Topic.path("odd"))
+
+    ran = shell.run("broker", "describe", "1", "--format", "json")
+
+    assert (ran.code, ran.document["replicas"], ran.document["leaders"]) == (4, 1, 0)
+    assert ran.err.startswith("error: not counted: /brokers/topics/odd: expected a topic, found ")
+    assert f"; {states[0]}: expected a partition state" in ran.err
+    assert states[1] not in ran.err
 
 
 def test_the_controller_is_described(shell: Shell, groups: Groups) -> None:

@@ -7,6 +7,9 @@ import pytest
 from tests.cli.cluster import Cluster
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import SetData
+from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 @pytest.fixture
@@ -94,3 +97,22 @@ def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: 
     assert refused.err.endswith("; `--allow balance` accepts that\n")
     assert "`set-rf 1` first" in never.err
     assert "accepts that" not in never.err
+
+
+def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: Cluster) -> None:
+    """Exit 4: a broker that it empties may still have replicas of those; one asked for by name is refused."""
+    cluster.topic("clicks", (1, 2))
+    state = PartitionState.path(TopicPartition("clicks", 0))
+    cluster.zk.multi(SetData(state, b"{", -1))
+    cluster.odd(Topic.path("odd"))
+
+    ran = shell.run("reassign", "plan", "decommission", "1")
+    idle = shell.run("reassign", "plan", "set-rf", "2")
+    others = shell.run("reassign", "plan", "set-rf", "1", "--topic", "orders")
+    itself = shell.run("reassign", "plan", "set-rf", "1", "--topic", "odd")
+
+    assert (ran.code, idle.code, others.code, itself.code) == (4, 4, 0, 1)
+    assert "orders" in ran.out
+    assert f"note: cannot be read: {state}: expected a partition state" in ran.err
+    assert "error: not looked at: /brokers/topics/odd: expected a topic, found " in ran.err
+    assert itself.err.startswith("error: /brokers/topics/odd: expected a topic, found ")

@@ -67,6 +67,8 @@ class BrokerDescription:
     """Partitions whose first replica it is."""
     out_of_sync: tuple[TopicPartition, ...]
     """Partitions with a replica on it that is not in the ISR."""
+    unreadable: tuple[CorruptZnodeError, ...] = ()
+    """Topics, and states of what is on it, that cannot be read and so are not counted."""
 
 
 class Cluster:
@@ -170,14 +172,17 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
     if entry.error:
         raise entry.error
     assert entry.value is not None
-    topics, states = hosted_topics(ensemble)
+    topics, broken = held_topics(ensemble)
+    states = held_states(ensemble, partitions_of(topics))
     replicas = [
         (tp, lists[0] == broker)
         for topic, one in topics.items()
         for number, lists in one.partitions.items()
         if broker in lists and (tp := TopicPartition(topic, number))
     ]
-    known = {tp: state for tp, state in states.items() if state}
+    known = {tp: state.value for tp, state in states.items() if state and state.value}
+    here = [states[tp] for tp, _ in replicas]
+    odd = [state.error for state in here if state and state.error]
     return ensemble.as_of(), BrokerDescription(
         summary=_summary(broker, entry, entry.value, held(ruler, Controller.decode).value if ruler else None),
         session=znode.stat.ephemeral_owner,
@@ -189,21 +194,14 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
         leaders=sum(state.leader == broker for state in known.values()),
         preferred=sum(first for _, first in replicas),
         out_of_sync=tuple(tp for tp, _ in sorted(replicas) if tp in known and broker not in known[tp].isr),
+        unreadable=(*broken.values(), *odd),
     )
-
-
-def hosted_topics(
-    ensemble: Ensemble,
-) -> tuple[dict[str, Topic], dict[TopicPartition, PartitionState | None]]:
-    """Every readable topic, and the states of its partitions (None: none yet, or unreadable). Bulk reads."""
-    topics, entries = hosted_states(ensemble)
-    return topics, {tp: entry.value if entry else None for tp, entry in entries.items()}
 
 
 def hosted_states(
     ensemble: Ensemble,
 ) -> tuple[dict[str, Topic], dict[TopicPartition, Held[PartitionState] | None]]:
-    """The same with what is wrong with each state that cannot be read; None only where there is none."""
+    """Every readable topic, and what the states of its partitions hold (None: none yet). Bulk reads."""
     topics, _ = held_topics(ensemble)
     return topics, held_states(ensemble, partitions_of(topics))
 

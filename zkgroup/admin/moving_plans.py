@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.brokers import hosted_topics, placeable
+from zkgroup.admin.brokers import held_states, held_topics, notes_on_unreadable, partitions_of, placeable
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.reassigning import refuse_second
 from zkgroup.admin.ruling import read_ruling, refuse_kraft
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.placement import (
     Compat,
@@ -58,6 +58,8 @@ class Proposal:
 class Wish:
     """How a plan is to be made."""
 
+    topics: Collection[str] = ()
+    """The plan is about these alone; empty where it is about all."""
     rack_mode: RackMode = "enforced"
     allow: Collection[Loss] = ()
     sizes: Sizes | None = None
@@ -76,6 +78,8 @@ class PhasedPlan:
     plan: Plan
     phases: tuple[Phase, ...]
     notes: tuple[str, ...] = field(default=())
+    unreadable: tuple[CorruptZnodeError, ...] = ()
+    """Topics that cannot be read: the plan leaves them where they are, whatever brokers that is."""
 
 
 def propose(
@@ -119,19 +123,26 @@ def propose(
     return Proposal(as_of=ensemble.as_of(), current=current, proposed=proposed, notes=notes)
 
 
-def read_picture(ensemble: Ensemble, wish: Wish) -> tuple[Picture, tuple[str, ...]]:
+def read_picture(
+    ensemble: Ensemble, wish: Wish
+) -> tuple[Picture, tuple[str, ...], tuple[CorruptZnodeError, ...]]:
     """Every partition with its replicas and ISR, and the brokers that can be given replicas; and notes.
+
+    Last, what is wrong with each topic that cannot be read and is not in the picture.
 
     Topics that are being deleted are left out: a controller drops their moves.
 
     Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
-    ConfigError for sizes that lack a partition.
+    ConfigError for sizes that lack a partition. CorruptZnodeError for a topic that `wish` names.
     """
     ensemble.zk.sync("/")
     ruling = read_ruling(ensemble)
     refuse_kraft(ruling)
     refuse_second(ensemble)
-    topics, states = hosted_topics(ensemble)
+    topics, broken = held_topics(ensemble)
+    states = held_states(ensemble, partitions_of(topics))
+    if asked := sorted(broken.keys() & set(wish.topics)):
+        raise broken[asked[0]]
     if moving := sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.moving):
         raise ConflictError(
             f"{Topic.path(moving[0].topic)}: {moving[0]} is being moved; `zkgroup reassign list` shows it"
@@ -149,7 +160,11 @@ def read_picture(ensemble: Ensemble, wish: Wish) -> tuple[Picture, tuple[str, ..
         replicas=replicas,
         brokers=placeable(ruling.brokers),
         sizes=None if sizes is None else {tp: size for tp, size in sizes.items() if tp.topic not in going},
-        in_sync={tp: state.isr if state else replicas[tp] for tp, state in states.items() if tp in replicas},
+        in_sync={
+            tp: entry.value.isr if entry and entry.value else replicas[tp]
+            for tp, entry in states.items()
+            if tp in replicas
+        },
         rack_mode=wish.rack_mode,
     )
     if picture.sizes is not None and (unsized := sorted(replicas.keys() - picture.sizes.keys())):
@@ -158,7 +173,9 @@ def read_picture(ensemble: Ensemble, wish: Wish) -> tuple[Picture, tuple[str, ..
             f"{wish.sizes_file}: expected TOPIC,PARTITION,BYTES of every partition, found none of "
             f"{', '.join(map(str, unsized[:NAMED]))}{more}"
         )
-    return picture, tuple(f"topic {name} is being deleted: it is left out" for name in going)
+    notes = [f"topic {name} is being deleted: it is left out" for name in going]
+    notes += notes_on_unreadable(states[tp] for tp in replicas)
+    return picture, tuple(notes), () if wish.topics else tuple(broken.values())
 
 
 def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
@@ -167,7 +184,7 @@ def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
     Raises PlanRefusedError where the plan would make something worse that `wish.allow` does not name, and
     what `read_picture` and the planner raise.
     """
-    picture, notes = read_picture(ensemble, wish)
+    picture, notes, unreadable = read_picture(ensemble, wish)
     plan = planner(picture, wish.allow)
     limit = NO_LIMIT if wish.max_moves is None else wish.max_moves
     return PhasedPlan(
@@ -175,6 +192,7 @@ def make_plan(ensemble: Ensemble, planner: Planner, wish: Wish) -> PhasedPlan:
         plan=plan,
         phases=phases(plan, picture, max_moves=limit),
         notes=(*notes, *plan.notes),
+        unreadable=unreadable,
     )
 
 
