@@ -87,6 +87,10 @@ class Observer(Protocol):
         """A follower has asked this broker for lines and is answered."""
         ...
 
+    def told(self, request: LeaderAndIsrRequest) -> None:
+        """A controller's LeaderAndIsr was obeyed, as far as it is not older than what is known."""
+        ...
+
     def left_over(self, partitions: Sequence[TopicPartition]) -> None:
         """Lines are kept here of which a controller's first LeaderAndIsr has said nothing."""
         ...
@@ -225,6 +229,8 @@ class BrokerService:
             case LeaderAndIsrRequest():
                 response = await self._drive(self._receiver.leader_and_isr(request))
                 if response.error == ErrorCode.NONE:
+                    if self._observer is not None:
+                        self._observer.told(request)
                     await self._look_for_left_over(request.controller_epoch)
                 return response
             case _:

@@ -20,7 +20,7 @@ from zkgroup.broker.server import BrokerServer
 from zkgroup.broker.service import BrokerService
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
-from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
 from zkgroup.wire.replica_host import (
@@ -164,6 +164,7 @@ class Noted:
     def __init__(self) -> None:
         self.actions: list[tuple[Action, int]] = []
         self.fetches: list[tuple[FetchLinesRequest, FetchLinesResponse]] = []
+        self.orders: list[LeaderAndIsrRequest] = []
         self.strays: list[tuple[TopicPartition, ...]] = []
 
     def acted(self, action: Action, error: int) -> None:
@@ -171,6 +172,9 @@ class Noted:
 
     def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         self.fetches.append((request, response))
+
+    def told(self, request: LeaderAndIsrRequest) -> None:
+        self.orders.append(request)
 
     def left_over(self, partitions: Sequence[TopicPartition]) -> None:
         self.strays.append(tuple(partitions))

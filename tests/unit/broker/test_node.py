@@ -17,7 +17,13 @@ from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, Store
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper, wait_until
-from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
+from zkgroup.wire.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionStateInfo,
+)
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller
@@ -128,6 +134,27 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
 
     assert world.zk.read(BrokerRegistration.path(1)).stat.czxid > first
     assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
+
+
+def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session of a follower ended before it had seen that the topic was made; nobody else noticed, so the
+    term is the same, and naming it is answered with 13."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    world.server.expire("b2")
+    wait_until(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
+    state = PartitionStateInfo(*T0, 1, 1, 0, (1, 2), 0, (1, 2))
+    order = LeaderAndIsrRequest(1, 1, (state,), (world.running.address(1),))
+    answer = ask(world.running.address(2).port, order, LeaderAndIsrResponse)
+    assert [one.error for one in answer.partitions] == [13]
+
+    for line in (b"b", b"c"):
+        assert world.running.append(1, T0, 0, line).error == 0
+    wait_until(lambda: world.running.view(2, T0).log_end_offset == 3)
+    wait_until(lambda: world.isr() == (1, 2))
 
 
 def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: World) -> None:

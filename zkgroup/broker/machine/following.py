@@ -3,8 +3,8 @@
 Meanwhile a topic can have been deleted without this broker, and made again (ADR 0024). Its terms and offsets
 begin anew, so a follower with old lines would tell its leader of more than that has ever had. Nothing is
 fetched from the end of a session until it is known that the topic is the one that the session knew: its czxid
-is no later than what the session has seen. Any other waits for a controller's word, which comes, as to the
-controller the broker has failed.
+is no later than what the session has seen. Any other waits for a controller's word on it, which comes, as to
+the controller the broker has failed; a controller of ours has it delete first what it has of a former topic.
 """
 
 from __future__ import annotations

@@ -90,9 +90,14 @@ class Fetchers:
         self._held.update(self._homes)
         return frozenset(tp.topic for tp in self._held)
 
-    def release(self, topics: Collection[str]) -> None:
-        """Fetches what is held of these topics again."""
-        self._held = {tp for tp in self._held if tp.topic not in topics}
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """What is followed and not fetched for now."""
+        return frozenset(self._held)
+
+    def release(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetches these again."""
+        self._held.difference_update(partitions)
         self.wake()
 
     def _drop(self, tp: TopicPartition) -> None:

@@ -60,7 +60,7 @@ log = logging.getLogger("zkgroup.broker")
 FIND_CONTROLLER_S: Final = 2.0
 CLOSE_S: Final = 5.0
 """For each part that is closed."""
-_WARNINGS: Final = frozenset({"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed", "isr.unreadable"})
+_WARNINGS: Final = {"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed", "topic.not_followed"}
 
 
 class HostedController(Protocol):

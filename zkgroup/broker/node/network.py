@@ -35,7 +35,12 @@ from zkgroup.broker.service import BrokerService
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.wire.control import Broker, ControlledShutdownResponse, UpdateMetadataRequest
+from zkgroup.wire.control import (
+    Broker,
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+)
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config_entity import ConfigEntity
@@ -172,7 +177,7 @@ class Network:
 
     async def follow_on(self, topics: Collection[str]) -> None:
         """Fetches what is held of these."""
-        self._fetchers.release(topics)
+        self._fetchers.release({tp for tp in self._fetchers.held if tp.topic in topics})
 
     async def look(self, order: LookAtFollowers) -> None:
         """Asks the host how far the followers are."""
@@ -207,6 +212,15 @@ class Network:
                 self._tell(tp, Role.NONE, self._epochs.get(tp))
                 if isinstance(action, Delete):
                     self._epochs.pop(tp, None)
+
+    def told(self, request: LeaderAndIsrRequest) -> None:
+        """What a controller says again of a term that is known is a word on what is held, too."""
+        if held := self._fetchers.held:
+            named = {state.topic_partition: state.leader_epoch for state in request.partitions}
+            known = self._receiver.replicas
+            self._fetchers.release(
+                {tp for tp in held if tp in known and named.get(tp) == known[tp].state.leader_epoch}
+            )
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._post(Left(tp))

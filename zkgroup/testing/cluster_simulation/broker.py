@@ -131,8 +131,17 @@ class BrokerProcess:
         except StopIteration as end:
             return self._obeyed(request, before, end.value)
 
+    def _told(self, request: LeaderAndIsrRequest) -> None:
+        """A word on what is held, too."""
+        for state in request.partitions:
+            known = self.receiver.replicas.get(state.topic_partition)
+            if known is not None and known.state.leader_epoch == state.leader_epoch:
+                self.held.discard(state.topic_partition)
+
     def _obeyed(self, request: ControlRequest, before: int | None, response: Any) -> Response:
         if response.error == ErrorCode.NONE:
+            if isinstance(request, LeaderAndIsrRequest):
+                self._told(request)
             if before != request.controller_epoch:
                 self._note(
                     "control.accepted",
