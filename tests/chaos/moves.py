@@ -38,11 +38,13 @@ def step_of(
     return "led" if risen > 1 and state.leader in target else "in sync"
 
 
-def exchange(now: Brokers, brokers: Brokers, number: int) -> Brokers:
+def exchange(now: Brokers, brokers: Brokers, number: int) -> Brokers | None:
     """A target with one replica less and another one in its place; `number` chooses which.
 
-    `now` must leave out one of the brokers.
+    None where every broker has a replica, as within a move.
     """
     away = [each for each in brokers if each not in now]
+    if not away:
+        return None
     gone = now[number % len(now)]
     return (away[number % len(away)], *(each for each in now if each != gone))

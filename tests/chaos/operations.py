@@ -119,6 +119,9 @@ class Operations:
         try:
             now = self.cluster.topics()[tp.topic].partitions[tp.partition]
             target = exchange(now, BROKERS, number)
+            if target is None:
+                self.refused["exchange: every broker has it"] += 1
+                return None
             self.submit({tp: target})
         except ZkGroupError as error:
             self.refused[f"exchange: {type(error).__name__}"] += 1

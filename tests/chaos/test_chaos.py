@@ -68,6 +68,8 @@ def test_a_move_in_which_the_controller_is_killed_has_all_steps(now: tuple[int, 
     """F37: one replica goes and another one comes, whatever number was drawn."""
     target = exchange(now, BROKERS, number)
 
+    assert target is not None
+    assert exchange((*now, *(set(BROKERS) - set(now))), BROKERS, number) is None
     assert len(target) == len(set(target)) == len(now)
     assert len(set(target) - set(now)) == len(set(now) - set(target)) == 1
 
