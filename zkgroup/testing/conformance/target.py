@@ -26,6 +26,8 @@ from zkgroup.model.requests import (
 
 ANSWER_S = 30.0
 """Longest wait for anything that must come. Generous: a slow machine is not a broken contract."""
+UNHURRIED_MS = 20_000
+"""Session timeout where a check does not name one: a client leaves a server that is silent for part of it."""
 
 T = TypeVar("T")
 
@@ -140,13 +142,13 @@ class Target:
         self._open = open_store
         self._stores: list[Store] = []
 
-    def connect(self, session_timeout_ms: int = 6000) -> Caller:
+    def connect(self, session_timeout_ms: int = UNHURRIED_MS) -> Caller:
         """A new client, connected."""
         caller = Caller(self.open(session_timeout_ms))
         caller.session()
         return caller
 
-    def open(self, session_timeout_ms: int = 6000) -> Store:
+    def open(self, session_timeout_ms: int = UNHURRIED_MS) -> Store:
         """A new client, perhaps not connected yet."""
         store = self._open(session_timeout_ms)
         self._stores.append(store)
