@@ -32,7 +32,7 @@ class Groups:
     """Topics, and members that share one session."""
 
     def __init__(self, address: str) -> None:
-        self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=10_000))
+        self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=30_000))
         self.zk = Blocking(self._client)
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing import wait_until
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState
-from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -75,7 +75,8 @@ def brokers(shell: Shell) -> Iterator[Brokers]:
 @pytest.fixture
 def tree(zk_server: Any) -> Iterator[Blocking]:
     """The znodes as a third party sees them."""
-    with ZooKeeperClient(zk_server.address) as client, Blocking(client) as zk:
+    settings = ClientSettings(session_timeout_ms=30_000)
+    with ZooKeeperClient(zk_server.address, settings) as client, Blocking(client) as zk:
         zk.wait_connected()
         yield zk
 

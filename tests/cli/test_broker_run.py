@@ -20,7 +20,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.testing import wait_until
-from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 ALONE = ("broker", "run", "--controller-only", "--format", "ndjson")
@@ -37,7 +37,8 @@ def is_elected(event: dict[str, Any]) -> bool:
 @pytest.fixture
 def tree(zk_server: Any) -> Iterator[Blocking]:
     """The znodes as a third party sees them."""
-    with ZooKeeperClient(zk_server.address) as client, Blocking(client) as zk:
+    settings = ClientSettings(session_timeout_ms=30_000)
+    with ZooKeeperClient(zk_server.address, settings) as client, Blocking(client) as zk:
         zk.wait_connected()
         yield zk
 

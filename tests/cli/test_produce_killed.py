@@ -17,7 +17,7 @@ from zkgroup.consumer.sources.files import FileSource
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
-from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -49,7 +49,8 @@ def test_acknowledged_lines_are_at_their_offsets_after_a_leader_was_killed(
             broker.until(lambda event: event["event"] == "registered")
         lists = ("--replica-assignment", "1:2:3,2:3:1,3:1:2")
         assert shell.run("topic", "create", "t", "--partitions", "3", *lists).code == 0
-        client = stack.enter_context(ZooKeeperClient(environment["ZKGROUP_ZOOKEEPER"]))
+        patient = ClientSettings(session_timeout_ms=30_000)
+        client = stack.enter_context(ZooKeeperClient(environment["ZKGROUP_ZOOKEEPER"], patient))
         ensemble = Ensemble(stack.enter_context(Blocking(client)), SystemClock())
         settings = ProducerSettings(delivery_timeout_ms=60_000, batch_lines=7, buffered_bytes=500)
         with LineProducer(Cluster(ensemble).brokers, settings, told.append) as producer:

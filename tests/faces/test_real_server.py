@@ -24,7 +24,7 @@ from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
-from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -38,7 +38,8 @@ REAL: dict[str, Any] = {"server_tick_ms": 500, "session_timeout_ms": SESSION_MS}
 @pytest.fixture
 def blocking(zk_server: Tree) -> Iterator[Blocking]:
     """A third party on the server, which has a topic of four partitions."""
-    with ZooKeeperClient(zk_server.address) as client, Blocking(client) as blocking:
+    patient = ClientSettings(session_timeout_ms=30_000)
+    with ZooKeeperClient(zk_server.address, patient) as client, Blocking(client) as blocking:
         blocking.create_missing("/brokers", "/brokers/ids", "/brokers/topics")
         topic = Topic(dict.fromkeys(range(4), (0,)))
         blocking.multi(Create(Topic.path("orders"), topic.encode()))

@@ -22,7 +22,7 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 ResponseT = TypeVar("ResponseT", bound=Response)
@@ -45,7 +45,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self._thread.start()
         self._server = BrokerServer(self._respond)
         self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(WAIT_S)
-        self._client = ZooKeeperClient(address)
+        self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=30_000))
         zk = Blocking(self._client)
         zk.wait_connected()
         zk.create_missing("/brokers", "/brokers/ids", "/brokers/topics", "/admin", "/admin/delete_topics")

@@ -49,7 +49,7 @@ def _sockets() -> int:
 
 def test_one_client_serves_many_members(zk_server: Tree) -> None:
     """Listeners and requests of many threads share a session; each gets its own outcome."""
-    with ZooKeeperClient(zk_server.address) as client:
+    with ZooKeeperClient(zk_server.address, ClientSettings(session_timeout_ms=20_000)) as client:
         callers = [Caller(client) for _ in range(50)]
         failures: list[BaseException] = []
 

@@ -43,7 +43,7 @@ from zkgroup.wire.records import (
 )
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 pytestmark = pytest.mark.integration
@@ -89,7 +89,8 @@ class Running:
 
 @pytest.fixture
 def tree(zk_server: Any) -> Iterator[Blocking]:
-    with ZooKeeperClient(zk_server.address) as client, Blocking(client) as zk:
+    settings = ClientSettings(session_timeout_ms=30_000)
+    with ZooKeeperClient(zk_server.address, settings) as client, Blocking(client) as zk:
         zk.wait_connected()
         yield zk
 
