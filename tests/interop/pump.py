@@ -89,14 +89,18 @@ class Recorder:
 
     @contextlib.contextmanager
     def change(self, name: str) -> Iterator[Change]:
-        """Make the change and wait for its end inside; the change is complete after the block."""
+        """Make the change inside, wait for its end and set `owners_after`; it is complete after the block.
+
+        Owners are those that were waited for, before and after: a second look might come when a JVM member
+        has let go of all for a moment.
+        """
         scene = self._scene
         before = _surplus(scene.ledger.counts())
         committed = scene.offsets()
         delivered = scene.ledger.delivered()
-        change = Change(name, committed, delivered, scene.owners(), {}, {})
+        before_it = self.changes[-1].owners_after if self.changes else {}
+        change = Change(name, committed, delivered, before_it, {}, {})
         yield change
-        change.owners_after = scene.owners()
         scene.ledger.wait_all(dict(self._pump.ends))  # the new owners have passed what was old
         for partition, offset in sorted((_surplus(scene.ledger.counts()) - before).keys()):
             change.again.setdefault(partition, []).append(offset)

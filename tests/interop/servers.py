@@ -11,8 +11,9 @@ from kafka import KafkaProducer
 from kazoo.client import KazooClient
 
 from tests.interop.jars import kafka
-from tests.interop.processes import Process, free_port, wait_until
+from tests.interop.processes import Process, wait_until
 from zkgroup.zookeeper.embedded import probe
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 VERSION = "0.8.2.2"
 
@@ -43,7 +44,8 @@ class RealZooKeeper:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self._held = HeldPort()
+        self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"
         self.data = folder / "data"
         config = folder / "zoo.cfg"
@@ -60,9 +62,11 @@ class RealZooKeeper:
             return opens_sessions(self.port)
 
         wait_until(ready, timeout_s, "ZooKeeper 3.4.6 opens sessions")
+        self._held.release()
 
     def stop(self) -> None:
         self.process.kill()
+        self._held.release()
 
 
 class RealBroker:
@@ -82,7 +86,9 @@ class RealBroker:
         self.zookeeper = zookeeper
         self.number = number
         self.chroot = chroot
-        self.port = free_port()
+        self._held = HeldPort()
+        """Nobody else is given the port before the broker listens, which takes seconds."""
+        self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"
         settings = {
             "broker.id": number,
@@ -115,6 +121,7 @@ class RealBroker:
         try:
             wait_until(registered, timeout_s, "the broker is registered")
         finally:
+            self._held.release()
             client.stop()
             client.close()
 
@@ -130,6 +137,7 @@ class RealBroker:
 
     def stop(self) -> None:
         self.process.kill()
+        self._held.release()
 
 
 def _listening(version: str, port: int) -> dict[str, object]:

@@ -46,7 +46,7 @@ class Story:
     def join(self, kind: Kind, name: str) -> Member:
         with self._recorder.change(f"{kind} {name} joins") as change:
             member = self._start(kind, name)
-            self.scene.wait_owned_by(self.present)
+            change.owners_after = self.scene.wait_owned_by(self.present)
         self._clean(change)
         return member
 
@@ -54,14 +54,14 @@ class Story:
         with self._recorder.change(f"{member.kind} {member.name} leaves") as change:
             self.present.remove(member)
             member.leave()
-            self.scene.wait_owned_by(self.present)
+            change.owners_after = self.scene.wait_owned_by(self.present)
         self._clean(change)
 
     def kill(self, member: Member) -> None:
         with self._recorder.change(f"{member.kind} {member.name} is killed") as change:
             self.present.remove(member)
             member.kill()
-            self.scene.wait_owned_by(self.present)
+            change.owners_after = self.scene.wait_owned_by(self.present)
         assert_bounded(change)
         assert_none_again(change, self._ours(change) - set(change.moved))
 

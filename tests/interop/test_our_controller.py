@@ -93,9 +93,14 @@ def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
     stopping = led.brokers[2]
     stopping.process.signal(signal.SIGTERM)
     stopping.process.wait(150)
-    isrs = [led.state("clicks", number)["isr"] for number in range(6)]
-    assert all(isr and 2 not in isr for isr in isrs), isrs
-    assert -1 not in led.leaders("clicks", 6)
+    assert {*led.leaders("clicks", 6)} <= {1, 3}
+    wait_until(
+        lambda: all(
+            isr and 2 not in isr for isr in (led.state("clicks", number)["isr"] for number in range(6))
+        ),
+        90,
+        "broker 2 is in no ISR: a leader of 0.8.2.2 may have taken it back by a fetch that was under way",
+    )
     led.wait_listed(1, 3)
     assert "controlled shutdown" not in stopping.process.log.read_text(errors="replace").lower()
     led.produce("clicks", 6, 10, "second")
@@ -165,7 +170,8 @@ def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
     assert [event["event"] for event in led.ours[0].events.all()] == ["waiting", "controller"]
     led.tree.delete(f"{led.chroot}/brokers/ids/8")
     led.tree.delete(f"{led.chroot}/brokers/ids/9")
-    assert "/brokers/ids/8" in led.ours[0].process.tail(100)
+    log = led.ours[0].process.log
+    wait_until(lambda: "/brokers/ids/8" in log.read_text(errors="replace"), 90, "it is named")
     led.wait_listed(1, 2, 3)
     led.produce("quiet", 2, 5, "first")
     assert len(led.consume("quiet", 2, 10)) == 10
@@ -216,10 +222,21 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
     for topic, count, brokers, partitions in (("gone", 20, (1, 2, 3), 2), ("alone", 5, (3,), 1)):
         assert all(line.startswith("new") for line in led.consume(topic, partitions, count))
         for number in range(partitions):
-            (lines,) = {led.lines(broker, topic, number) for broker in brokers}
+            lines = _same_lines(led, topic, number, brokers)
             assert b"newer" in (lines or b"")
             assert b"old" not in (lines or b"")
     assert (led.controller, led.epoch) == (OURS, 1)
+
+
+def _same_lines(led: Led, topic: str, partition: int, brokers: tuple[int, ...]) -> bytes | None:
+    """Of all these replicas; one that was out of sync for a moment gets its lines a moment later."""
+
+    def alike() -> list[bytes | None]:
+        found = {led.lines(broker, topic, partition) for broker in brokers}
+        return [*found] if len(found) == 1 else []
+
+    (lines,) = wait_until(alike, 90, f"{topic}-{partition} is the same on {brokers}")
+    return lines
 
 
 def _way_out(led: Led, topic: str) -> list[str]:

@@ -180,7 +180,7 @@ def test_partitions_are_moved(tools: Tools) -> None:
 
     file = tools.moves("moves.json", topic, target)
     other = tools.moves("other.json", topic, {0: [1]})
-    cluster.process(3).signal(signal.SIGSTOP)
+    cluster.process(3).pause()
     try:
         executed = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--execute")
         second = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", other, "--execute")
