@@ -29,7 +29,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.znodes.admin_requests import Move
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import Topic
@@ -76,6 +76,8 @@ class Storing:
     as_of: AsOf
     stored: StoredPlan
     notes: tuple[str, ...]
+    gate: SetData | None
+    """What lets it begin, as `_gate` says; None for one that does not begin."""
 
 
 def plan_storing(
@@ -102,18 +104,18 @@ def plan_storing(
     )
     stored.encode()
     notes = [who_goes_on(ruling)] if begin or not ruling.is_ours else []
-    if begin:
-        _refuse_second(ensemble)
+    gate = _gate(ensemble) if begin else None
     if throttle is not None:
         notes.append(check_throttle(ruling))
-    return Storing(as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)))
+    return Storing(as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)), gate=gate)
 
 
 def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
-    """Keeps the plan. Raises ConflictError where a plan of this name exists."""
+    """Keeps the plan. Raises ConflictError where a plan of this name exists, or another has begun since."""
     path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
     ensemble.zk.create_missing(zkgroup_path(), plans_path())
-    write(ensemble, [Create(path, data)], path, data)
+    begins = [] if storing.gate is None else [storing.gate]
+    write(ensemble, [*begins, Create(path, data)], path, data)
     return find_plan(ensemble, plan)
 
 
@@ -174,9 +176,9 @@ def begin(ensemble: Ensemble, one: PlanDescription) -> PlanDescription:
         return one
     ruling = read_ruling(ensemble)
     refuse_kraft(ruling)
-    _refuse_second(ensemble, beside=one.plan)
+    gate = _gate(ensemble, beside=one.plan)
     again = stored.next_phase - 1 if stored.state == FAILED else stored.next_phase
-    return _write(ensemble, one, stored.at(max(again, 0), RUNNING))
+    return _write(ensemble, one, stored.at(max(again, 0), RUNNING), gate)
 
 
 def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str = "") -> PlanDescription:
@@ -255,16 +257,24 @@ def _described(ensemble: Ensemble, plan: str, stored: StoredPlan, version: int) 
     return PlanDescription(as_of=ensemble.as_of(), plan=plan, stored=stored, version=version, rows=rows)
 
 
-def _write(ensemble: Ensemble, one: PlanDescription, changed: StoredPlan) -> PlanDescription:
+def _write(
+    ensemble: Ensemble, one: PlanDescription, changed: StoredPlan, *also: Operation
+) -> PlanDescription:
     path, data = StoredPlan.path(one.plan), changed.encode()
-    write(ensemble, [SetData(path, data, one.version)], path, data)
+    write(ensemble, [*also, SetData(path, data, one.version)], path, data)
     return find_plan(ensemble, one.plan)
 
 
-def _refuse_second(ensemble: Ensemble, beside: str | None = None) -> None:
-    """Two plans would take turns at the one request, each on lists that the other changes."""
+def _gate(ensemble: Ensemble, beside: str | None = None) -> SetData:
+    """Refuses a second plan now, and by this operation, which every plan begins with, until it has begun.
+
+    Two plans would take turns at the one request, each on lists that the other changes. The version of the
+    parent is read first: a plan that is not among those read now begins after that.
+    """
+    parent = ensemble.zk.find(plans_path())
     if others := [name for name in running_plans(ensemble) if name != beside]:
         raise ConflictError(
             f"{StoredPlan.path(others[0])}: plan {others[0]} is running; wait for its end, or stop it with "
             f"`zkgroup reassign plan --pause {others[0]} --execute`"
         )
+    return SetData(plans_path(), b"", parent.stat.version if parent else 0)

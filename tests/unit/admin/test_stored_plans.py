@@ -20,6 +20,7 @@ from zkgroup.admin.stored_plans import (
     list_plans,
     plan_storing,
     prune,
+    running_plans,
     stop,
     store,
     take_throttles_off,
@@ -191,6 +192,25 @@ def test_one_plan_runs_at_a_time(world: World, cluster: KafkaCluster) -> None:
         ("p", "cancelled", None),
         ("q", "running", 0),
     ]
+
+
+def test_of_two_plans_that_begin_at_once_one_does(world: World, cluster: KafkaCluster) -> None:
+    """Neither tool has seen the other's when it looked: a begun or a resumed one refuses the others."""
+    paused = _kept(world, start=False, name="q")
+    first, second, third = [
+        plan_storing(world.ensemble, _found(world), by=by, begin=True) for by in ("ada", "bob", "eve")
+    ]
+
+    begun = store(world.ensemble, "p", first)
+    with pytest.raises(ConflictError, match="run the command again"):
+        store(world.ensemble, "r", second)
+    stop(world.ensemble, begun, "paused")
+    begin(world.ensemble, paused)
+    with pytest.raises(ConflictError, match="run the command again"):
+        store(world.ensemble, "s", third)
+
+    assert running_plans(world.ensemble) == ("q",)
+    assert [one.plan for one in list_plans(world.ensemble)[0]] == ["p", "q"]
 
 
 def test_a_paused_plan_asks_for_nothing(world: World, cluster: KafkaCluster) -> None:
