@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,14 @@ def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: Grou
 
     assert ran.err == ""
     assert ran.lines[-1] == "nothing to elect"
+
+
+def test_what_to_type_about_an_odd_name_can_be_typed(shell: Shell, groups: Groups) -> None:
+    """`doctor` shows the znode of a topic whose name no topic can have, quoted for a shell."""
+    path = "/brokers/topics/bad name"
+    Cluster(groups).odd(path)
+
+    told = [row["next"] for row in shell.json("doctor", code=3)["findings"] if "bad name" in row["subject"]]
+
+    assert set(told) == {f"zkgroup znode get '{path}'"}
+    assert shell.run(*shlex.split(told[0])[1:]).code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,8 +23,10 @@ from zkgroup.admin.topics import (
 )
 from zkgroup.admin.unreadable_configs import unreadable_configs
 from zkgroup.admin.values import GroupState, GroupSummary
+from zkgroup.admin.znodes import join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import topics_path
 from zkgroup.znodes.topics import TopicConfig
 
 NUMBERS_SHOWN = 8
@@ -225,9 +228,8 @@ def _topics(status: Status) -> Iterator[Finding]:
     for topic in status.topics:
         subject = f"topic {topic.topic}"
         if topic.partitions is None:
-            yield Finding(
-                "error", subject, "its znode cannot be read", f"zkgroup topic describe {topic.topic}"
-            )
+            path = join(topics_path(), topic.topic)  # its name may be none that a topic can have
+            yield Finding("error", subject, "its znode cannot be read", _look_at(path))
         if topic.marked_for_deletion and status.controller is None:
             detail = "waits to be deleted, but no controller lives"
             yield Finding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
@@ -259,7 +261,9 @@ def _others(status: Status) -> Iterator[Finding]:
 
 def _look_at(path: str) -> str:
     """What to type about a path that cannot be read."""
-    return "zkgroup reassign cancel" if path == Reassignment.path() else f"zkgroup znode get {path}"
+    if path == Reassignment.path():
+        return "zkgroup reassign cancel"
+    return f"zkgroup znode get {shlex.quote(path)}"
 
 
 def _throttle(status: Status) -> Iterator[Finding]:
