@@ -13,7 +13,7 @@ from zkgroup_cli.broker_events import BrokerPrinter
 from zkgroup_cli.output import Output
 from zkgroup_cli.settings_values import parse_settings
 
-from tests.cli.processes import Process
+from tests.cli.processes import PATIENCE_S, Process
 from tests.cli.running import Shell
 from zkgroup.broker.replica_host import Role
 from zkgroup.broker.settings import BrokerSettings
@@ -75,12 +75,12 @@ def test_the_second_waits_and_takes_over_from_one_that_is_killed(shell: Shell, t
     with Process(*ALONE, "--id", "7", *quick, env=env) as first:
         first.until(is_elected)
         with Process(*ALONE, "--id", "8", *quick, env=env) as second:
-            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is not None)
+            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is not None, PATIENCE_S)
             assert [row["broker"] for row in shell.json("broker", "list")["brokers"]] == [7]
             first.stop(signal.SIGKILL)
             assert second.until(is_elected)["epoch"] == 2
             assert [row["broker"] for row in shell.json("broker", "list")["brokers"]] == [8]
-            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is None)
+            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is None, PATIENCE_S)
             assert second.stop() == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.cluster import Cluster, reassignment_file
 from tests.cli.groups import Groups
-from tests.cli.processes import Process
+from tests.cli.processes import PATIENCE_S, Process
 from tests.cli.running import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
@@ -57,10 +57,10 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: She
     """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
     done = shell.json("reassign", "plan", "decommission", "2", "--execute")
     name = done["kept"]["plan"]
-    wait_until(lambda: shell.json("status")["reassigning"] == 1)
+    wait_until(lambda: shell.json("status")["reassigning"] == 1, PATIENCE_S)
     (running,) = shell.json("reassign", "list")["plans"]
     cancelled = shell.json("reassign", "cancel", "--execute")
-    wait_until(lambda: shell.json("reassign", "list")["plans"][0]["state"] == "failed")
+    wait_until(lambda: shell.json("reassign", "list")["plans"][0]["state"] == "failed", PATIENCE_S)
     failed = shell.json("reassign", "plan", "--resume", name, code=3)
 
     assert (running["plan"], running["state"], running["next_phase"]) == (name, "running", 1)
@@ -83,7 +83,7 @@ def brokers(shell: Shell, groups: Groups) -> Iterator[None]:
 def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
     """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
-    wait_until(lambda: shell.json("status")["offline_partitions"] == 0)
+    wait_until(lambda: shell.json("status")["offline_partitions"] == 0, PATIENCE_S)
     words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
     done = shell.json(*words, "--timeout", "90s")
     (topic,) = shell.json("topic", "describe", "t")["topics"]
@@ -95,12 +95,12 @@ def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
 def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(shell: Shell, brokers: None) -> None:
     """recipes 17 and controller item 48: the preferred leader of before, and nothing is slowed any more."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2")
-    wait_until(lambda: shell.json("status")["offline_partitions"] == 0)
+    wait_until(lambda: shell.json("status")["offline_partitions"] == 0, PATIENCE_S)
     lines = "".join(f"{number:01000}\n" for number in range(500))
     assert shell.run("produce", "t", stdin=lines).code == 0
     words = ("--reassignment-json-file", reassignment_file(shell.home, ("t", 0, [2, 3])))
     shell.json("reassign", "execute", *words, "--throttle", "1kB", "--execute")
-    wait_until(lambda: _replicas(shell) == [2, 3, 1])
+    wait_until(lambda: _replicas(shell) == [2, 3, 1], PATIENCE_S)
 
     done = shell.json("reassign", "cancel", "--execute", "--wait", "--timeout", "60s")
 

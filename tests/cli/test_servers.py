@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.groups import Groups
-from tests.cli.processes import Process
+from tests.cli.processes import PATIENCE_S, Process
 from tests.cli.running import Shell
 from zkgroup.model.requests import SetData
 from zkgroup.testing import wait_until
@@ -214,7 +214,7 @@ def test_an_operators_reset_reaches_a_living_member(shell: Shell, groups: Groups
     with Process(*words, "--commit-interval", "100ms", env=_environment(shell)) as member:
         whole = {"topic": "orders", "partition": 0, "offset": 3}
         member.until(lambda event: event["event"] == "commit" and whole in event["offsets"])
-        wait_until(lambda: groups.offset_of("g", "orders", 0) == 3)
+        wait_until(lambda: groups.offset_of("g", "orders", 0) == 3, PATIENCE_S)
         reset = shell.run("offsets", "set", "g", "orders:0=1", "--force", "--execute")
         again = member.until(lambda event: event["event"] == "record" and event["partition"] == 0)
         code = member.stop()
@@ -326,7 +326,7 @@ def test_the_embedded_server_ends_at_once_while_it_starts(
     environment = {**_environment(lone_shell), "JAVA_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
 
     with Process("zookeeper", "start", "--format", "ndjson", env=environment) as server:
-        wait_until((tmp_path / "pid").exists)
+        wait_until((tmp_path / "pid").exists, PATIENCE_S)
         code = server.stop(number)
 
     assert (code, server.events, server.errors) == (0, [], "stopped\n")
