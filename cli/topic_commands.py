@@ -13,7 +13,7 @@ from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_t
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.admin.words import Compat, NotifyFormat
-from zkgroup.errors import PartlyDoneError
+from zkgroup.errors import ConflictError, PartlyDoneError
 from zkgroup.model import TopicPartition
 
 from . import cluster_documents, documents, topic_tables, topic_waits
@@ -70,13 +70,8 @@ def create(
     """Create TOPIC. Acts at once."""
     out, longest, seen = output(), wait_s(wait, timeout_ms), None
     with connected() as ensemble:
-        if if_not_exists and admin.topic_exists(ensemble, topic):
-            say(f"topic {topic} exists already and stays as it is")
-            as_of, described, unreadable = admin.describe_topics(ensemble, [topic])
-            if unreadable:
-                raise unreadable[0]
-            created = False
-        else:
+        described = None
+        if not (if_not_exists and admin.topic_exists(ensemble, topic)):
             new = admin.plan_topic(
                 ensemble,
                 topic,
@@ -90,20 +85,39 @@ def create(
                 say(f"note: {note}")
             if dry_run:
                 admin.check_new(ensemble, topic)
-            else:
-                admin.create_topic(ensemble, new)
-            as_of, described = ensemble.as_of(), (admin.describe_new(new),)
-            created = not dry_run
+            if dry_run or _is_made(ensemble, new, if_not_exists=if_not_exists):
+                described = admin.describe_new(new)
+        created = described is not None and not dry_run
+        described = described or _as_it_is(ensemble, topic)
+        as_of = ensemble.as_of()
         if longest is not None and not dry_run:
-            lists = {row.partition: row.replicas for row in described[0].partitions}
+            lists = {row.partition: row.replicas for row in described.partitions}
             seen = topic_waits.until_led(ensemble, topic, lists, longest)
-    document = documents.topic_creation(as_of, described[0], created=created, seen=seen)
+    document = documents.topic_creation(as_of, described, created=created, seen=seen)
     if not out.document(document):
         verb = "created" if created else "would create" if dry_run else "kept"
-        out.line(
-            f"{verb} {out.paint(topic, 'bold')} with {counted(len(described[0].partitions), 'partition')}"
-        )
+        out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(described.partitions), 'partition')}")
     topic_waits.end_of_creation(seen)
+
+
+def _is_made(ensemble: Ensemble, new: admin.NewTopic, *, if_not_exists: bool) -> bool:
+    """Creates the topic; False where somebody else was faster and that is no error."""
+    try:
+        admin.create_topic(ensemble, new)
+    except ConflictError:
+        if if_not_exists and admin.topic_exists(ensemble, new.topic):
+            return False
+        raise
+    return True
+
+
+def _as_it_is(ensemble: Ensemble, topic: str) -> admin.TopicDescription:
+    """The topic that stays; raises what is wrong with it."""
+    say(f"topic {topic} exists already and stays as it is")
+    _, described, unreadable = admin.describe_topics(ensemble, [topic])
+    if unreadable:
+        raise unreadable[0]
+    return described[0]
 
 
 @topic.command("list")

@@ -9,6 +9,8 @@ import pytest
 from tests.cli.cluster import Cluster
 from tests.cli.groups import Groups
 from tests.cli.running import Shell
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.topics import topic_exists
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.testing.plugin import Tree
@@ -316,6 +318,28 @@ def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) ->
 
 
 # --- topics -------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
+    shell: Shell, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--if-not-exists of two tools at once; without it, and for a name that collides, it is a conflict."""
+    shell.run("topic", "create", "a.b", "--partitions", "2")
+    looked: list[str] = []
+
+    def exists(ensemble: Ensemble, name: str) -> bool:
+        looked.append(name)
+        return len(looked) % 2 == 0 and topic_exists(ensemble, name)  # not there when first looked for
+
+    monkeypatch.setattr("zkgroup.admin.topics.topic_exists", exists)
+    words = ("topic", "create", "a.b", "--partitions", "1")
+
+    found = shell.json(*words, "--if-not-exists")
+    refused = shell.run(*words)
+    collides = shell.run("topic", "create", "a_b", "--partitions", "1", "--if-not-exists")
+
+    assert (found["created"], len(found["partitions"]), looked) == (False, 2, ["a.b"] * 2 + ["a_b"] * 2)
+    assert (refused.code, collides.code) == (6, 6)
 
 
 def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
