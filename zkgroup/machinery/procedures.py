@@ -8,7 +8,9 @@ a write it does nothing else, as in the exhaustive model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from zkgroup.machinery.books import Books
@@ -37,6 +39,22 @@ class Query(NamedTuple):
 
     request: Request
     on_watch: Watch | None = None
+
+
+class Ahead(tuple[Query, ...]):
+    """Queries whose outcomes come one at a time, in the order asked: the procedure goes on with the next one.
+
+    It may be one of an earlier `Ahead`. None is left when something else is asked.
+    """
+
+    __slots__ = ()
+
+
+class Step(NamedTuple):
+    """A query, and what is done with its answer; that may say what to ask because of it."""
+
+    query: Query
+    then: Callable[[Outcome], Iterable[Step]]
 
 
 T = TypeVar("T")
@@ -78,12 +96,31 @@ class OddAnswerError(Exception):
 def ask(*queries: Query) -> Procedure[tuple[Outcome, ...]]:
     """Outcomes of pipelined reads, every one an answer. Raises the control-flow errors above."""
     outcomes = yield queries
+    _require_answers(outcomes)
+    return outcomes
+
+
+def carry_on(steps: Iterable[Step]) -> Procedure[None]:
+    """Asks all at once, and takes each answer as soon as it is there: others are on their way meanwhile.
+
+    What an answer leads to is asked at once. Raises as `ask`; the answers after that are not looked at.
+    """
+    asked: deque[Step] = deque()
+    more = tuple(steps)
+    while asked or more:
+        asked.extend(more)
+        outcomes = yield Ahead([step.query for step in more])
+        _require_answers(outcomes)
+        (outcome,) = outcomes
+        more = tuple(asked.popleft().then(outcome))
+
+
+def _require_answers(outcomes: Iterable[Outcome]) -> None:
     for outcome in outcomes:
         if isinstance(outcome, (Unanswered, NotSent)):
             raise NoAnswerError(outcome)
         if isinstance(outcome, Refused):
             raise _refusal(outcome.path, outcome.code)
-    return outcomes
 
 
 def _refusal(path: str, code: Code) -> Exception:
@@ -164,8 +201,9 @@ class Runner(Generic[E]):
     def __init__(self, books: Books[E]) -> None:
         self._books = books
         self._procedure: Procedure[None] | None = None
-        self._waiting = 0
         self._round = 0
+        self._ahead: deque[list[Outcome]] = deque()
+        """A place for each outcome of an `Ahead` that the procedure has not had yet, in the order asked."""
         self.name = ""
         self.error: Exception | None = None
         """How the last procedure ended, where it did not come to its end; for the machine to take."""
@@ -181,10 +219,16 @@ class Runner(Generic[E]):
 
     def stop(self) -> None:
         """The connection's or session's end: what is under way is not continued."""
-        procedure, self._procedure = self._procedure, None
-        self._round += 1
+        procedure = self._procedure
+        self._end()
         if procedure is not None:
             procedure.close()
+
+    def _end(self) -> None:
+        """No outcome that is still to come matters any more."""
+        self._procedure = None
+        self._round += 1
+        self._ahead.clear()
 
     def _advance(self, outcomes: tuple[Outcome, ...] | None) -> None:
         procedure = self._procedure
@@ -192,13 +236,32 @@ class Runner(Generic[E]):
         try:
             queries = next(procedure) if outcomes is None else procedure.send(outcomes)
         except StopIteration:
-            self._procedure = None
+            self._end()
         except (NoAnswerError, FencedError, DeniedError, OddAnswerError) as error:
-            self._procedure, self.error = None, error
+            self._end()
+            self.error = error
         else:
-            self._ask(queries)
+            if isinstance(queries, Ahead):
+                self._ask_ahead(queries)
+            else:
+                self._ask(queries)
+
+    def _ask_ahead(self, queries: Ahead) -> None:
+        for query in queries:
+            place: list[Outcome] = []
+            self._ahead.append(place)
+            self._books.ask(query.request, partial(self._came, self._round, place), query.on_watch)
+        assert self._ahead, f"{self.name} waits for nothing"
+
+    def _came(self, number: int, place: list[Outcome], outcome: Outcome) -> None:
+        if number != self._round:
+            return
+        place.append(outcome)
+        while self._ahead and self._ahead[0]:
+            self._advance(tuple(self._ahead.popleft()))
 
     def _ask(self, queries: tuple[Query, ...]) -> None:
+        assert not self._ahead, f"{self.name} has not had all answers that it asked for ahead"
         self._round += 1
         number = self._round
         results: dict[int, Outcome] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -17,7 +17,7 @@ from zkgroup.machinery.events import (
     TimerFired,
 )
 from zkgroup.machinery.machine import ODD_REST_MS, REST_MS, REST_TIMER, ProcedureMachine, Work
-from zkgroup.machinery.procedures import FencedError, Procedure, Query, ask, write
+from zkgroup.machinery.procedures import Ahead, FencedError, Procedure, Query, Step, ask, carry_on, write
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import (
     Code,
@@ -77,6 +77,34 @@ class Machine(ProcedureMachine[Note]):
         self.told.append(f"over: {reason}")
 
 
+class Carrying(Machine):
+    """Syncs a, which leads to c, and b; then goes on to d."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.had: list[str] = []
+
+    def _sync(self) -> Procedure[None]:
+        yield from carry_on([self._step("/a", "/c"), self._step("/b")])
+        yield from ask(Query(Sync("/d")))
+        self.done += 1
+
+    def _step(self, path: str, *led_to: str) -> Step:
+        def then(outcome: Outcome) -> Iterable[Step]:
+            assert outcome == SyncDone()
+            self.had.append(path)
+            return [self._step(each) for each in led_to]
+
+        return Step(Query(Sync(path)), then)
+
+    def paths(self) -> list[str]:
+        return [each.request.path for each in self.asked() if isinstance(each.request, Sync)]
+
+    def answer_to(self, path: str, outcome: Outcome | None = None) -> None:
+        at = len(self.paths()) - 1 - self.paths()[::-1].index(path)
+        self.step(Answered(self.asked()[at].request_id, outcome or SyncDone()))
+
+
 def connected(incarnation: int = 1) -> SessionConnected:
     return SessionConnected(Session(incarnation, 0x100 + incarnation, 6000))
 
@@ -92,6 +120,75 @@ def test_work_is_done_one_after_another() -> None:
     assert len(machine.asked()) == 2
     machine.answer(SyncDone())
     assert (machine.done, machine.is_idle, len(machine.asked())) == (2, True, 2)
+
+
+def test_what_an_answer_leads_to_is_asked_while_others_are_awaited() -> None:
+    """Nothing else is asked before all of them are there."""
+    machine = Carrying()
+    machine.step(connected())
+    assert machine.paths() == ["/a", "/b"]
+    machine.answer_to("/a")
+    assert (machine.had, machine.paths()) == (["/a"], ["/a", "/b", "/c"])
+    machine.answer_to("/b")
+    assert (machine.had, machine.paths()) == (["/a", "/b"], ["/a", "/b", "/c"])
+    machine.answer_to("/c")
+    assert (machine.had[-1], machine.paths()[-1]) == ("/c", "/d")
+    machine.answer_to("/d")
+    assert (machine.done, machine.is_idle) == (1, True)
+
+
+def test_answers_are_taken_in_the_order_asked() -> None:
+    """Also from a store that would answer in another one."""
+    machine = Carrying()
+    machine.step(connected())
+    machine.answer_to("/b")
+    assert machine.had == []
+    machine.answer_to("/a")
+    assert machine.had == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("outcome", [Unanswered("gone"), Refused(Code.NO_AUTH, "/a")])
+def test_after_a_missing_answer_the_later_ones_are_not_looked_at(outcome: Outcome) -> None:
+    """Nor do they count for the same procedure when it is begun again."""
+    machine = Carrying()
+    machine.step(connected())
+    machine.answer_to("/a", outcome)
+    assert machine.is_idle
+    late = machine.asked()[-1].request_id
+    machine.step(TimerFired(REST_TIMER), ODD_REST_MS)
+    assert machine.paths() == ["/a", "/b", "/a", "/b"]
+    machine.step(Answered(late, SyncDone()), ODD_REST_MS)
+    machine.answer_to("/a")
+    assert (machine.had, machine.paths()[-1]) == (["/a"], "/c")
+
+
+def test_answers_of_a_lost_session_lead_to_nothing() -> None:
+    """Although they were on their way."""
+    machine = Carrying()
+    machine.step(connected())
+    machine.step(SessionLost(1, "expired"))
+    machine.answer_to("/a")
+    assert (machine.had, machine.paths()) == ([], ["/a", "/b"])
+
+
+def test_a_procedure_that_waits_for_nothing_or_leaves_answers_behind_is_a_mistake() -> None:
+    """Else it would hang, or take an answer for another one."""
+
+    class Waiting(Machine):
+        def _sync(self) -> Procedure[None]:
+            yield Ahead()
+
+    class Leaving(Machine):
+        def _sync(self) -> Procedure[None]:
+            yield Ahead([Query(Sync("/")), Query(Sync("/"))])
+            yield from ask(Query(Sync("/")))
+
+    with pytest.raises(AssertionError, match="sync waits for nothing"):
+        Waiting().step(connected())
+    leaving = Leaving()
+    leaving.step(connected())
+    with pytest.raises(AssertionError, match="sync has not had all answers"):
+        leaving.step(Answered(leaving.asked()[0].request_id, SyncDone()))
 
 
 def test_a_newer_session_ends_the_older_one_first_and_old_news_are_no_news() -> None:
