@@ -74,8 +74,8 @@ def test_a_window_of_ten_hides_most_of_the_way_to_the_server(chaos: ChaosZooKeep
 def _seconds(chaos: ChaosZooKeeper, window: int) -> float:
     """In packets of 10 znodes, so that there are a thousand of them: those of 1,000 would be ten."""
     paths = list(TREE.paths())
-    settings = ClientSettings(session_timeout_ms=20_000, bulk_paths=10, max_in_flight=window)
-    with ZooKeeperClient(chaos.address, settings) as client, Blocking(client) as zk:
+    settings = ClientSettings(session_timeout_ms=60_000, bulk_paths=10, max_in_flight=window)
+    with ZooKeeperClient(chaos.address, settings) as client, Blocking(client, 60) as zk:
         zk.wait_connected()
         began = time.perf_counter()
         found = zk.read_many(paths)
