@@ -181,6 +181,12 @@ class PartitionState:
         parents = {topic: Topic.partitions_path(topic) for topic in {topic for topic, _ in partitions}}
         return [f"{parents[topic]}/{partition}/state" for topic, partition in partitions]
 
+    @staticmethod
+    def paths_of(topic: str, numbers: Collection[int]) -> list[str]:
+        """Of partitions of one topic, in their order."""
+        parent = Topic.partitions_path(topic)
+        return [f"{parent}/{number}/state" for number in numbers]
+
     def encode(self) -> bytes:
         """Raises ConfigError for what is no broker or no epoch, and for a broker twice in the ISR."""
         check_number("leader", self.leader, NO_LEADER)

@@ -341,7 +341,7 @@ def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
     _, ruler = realm()
     reign = ruler.machine.reign
     assert reign is not None
-    reign.untold[tp(0)] = None
+    reign.untold.add(tp(0))
     one, all_ = reign.batch(), reign.batch()
     one.leader_and_isr([2], tp(0))
     reign.tell(one)

@@ -64,8 +64,8 @@ def test_new_partitions_of_a_topic_are_told() -> None:
     """Of a new topic all, of a known one those that it has grown by; a known topic keeps its states."""
     picture = cluster({"t": {0: (1, 2)}})
 
-    assert picture.topic_seen("t", Topic({0: (2, 1), 1: (1,)}), 5) == (tp(1),)
-    assert picture.topic_seen("u", Topic({1: (1,), 0: (2,)}), 0) == (tp(0, "u"), tp(1, "u"))
+    assert picture.topic_seen("t", Topic({0: (2, 1), 1: (1,)}), 5) == (1,)
+    assert picture.topic_seen("u", Topic({1: (1,), 0: (2,)}), 0) == (0, 1)
 
     seen = picture.topic("t")
     assert seen is not None

@@ -172,7 +172,7 @@ def remove_from_isr(
         if standing.leader == NO_LEADER:  # of a topic that is being deleted too: a move can put that off
             reign.move_partitions([topic_partition], PartitionPhase.OFFLINE)
         if reign.picture.is_going(topic_partition):
-            reign.untold.pop(topic_partition, None)
+            reign.untold.discard(topic_partition)
             continue
         others = [
             each for each in reign.picture.replicas(topic_partition) if each not in gone[topic_partition]

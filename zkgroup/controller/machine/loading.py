@@ -11,13 +11,14 @@ from collections.abc import Iterable
 
 from zkgroup.controller.machine import abandoned, brokers, first_terms, topics
 from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.first_reading import FirstReading
 from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
 from zkgroup.controller.machine.records import Records
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.states import read_states
-from zkgroup.machinery.procedures import Procedure, Query, ask, list_done, read_done
+from zkgroup.machinery.procedures import Procedure, Query, Step, ask, carry_on, list_done, read_done
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import ListChildren, Read, Sync
+from zkgroup.model.requests import ListChildren, Outcome, Read, Sync
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.topics import delete_topics_path
@@ -63,12 +64,12 @@ def _load_first(reign: Reign) -> Procedure[None]:
     first.update_metadata()
     reign.tell(first)
     yield from _name_predecessor(reign)
-    yield from _read_topics(reign)
-    yield from _read_requests(reign)
-    every = list(picture.partitions())
-    yield from read_states(reign, every)
+    names = yield from _list_topics(reign)
+    requests: list[Outcome] = []
+    yield from carry_on([*FirstReading(reign, names).steps(), *_ask_for_requests(requests)])
+    _take_requests_in(reign, *requests)
     yield from abandoned.read(reign)
-    topics.enter(reign, every)
+    topics.enter_all(reign)
     batch = reign.batch()
     unheard = first_terms.unheard(reign)
     yield from elect_leaderless(reign, batch, put_off=unheard)
@@ -83,7 +84,7 @@ def _load_first(reign: Reign) -> Procedure[None]:
     batch.update_metadata_of_all()
     reign.tell(batch)
     load_ms = reign.core.now.ms - reign.began_ms
-    reign.core.note("controller.loaded", epoch=reign.epoch, partitions=len(every), load_ms=load_ms)
+    reign.core.note("controller.loaded", epoch=reign.epoch, partitions=picture.size, load_ms=load_ms)
     if reign.settings.auto_rebalance:
         reign.later(Look.BALANCE, reign.settings.rebalance_first_ms)
     yield from Records(reign.election).loaded(load_ms)
@@ -109,7 +110,8 @@ def _load_again(reign: Reign) -> Procedure[None]:
     picture = reign.picture
     found = yield from brokers.registered(reign)
     yield from abandoned.read(reign)
-    fresh = yield from _read_topics(reign)
+    names = yield from _list_topics(reign)
+    fresh = yield from topics.read_topics(reign, names)
     before = {each: picture.standing(each) for each in picture.partitions()}
     yield from read_states(reign, before)
     changed = [each for each, standing in before.items() if picture.standing(each) != standing]
@@ -124,25 +126,34 @@ def _load_again(reign: Reign) -> Procedure[None]:
     reign.look(Look.ELECTIONS)
 
 
-def _read_topics(reign: Reign) -> Procedure[list[TopicPartition]]:
-    """All topics; returns the partitions that are new."""
+def _list_topics(reign: Reign) -> Procedure[list[str]]:
+    """The names of all topics; the others are forgotten."""
     (outcome,) = yield from ask(reign.watched(ListChildren(topics_path()), Look.TOPICS))
     names = list_done(outcome).children
     reign.only(topics_path(), names)
     topics.forget(reign, [name for name in reign.picture.topics if name not in set(names)])
-    return (yield from topics.read_topics(reign, sorted(names)))
+    return sorted(names)
 
 
-def _read_requests(reign: Reign) -> Procedure[None]:
+def _ask_for_requests(found: list[Outcome]) -> Iterable[Step]:
+    """Steps that read which topics are to be deleted, and the request to move partitions, into the list."""
+
+    def keep(outcome: Outcome) -> Iterable[Step]:
+        found.append(outcome)
+        return ()
+
+    return [
+        Step(Query(each), keep) for each in (ListChildren(delete_topics_path()), Read(Reassignment.path()))
+    ]
+
+
+def _take_requests_in(reign: Reign, listed: Outcome, asked: Outcome) -> None:
     """Which topics are being deleted and which partitions moved: they take no part in what follows.
 
     Nothing is decided about them yet; their duties read them again, with their watches. A topic that is both
     is not deleted before its moves have been looked at.
     """
     picture = reign.picture
-    listed, asked = yield from ask(
-        Query(ListChildren(delete_topics_path())), Query(Read(Reassignment.path()))
-    )
     if reign.settings.delete_topics:
         picture.deletions.update(name for name in list_done(listed).children if name in picture.topics)
     request = reign.decoded(read_done(asked), Reassignment.decode)

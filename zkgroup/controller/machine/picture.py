@@ -153,6 +153,11 @@ class Picture:
         """Brokers that may be elected: the reachable ones that are not shutting down."""
         return self.reachable - self.shutting_down
 
+    @property
+    def started(self) -> dict[int, int]:
+        """Each broker of ours with the zxid of its start."""
+        return {id_: each.epoch for id_, each in self.brokers.items() if each.registration.is_zkgroup}
+
     def has_outlived(self, broker: int, zxid: int) -> bool:
         """Whether this broker of ours has started after a change with that zxid."""
         found = self.brokers.get(broker)
@@ -181,24 +186,29 @@ class Picture:
         """Names of the known topics."""
         return self._topics.keys()
 
+    @property
+    def size(self) -> int:
+        """Partitions in all."""
+        return sum(len(each.topic.partitions) for each in self._topics.values())
+
     def topic(self, name: str) -> TopicSeen | None:
         """A topic as it was last seen, or None where there is none. Not to be changed by the caller."""
         return self._topics.get(name)
 
-    def topic_seen(self, name: str, topic: Topic, version: int) -> tuple[TopicPartition, ...]:
-        """A topic's znode as read or written. Returns the partitions that were not known, ascending."""
+    def topic_seen(self, name: str, topic: Topic, version: int) -> tuple[int, ...]:
+        """A topic's znode as read or written. Returns the numbers that were not known, ascending."""
         share = self._lists.setdefault
         shared = {number: share(replicas, replicas) for number, replicas in topic.partitions.items()}
         kept = Topic(shared, topic.version, topic.adding, topic.removing, topic.topic_id, topic.extensions)
         known = self._topics.get(name)
         if known is None:
             self._topics[name] = TopicSeen(kept, version, _hosts(shared))
-            return tuple([TopicPartition(name, number) for number in sorted(shared)])
+            return tuple(sorted(shared))
         before = known.topic.partitions
         for number in before.keys() - shared.keys():
             self._set_standing(known, number, None)
         known.topic, known.version, known.hosts = kept, version, _hosts(shared)
-        return tuple([TopicPartition(name, number) for number in sorted(shared.keys() - before.keys())])
+        return tuple(sorted(shared.keys() - before.keys()))
 
     def forget_topic(self, name: str) -> None:
         """The topic is gone. Its place in `deletions` is the caller's to clear."""
@@ -241,6 +251,28 @@ class Picture:
         if before is None or standing is None or standing.version >= before.version:
             self._set_standing(known, partition, standing)
         return True
+
+    def first_seen(self, topic: str, found: Mapping[int, Standing]) -> None:
+        """States of partitions of a known topic that had none, as read. Their lists are `shared` already."""
+        known = self._topics[topic]
+        known.standings.update(found)
+        leaders = known.leaders
+        for number, standing in found.items():
+            leader = standing.leader
+            if leader in leaders:
+                leaders[leader].add(number)
+            elif leader >= 0:
+                leaders[leader] = {number}
+
+    def is_in_order(self, topic: str, live: frozenset[int], reachable: frozenset[int]) -> bool:
+        """Whether every partition has a leader among `live`, and all replicas are on `reachable` brokers."""
+        known = self._topics[topic]
+        led = sum(map(len, known.leaders.values()))
+        return (
+            led == len(known.topic.partitions)
+            and known.leaders.keys() <= live
+            and known.hosts.keys() <= reachable
+        )
 
     def shared(self, standing: Standing) -> Standing:
         """The same, with the one list of brokers for all; to be given to every partition in that state."""

@@ -16,7 +16,7 @@ from zkgroup.errors import CorruptZnodeError
 from zkgroup.machinery.procedures import Procedure, Query, read_allowed
 from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode
-from zkgroup.model.requests import Exists, ListChildren, Read
+from zkgroup.model.requests import Code, Exists, ListChildren, Read
 
 T = TypeVar("T")
 
@@ -66,6 +66,12 @@ class Reading:
         if not paths:
             return ()
         answered = yield from read_allowed(paths)
+        return self.allowed(paths, answered)
+
+    def allowed(
+        self, paths: Sequence[str], answered: Sequence[Znode | Code | None]
+    ) -> Sequence[Znode | None]:
+        """What a bulk read has found, None for what does not exist or may not be read, which is reported."""
         found: list[Znode | None] = []
         for path, znode in zip(paths, answered, strict=True):
             if isinstance(znode, Znode):

@@ -29,6 +29,7 @@ from zkgroup.controller.machine.fence import Fence
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
+from zkgroup.controller.machine.partition_set import PartitionSet
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.reading import Reading
 from zkgroup.controller.machine.requests import Batch, Targets
@@ -52,7 +53,6 @@ REPEAT_MS: Final = 1000
 """Pause before work is tried again that an ACL or a quota has refused."""
 
 T = TypeVar("T")
-
 
 Duty = Callable[["Reign", str], Procedure[None]]
 """Looks at one kind of thing; the text is the subject, the topic for `Look.TOPIC`."""
@@ -88,7 +88,7 @@ class Reign(Reading):
         """Requests for a controlled shutdown that are not answered yet."""
         self.lists_in_doubt: dict[str, list[Topic]] = {}
         """Topic to replica lists that were sent and not answered: found, they are this controller's own."""
-        self.untold: dict[TopicPartition, None] = {}
+        self.untold = PartitionSet()
         self.outlived: dict[TopicPartition, None] = {}
         """Partitions led by a broker of ours that has started since its state was written."""
         self.untried: dict[TopicPartition, tuple[int, Brokers]] = {}
@@ -273,20 +273,20 @@ class Reign(Reading):
         """What all replicas hear of that can be told anything."""
         picture = self.picture
         if batch.leads_all:
-            self.untold = {each: None for each in self.untold if picture.is_going(each)}
+            self.untold = PartitionSet(filter(picture.is_going, self.untold.of(picture.deletions)))
         live = picture.live
-        for topic_partition in self.untold.keys() & batch.named:
+        for topic_partition in [each for each in batch.named if each in self.untold]:
             able = picture.candidates(topic_partition, live) - self.holding.of(picture, topic_partition)
             wanted = able.intersection(picture.replicas(topic_partition))
             if topic_partition in self.moves or batch.tells(topic_partition, wanted):
-                del self.untold[topic_partition]
+                self.untold.discard(topic_partition)
 
     def _tell_untold(self) -> None:
         """Nothing is written without being told, whatever a procedure has forgotten."""
         batch = self.batch()
         for topic_partition in list(self.untold):
             if topic_partition not in self.picture or self.picture.is_going(topic_partition):
-                del self.untold[topic_partition]
+                self.untold.discard(topic_partition)
         self.to_replicas(batch, self.untold)
         if self.untold:
             self.tell(batch)

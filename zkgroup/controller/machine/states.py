@@ -7,7 +7,7 @@ LeaderAndIsr has carried it (`Reign.tell`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.controller.machine.agenda import Look
@@ -179,6 +179,33 @@ def state_read(
         picture.first_states[topic_partition] = stat.czxid
 
 
+def states_read(
+    reign: Reign, topic: str, numbers: Sequence[int], znodes: Iterable[Znode | None], alike: Alike
+) -> None:
+    """The same for partitions of one topic. What is seen for the first time is taken in at once."""
+    picture, seen = reign.picture, reign.picture.topic(topic)
+    brokers, started = picture.brokers, picture.started
+    first: dict[int, Standing] = {}
+    for number, znode in zip(numbers, znodes, strict=True):
+        is_first = seen is not None and number in seen.topic.partitions and number not in seen.standings
+        standing = _decoded(reign, znode, alike) if znode is not None and is_first else None
+        if znode is None or standing is None:
+            state_read(reign, TopicPartition(topic, number), znode, alike)
+            continue
+        first[number] = standing
+        leader, stat = standing.leader, znode.stat
+        has_outlived = started.get(leader, 0) > stat.mzxid
+        if has_outlived:
+            reign.outlived[TopicPartition(topic, number)] = None
+        elif reign.outlived:
+            reign.outlived.pop(TopicPartition(topic, number), None)
+        if not (stat.version or reign.was_loaded) and (has_outlived or leader not in brokers):
+            picture.first_states[TopicPartition(topic, number)] = stat.czxid
+    if first:
+        picture.first_seen(topic, first)
+        reign.untold.add_all(topic, first)
+
+
 def _decoded(reign: Reign, znode: Znode, alike: Alike) -> Standing | None:
     key = znode.data, znode.stat.version
     standing = alike.get(key)
@@ -195,7 +222,7 @@ def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing
     before = picture.standing(topic_partition)
     is_known = picture.state_seen(topic_partition, standing)
     if is_known and (before is None or before.leader_epoch < standing.leader_epoch):
-        reign.untold[topic_partition] = None
+        reign.untold.add(topic_partition)
         reign.outlived.pop(topic_partition, None)
     if before is None:
         return

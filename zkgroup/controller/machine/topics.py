@@ -54,7 +54,7 @@ def look_at_one(reign: Reign, subject: str) -> Procedure[None]:
                 reign.look(Look.TOPICS)
             return
         _recognise(reign, subject, znode)
-        fresh += take_in(reign, subject, found, znode.stat.version)
+        fresh += _named(subject, take_in(reign, subject, found, znode.stat.version))
         back = _write_back(reign, subject, found, znode)
         if back is None or (yield from commit(reign, back)) is None:
             break
@@ -77,16 +77,23 @@ def read_topics(reign: Reign, names: Iterable[str]) -> Procedure[list[TopicParti
     outcomes = yield from ask(*queries)
     fresh: list[TopicPartition] = []
     for name, outcome in zip(asked, outcomes, strict=True):
-        znode = read_done(outcome)
-        found = reign.decoded(znode, lists_of)
-        if znode is not None and found is not None:
-            _recognise(reign, name, znode)
-            fresh += take_in(reign, name, found, znode.stat.version)
-            if _write_back(reign, name, found, znode) is not None:
-                reign.look(Look.TOPIC, name)
-        elif znode is not None:
-            # Seen again when somebody mends it: the watch is armed on a topic that is not known.
-            reign.core.note("topic.passed_over", topic=name)
+        fresh += _named(name, topic_read(reign, name, read_done(outcome)))
+    return fresh
+
+
+def topic_read(reign: Reign, name: str, znode: Znode | None) -> tuple[int, ...]:
+    """A topic as just read, None where there is none, into the picture. Returns what is new, by number."""
+    found = reign.decoded(znode, lists_of)
+    if znode is None:
+        return ()
+    if found is None:
+        # Seen again when somebody mends it: the watch is armed on a topic that is not known.
+        reign.core.note("topic.passed_over", topic=name)
+        return ()
+    _recognise(reign, name, znode)
+    fresh = take_in(reign, name, found, znode.stat.version)
+    if _write_back(reign, name, found, znode) is not None:
+        reign.look(Look.TOPIC, name)
     return fresh
 
 
@@ -97,16 +104,21 @@ def lists_of(path: str, data: bytes | None) -> Topic:
     the topic ever be written again. Raises CorruptZnodeError.
     """
     topic = Topic.decode(path, data)
-    for number, replicas in topic.partitions.items():
-        if len(set(replicas)) < len(replicas) or (replicas and min(replicas) < 0):
-            raise CorruptZnodeError(
-                path, "different brokers from 0 on in each list", f"{number}: {list(replicas)}"
-            )
+    odd = {
+        replicas
+        for replicas in set(topic.partitions.values())
+        if len(set(replicas)) < len(replicas) or (replicas and min(replicas) < 0)
+    }
+    if odd:
+        number, replicas = next(each for each in topic.partitions.items() if each[1] in odd)
+        raise CorruptZnodeError(
+            path, "different brokers from 0 on in each list", f"{number}: {list(replicas)}"
+        )
     return topic
 
 
-def take_in(reign: Reign, name: str, found: Topic, version: int) -> tuple[TopicPartition, ...]:
-    """A topic as read, into the picture: what is known of it stays, what is new is added.
+def take_in(reign: Reign, name: str, found: Topic, version: int) -> tuple[int, ...]:
+    """A topic as read, into the picture: what is known of it stays, what is new is added and returned.
 
     Lists that this controller wrote without an answer are known ones once they are found.
     """
@@ -128,7 +140,7 @@ def forget(reign: Reign, names: Iterable[str]) -> None:
             Replica(each, broker) for each in partitions for broker in picture.replicas(each)
         )
         for each in partitions:
-            reign.untold.pop(each, None)
+            reign.untold.discard(each)
             reign.outlived.pop(each, None)
             reign.wait(f"leader of {each}", None)
         picture.forget_topic(name)
@@ -165,6 +177,19 @@ def enter(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
                     reign.replicas.begin(Replica(each, broker), replica_at_start(broker, reachable))
 
 
+def enter_all(reign: Reign) -> None:
+    """The same for every partition, once all is read. Topics in which nothing is unusual cost a glance."""
+    picture = reign.picture
+    live, reachable = picture.live, picture.reachable
+    reign.partitions.forget(picture.partitions())
+    unusual = [
+        name
+        for name in sorted(picture.topics)
+        if picture.unfit or not picture.is_in_order(name, live, reachable)
+    ]
+    enter(reign, [each for name in unusual for each in picture.partitions(name)])
+
+
 def begin(reign: Reign, fresh: Iterable[TopicPartition]) -> Procedure[None]:
     """New partitions: their states are read or made, and their replicas told."""
     mine = [each for each in dict.fromkeys(fresh) if not reign.picture.is_going(each)]
@@ -178,6 +203,10 @@ def begin(reign: Reign, fresh: Iterable[TopicPartition]) -> Procedure[None]:
     yield from recover(reign, batch)
     yield from end_terms(reign, batch)
     reign.tell(batch)
+
+
+def _named(topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
 
 
 def _is_unreadable(reign: Reign, topic_partition: TopicPartition) -> bool:
