@@ -87,7 +87,9 @@ class Connection:
         except WireError as error:
             _log.warning("connection of %s closed: %s", self.peer, error)
         except TimeoutError as error:
-            _log.warning("connection of %s closed: %s", self.peer, error)
+            # One that is merely not used any more is nothing to look into.
+            level = logging.WARNING if self.held else logging.DEBUG
+            _log.log(level, "connection of %s closed: %s", self.peer, error)
         except OSError as error:
             _log.debug("connection of %s lost: %s", self.peer, error)
         except UnencodableError as error:

@@ -146,17 +146,21 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
 
 
 @on_a_loop
-async def test_who_sends_nothing_for_too_long_is_cut_off() -> None:
-    """Also where it never sent anything."""
+async def test_who_sends_nothing_for_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where it never sent anything. Nobody is warned: it is not used any more, that is all."""
+    caplog.set_level("DEBUG", "zkgroup.broker")
     async with served(limits=Limits(idle_ms=20)) as broker:
         client = await broker.client()
 
         assert await client.is_closed()
         await client.close()
 
+    (told,) = [one for one in caplog.records if "no request came in time" in one.message]
+    assert told.levelname == "DEBUG"
+
 
 @on_a_loop
-async def test_who_sends_a_request_too_slowly_is_cut_off() -> None:
+async def test_who_sends_a_request_too_slowly_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """The time runs from its first byte; more bytes do not extend it."""
     async with served(limits=Limits(request_ms=300)) as broker:
         (slow,) = await connected(broker)
@@ -171,6 +175,9 @@ async def test_who_sends_a_request_too_slowly_is_cut_off() -> None:
         assert await over
         assert sent < 1000
         await slow.close()
+
+    (told,) = [one for one in caplog.records if "a request did not end in time" in one.message]
+    assert told.levelname == "WARNING"
 
 
 @on_a_loop
