@@ -167,7 +167,8 @@ class ReplicaHost(Protocol):
         larger than `max_bytes` or `FETCH_BYTES_MAX`; a consumer's first may begin before
         `offset`. An observer is told how far this replica is, whatever its role.
         Errors: 1 a consumer's offset below 0 or past the log end offset, 3, 6, 74, 75, and 77 for a
-        follower's older incarnation (a smaller broker epoch than one seen from it).
+        follower's older incarnation (a smaller broker epoch than one seen from it), or one outside the ISR
+        that has more lines of this term than this leader: they can be of a former topic of that name.
         """
         ...
 

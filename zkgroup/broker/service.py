@@ -15,6 +15,7 @@ from typing import Protocol
 
 from zkgroup.broker.elsewhere import fetched_elsewhere, listed_elsewhere, produced_elsewhere
 from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.orders import ControlRequest, Orders
 from zkgroup.broker.receiver import (
     Action,
     BecomeFollower,
@@ -60,10 +61,6 @@ _log = logging.getLogger("zkgroup.broker")
 
 FETCH_WAIT_MAX_MS = 30_000
 """No fetch waits longer, whatever it asks for: who asks may be gone without a sign."""
-CONTROL_QUEUE_MAX = 64
-"""Requests of controllers that wait; whoever sends more waits with them."""
-
-ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 
 class Answers(Protocol):
@@ -88,7 +85,10 @@ class Observer(Protocol):
         ...
 
     def told(self, request: LeaderAndIsrRequest) -> None:
-        """A controller's LeaderAndIsr was obeyed, as far as it is not older than what is known."""
+        """A controller's LeaderAndIsr was obeyed, as far as it is not older than what is known.
+
+        Not of one that was under way when orders were dropped.
+        """
         ...
 
     def left_over(self, partitions: Sequence[TopicPartition]) -> None:
@@ -120,8 +120,8 @@ class BrokerService:
             stops; None where none does.
         observer: is told what was done.
         giving: None where lines are given as fast as they are asked for.
-        obeys: whether controllers may give orders yet. Until then their requests close the connection: they
-            are meant for a former start, whose registration still stands (K8).
+        obeys: whether controllers may give orders now. Where not, their requests close the connection: they
+            are meant for a former start, or session, whose registration still stands (K8).
         knows: whether the controller has said that a broker lives. One that fetches all the same is a former
             incarnation (77), and may follow a topic that was deleted without it and made again (ADR 0024).
     """
@@ -151,10 +151,7 @@ class BrokerService:
         self._placed_by: int | None = None
         """Epoch of the controller whose first LeaderAndIsr was obeyed last."""
         self._obeys, self._knows = obeys, knows
-        self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[Response]]] = asyncio.Queue(
-            CONTROL_QUEUE_MAX
-        )
-        self._task = asyncio.get_running_loop().create_task(self._obey(), name=f"broker {broker} obeys")
+        self._orders = Orders(broker, self._handle)
 
     async def respond(self, request: Request) -> Response | None:
         """The answer to a request; None where there is none and the connection is to be closed.
@@ -185,51 +182,26 @@ class BrokerService:
 
     async def close(self) -> None:
         """Ends the task. What waits for it is cancelled."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        while not self._orders.empty():
-            self._orders.get_nowait()[1].cancel()
+        await self._orders.close()
 
     # --- the controller's requests --------------------------------------------------------------
 
+    def drop_orders(self, then: Callable[[], None]) -> None:
+        """Refuses those that wait; `then` is called when the one under way is over, or now."""
+        self._orders.drop(then)
+
     async def _ordered(self, request: ControlRequest) -> Response | None:
-        if self._task.done() or not self._obeys():
-            return None
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        await self._orders.put((request, answer))
-        return await answer
-
-    async def _obey(self) -> None:
-        """One request of a controller after the other, each to its end.
-
-        One whose connection is gone before its turn is dropped: its sender sends it again, perhaps behind
-        others.
-        """
-        while True:
-            request, answer = await self._orders.get()
-            if answer.done():
-                continue
-            try:
-                response = await self._handle(request)
-            except asyncio.CancelledError:
-                answer.cancel()
-                raise
-            except Exception as error:  # noqa: BLE001  # a mistake of ours must not end the task
-                _log.exception("broker %d could not handle %s", self._broker, type(request).__name__)
-                if not answer.done():
-                    answer.set_exception(error)
-            else:
-                if not answer.done():
-                    answer.set_result(response)
+        return await self._orders.obey(request) if self._obeys() else None
 
     async def _handle(self, request: ControlRequest) -> Response:
         match request:
             case UpdateMetadataRequest():
                 return self._receiver.update_metadata(request, self._clock.now_ms())
             case LeaderAndIsrRequest():
+                life = self._orders.life
                 response = await self._drive(self._receiver.leader_and_isr(request))
                 if response.error == ErrorCode.NONE:
-                    if self._observer is not None:
+                    if self._observer is not None and life == self._orders.life:
                         self._observer.told(request)
                     await self._look_for_left_over(request.controller_epoch)
                 return response

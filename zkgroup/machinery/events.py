@@ -23,8 +23,6 @@ class SessionLost:
 
     incarnation: int
     reason: str
-    zxid: int = 0
-    """The last that the session has seen; 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

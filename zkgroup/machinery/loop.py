@@ -132,7 +132,7 @@ class MachineLoop(Generic[V, E]):
         return self._thread is not None and not self._thread.is_alive()
 
     def _on_session(self, event: SessionEvent) -> None:
-        self.post(session_event(event, self._store))
+        self.post(session_event(event))
 
     # --- the loop's thread ------------------------------------------------------------------------
 

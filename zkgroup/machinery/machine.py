@@ -70,9 +70,8 @@ class ProcedureMachine(ABC, Generic[E]):
         """A connection has been made, in the same session or in a new one: watches are gone."""
 
     @abstractmethod
-    def _session_over(self, reason: str, zxid: int) -> None:
-        """Nothing of the session is continued; it is forgotten as soon as this is done. `zxid`: the last that
-        it has seen."""
+    def _session_over(self, reason: str) -> None:
+        """Nothing of the session is continued; it is forgotten as soon as this is done."""
 
     def _fenced(self, error: FencedError) -> None:
         """A write was refused at its fence. Raises it where no write of the machine has one."""
@@ -95,9 +94,9 @@ class ProcedureMachine(ABC, Generic[E]):
             case SessionSuspended(incarnation):
                 if books.is_present(incarnation):
                     books.connected = False  # what was in doubt is read back on the next connection
-            case SessionLost(incarnation, reason, zxid):
+            case SessionLost(incarnation, reason):
                 if books.is_present(incarnation):
-                    self._end_session(reason or LOST, zxid)
+                    self._end_session(reason or LOST)
             case _:
                 assert_never(event)
 
@@ -112,16 +111,16 @@ class ProcedureMachine(ABC, Generic[E]):
         if before is not None and session.incarnation < before.incarnation:
             return
         if before is not None and session.incarnation > before.incarnation:
-            self._end_session(LOST, 0)
+            self._end_session(LOST)
         self._books.connected_to(session)
         self._is_resting = False
         self._connected()
 
-    def _end_session(self, reason: str, zxid: int) -> None:
+    def _end_session(self, reason: str) -> None:
         """Nothing of the old session is continued, and nothing of a new one begun, before this is done."""
         self._runner.stop()
         self._runner.error = None
-        self._session_over(reason, zxid)
+        self._session_over(reason)
         self._books.forget_session()
 
     # --- work -------------------------------------------------------------------------------------

@@ -44,15 +44,14 @@ def submit(store: Store, ask: Ask, tell: Callable[[Answered | WatchFired], None]
     )
 
 
-def session_event(event: SessionEvent, store: Store) -> SessionConnected | SessionSuspended | SessionLost:
-    """What a store tells of its session, as a machine is told it. Called by the listener itself: the store
-    opens no other session before everybody has heard of the end of one."""
+def session_event(event: SessionEvent) -> SessionConnected | SessionSuspended | SessionLost:
+    """What a store tells of its session, as a machine is told it."""
     match event:
         case Connected(session):
             return SessionConnected(session)
         case Suspended(incarnation):
             return SessionSuspended(incarnation)
         case Lost(incarnation, reason):
-            return SessionLost(incarnation, reason, store.last_zxid)
+            return SessionLost(incarnation, reason)
         case _:
             assert_never(event)

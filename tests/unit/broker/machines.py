@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 
 from tests.stepped_world import SteppedWorld
 from zkgroup.broker.machine.core import BrokerConfig
-from zkgroup.broker.machine.effects import BrokerEffect, CountIsrs, HoldFetches, LookAtFollowers, Prepared
+from zkgroup.broker.machine.effects import (
+    BrokerEffect,
+    CountIsrs,
+    FollowOn,
+    HoldFetches,
+    LookAtFollowers,
+    Prepared,
+)
 from zkgroup.broker.machine.events import (
     BrokerEvent,
     FetchesHeld,
@@ -71,8 +78,8 @@ class Node:
         self.guard = Guarded(self.client)
         self.followers: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
         """What the host knows of followers, by partition, with the leader epoch."""
-        self.followed: frozenset[str] = frozenset()
-        """Topics of what is fetched from leaders."""
+        self.followed: set[TopicPartition] = set()
+        """What is fetched from leaders."""
         self.answers = True
         """Whether the host answers at once."""
         self._folder = folder
@@ -105,7 +112,10 @@ class Node:
                 seen = {tp: self.followers[tp] for tp in partitions if tp in self.followers}
                 self.loop.post(FollowersSeen(partitions, seen))
             case HoldFetches():
-                self.loop.post(FetchesHeld(self.followed))
+                self.loop.post(FetchesHeld(frozenset(self.followed)))
+                self.followed.clear()
+            case FollowOn(partitions):
+                self.followed.update(partitions)
             case CountIsrs(batch) if batch is not None:
                 self.loop.post(IsrsCounted(batch))
 

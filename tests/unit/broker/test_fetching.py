@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -90,19 +92,52 @@ async def test_what_is_held_is_not_fetched_until_it_is_released_or_ordered_anew(
     fetchers = _fetchers(host)
     for tp in (T0, T1, T2):
         fetchers.follow(tp, NOBODY)
-    assert fetchers.hold() == {"t"}
+    assert fetchers.hold() == {T0, T1, T2}
     fetchers.located({9: ELSEWHERE})
     fetchers.leave(T2)
     fetchers.follow(T1, ELSEWHERE)
     await until(lambda: broken.asked.count(T1) > 2)
     asked = set(broken.asked)
-    assert fetchers.held == {T0}
+    assert fetchers.following == {T1}
+    assert fetchers.hold() == {T1}, "what was held already is not named again"
+    fetchers.release({T1})
     fetchers.release({T0, T1})
     await until(lambda: broken.asked.count(T0) > 2)
     await fetchers.close()
 
     assert asked == {T1}
     assert T2 not in broken.asked
+    assert await host.close()
+
+
+@on_a_loop
+async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
+    """Whatever it waits for: here the thread of the replicas, which has other things to do."""
+    memory, gate, asked = MemoryReplicaHost(1), threading.Event(), []
+    memory.become_follower(T1, 0)
+    host = HostThread(memory)
+
+    async def answer(request: Request) -> FetchLinesResponse:
+        asked.append(request)
+        return FetchLinesResponse(0, 0, 0)
+
+    server = BrokerServer(answer)
+    leader = Broker(9, *await server.start("127.0.0.1"))
+    fetchers = _fetchers(host)
+    busy = asyncio.create_task(host.call(lambda one: gate.wait(60)))
+    fetchers.follow(T1, leader)
+    for _ in range(3):
+        await asyncio.sleep(0)  # the fetch has begun: it is behind what keeps the thread
+    fetchers.hold()
+    gate.set()
+    await busy
+    await host.call(lambda one: None)
+    assert asked == []
+    fetchers.release({T1})
+    await until(lambda: asked)
+    await fetchers.close()
+    await server.close()
+
     assert await host.close()
 
 

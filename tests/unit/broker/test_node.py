@@ -25,7 +25,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
 )
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -136,25 +136,48 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
     assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
 
 
-def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The session of a follower ended before it had seen that the topic was made; nobody else noticed, so the
-    term is the same, and naming it is answered with 13."""
+def test_a_follower_goes_on_after_the_end_of_its_session(world: World) -> None:
+    """Nobody has told it anything; the topic is the one that it was told to follow."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0
     world.server.expire("b2")
-    wait_until(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
-    state = PartitionStateInfo(*T0, 1, 1, 0, (1, 2), 0, (1, 2))
-    order = LeaderAndIsrRequest(1, 1, (state,), (world.running.address(1),))
-    answer = ask(world.running.address(2).port, order, LeaderAndIsrResponse)
-    assert [one.error for one in answer.partitions] == [13]
-
+    wait_until(lambda: len(world.running.told[2].of("registered")) == 2)
     for line in (b"b", b"c"):
         assert world.running.append(1, T0, 0, line).error == 0
+
     wait_until(lambda: world.running.view(2, T0).log_end_offset == 3)
     wait_until(lambda: world.isr() == (1, 2))
+
+
+def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic was made again. Who orders a former term means the former one; the known one is answered
+    with 13, and followed."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    world.server.suspend("b2")
+    world.server.expire("b2")
+    state = PartitionState.path(T0)
+    paths = [Topic.path("t"), *(state.rsplit("/", back)[0] for back in (2, 1)), state]
+    data = [world.zk.read(path).data for path in paths]
+    world.zk.multi(*(Delete(path, -1) for path in reversed(paths)), *map(Create, paths, data))
+    world.server.resume("b2")
+    wait_until(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
+
+    def order(leader_epoch: int) -> None:
+        told = PartitionStateInfo(*T0, 1, 1, leader_epoch, (1, 2), 0, (1, 2))
+        request = LeaderAndIsrRequest(1, 1, (told,), (world.running.address(1),))
+        answer = ask(world.running.address(2).port, request, LeaderAndIsrResponse)
+        assert [one.error for one in answer.partitions] == [13]
+
+    order(-1)
+    assert world.running.brokers[2].health().following == 0
+    order(0)
+    assert world.running.brokers[2].health().following == 1
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)
 
 
 def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: World) -> None:

@@ -72,7 +72,7 @@ class Machine(ProcedureMachine[Note]):
     def _connected(self) -> None:
         self.told.append("connected")
 
-    def _session_over(self, reason: str, zxid: int) -> None:
+    def _session_over(self, reason: str) -> None:
         assert self.books.session is not None, "it is told before the session is forgotten"
         self.told.append(f"over: {reason}")
 

@@ -64,16 +64,17 @@ class LookAtFollowers:
 
 @dataclass(frozen=True, slots=True)
 class HoldFetches:
-    """Ask no leader for lines of what is followed now, and say `FetchesHeld`.
+    """Ask no leader for lines of what is followed now, obey no controller before `Registered`, and say
+    `FetchesHeld`.
 
-    What a controller orders to follow from now on is fetched."""
+    What a controller names from then on is fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowOn:
-    """Fetch what is held of these topics again."""
+    """Fetch these again."""
 
-    topics: frozenset[str]
+    partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,15 @@ class IsrsCounted:
 class FetchesHeld:
     """`HoldFetches` is carried out."""
 
+    partitions: frozenset[TopicPartition]
+    """That are held and were not before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A controller has had partitions of these topics followed, in the present registration."""
+
     topics: frozenset[str]
-    """Of the partitions that are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,14 @@ class ControllerWanted:
 
 
 BrokerEvent = (
-    Serving | Led | Left | FollowerFetched | FollowersSeen | IsrsCounted | FetchesHeld | ControllerWanted
+    Serving
+    | Led
+    | Left
+    | FollowerFetched
+    | FollowersSeen
+    | IsrsCounted
+    | FetchesHeld
+    | Followed
+    | ControllerWanted
 )
 Event = BrokerEvent | SharedEvent

@@ -1,23 +1,26 @@
 """What a broker may go on following after its session has ended.
 
 Meanwhile a topic can have been deleted without this broker, and made again (ADR 0024). Its terms and offsets
-begin anew, so a follower with old lines would tell its leader of more than that has ever had. Nothing is
-fetched from the end of a session until it is known that the topic is the one that the session knew: its czxid
-is no later than what the session has seen. Any other waits for a controller's word on it, which comes, as to
-the controller the broker has failed; a controller of ours has it delete first what it has of a former topic.
+begin anew, so a follower with old lines would tell its leader of more than that has ever had, or go on behind
+them. So of each topic that is followed the czxid is read, in the session in which the controller ordered it.
+From the end of a session nothing is fetched before the topic was found with that czxid. Any other waits for a
+controller's word on it, which comes, as to the controller the broker has failed; a controller of ours has it
+delete first what it has of a former topic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from zkgroup.broker.machine.core import Core
 from zkgroup.broker.machine.effects import FollowOn, HoldFetches
 from zkgroup.broker.machine.events import FetchesHeld
 from zkgroup.machinery.machine import Work
-from zkgroup.machinery.procedures import Procedure, read_allowed
-from zkgroup.model import Znode
-from zkgroup.znodes.brokers import Topic
+from zkgroup.machinery.procedures import Procedure, Query, ask, read_allowed
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Code, Sync
+from zkgroup.znodes.brokers import Topic, topics_path
 
 READ_AT_ONCE: Final = 100
 
@@ -27,40 +30,61 @@ class Following:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._seen: int | None = None
-        """Last zxid of the first session that ended since everything was looked at."""
-        self._topics: set[str] = set()
-        """Held, and not looked at yet."""
+        self._born: dict[str, int] = {}
+        """czxid of each topic that is followed, as it was in the session of the order."""
+        self._unread: set[str] = set()
+        """Ordered in the present session, and not read yet."""
+        self._held: dict[TopicPartition, int | None] = {}
+        """Not looked at yet, with what its topic's czxid was; None: unknown."""
         self._unheld = 0
-        """Orders to hold that are not answered yet."""
+        """Orders to hold that are not answered yet. Until then `_unread` may be of an ended session."""
 
-    def session_over(self, zxid: int) -> None:
-        """`zxid`: the last that the session has seen."""
-        if self._seen is None:
-            self._seen = zxid
+    def ordered(self, topics: Collection[str]) -> None:
+        """A controller has had partitions of these followed."""
+        for topic in topics:
+            self._born.pop(topic, None)
+        self._unread.update(topics)
+
+    def session_over(self) -> None:
         self._unheld += 1
         self._core.emit(HoldFetches())
 
     def held(self, event: FetchesHeld) -> None:
+        """What was found to be of another topic before stays held, and is not among these."""
         self._unheld -= 1
-        self._topics.update(event.topics)
+        self._unread.clear()
+        for tp in event.partitions:
+            self._held[tp] = self._born.get(tp.topic)
 
     def next(self) -> Work | None:
-        return ("look at topics followed", self._look) if self._topics and not self._unheld else None
+        if self._unheld:
+            return None
+        if self._held:
+            return "look at topics followed", self._look
+        return ("read topics followed", self._read) if self._unread else None
 
     def _look(self) -> Procedure[None]:
         """Needs no sync: in the session of a registration nothing older than that is read, and a topic that
         is deleted from then on is deleted here, too."""
-        assert self._seen is not None
-        topics = sorted(self._topics)[:READ_AT_ONCE]
-        found = yield from read_allowed([Topic.path(topic) for topic in topics])
-        known = []
-        for topic, znode in zip(topics, found, strict=True):
-            if isinstance(znode, Znode) and znode.stat.czxid <= self._seen:
-                known.append(topic)
-            else:
-                self._core.note("topic.not_followed", path=Topic.path(topic))
-        self._topics.difference_update(topics)
-        if not self._topics:
-            self._seen = None
+        topics = sorted({tp.topic for tp in self._held})[:READ_AT_ONCE]
+        found = dict(zip(topics, (yield from self._stored(topics)), strict=True))
+        looked_at = [tp for tp in self._held if tp.topic in found]
+        known = {tp for tp in looked_at if self._held[tp] is not None and self._held[tp] == found[tp.topic]}
+        for topic in sorted({tp.topic for tp in looked_at if tp not in known}):
+            self._core.note("topic.not_followed", path=Topic.path(topic))
+        for tp in looked_at:
+            del self._held[tp]
         self._core.emit(FollowOn(frozenset(known)))
+
+    def _read(self) -> Procedure[None]:
+        topics = sorted(self._unread)[:READ_AT_ONCE]
+        yield from ask(Query(Sync(topics_path())))
+        found = yield from self._stored(topics)
+        self._unread.difference_update(topics)
+        self._born.update((topic, czxid) for topic, czxid in zip(topics, found, strict=True) if czxid)
+
+    @staticmethod
+    def _stored(topics: list[str]) -> Procedure[list[int | None]]:
+        """The czxid of each; None where it is gone or hidden."""
+        found: tuple[Znode | Code | None, ...] = yield from read_allowed([Topic.path(one) for one in topics])
+        return [one.stat.czxid if isinstance(one, Znode) else None for one in found]

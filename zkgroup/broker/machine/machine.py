@@ -13,6 +13,7 @@ from zkgroup.broker.machine.events import (
     ControllerWanted,
     Event,
     FetchesHeld,
+    Followed,
     FollowerFetched,
     FollowersSeen,
     IsrsCounted,
@@ -73,6 +74,8 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.leading.counted(batch, behind)
             case FetchesHeld():
                 self.following.held(event)
+            case Followed(topics):
+                self.following.ordered(topics)
             case ControllerWanted():
                 self._seeks_controller = True
             case _:
@@ -90,9 +93,9 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.registration.connected()
         self.leading.connected()
 
-    def _session_over(self, reason: str, zxid: int) -> None:
+    def _session_over(self, reason: str) -> None:
         if self.registration.epoch is not None:
-            self.following.session_over(zxid)
+            self.following.session_over()
         self.registration.session_over()
         self.configuration.session_over()
         self.leading.session_over()
@@ -116,7 +119,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         )
 
     def _next_of_partitions(self) -> Work | None:
-        return self.leading.next() or self.following.next()
+        return self.following.next() or self.leading.next()
 
     # --- the controller's address -------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Fetchers:
     @property
     def following(self) -> frozenset[TopicPartition]:
         """What is fetched now."""
-        return frozenset(self._homes)
+        return frozenset(self._homes.keys() - self._held)
 
     def follow(self, tp: TopicPartition, leader: Broker) -> None:
         """Fetches this partition from there, and from nowhere else; at once. Not after `end`."""
@@ -85,20 +85,25 @@ class Fetchers:
         self._held.discard(tp)
         self._drop(tp)
 
-    def hold(self) -> frozenset[str]:
-        """Fetches nothing until it is released, or followed by another order. The topics that are held."""
-        self._held.update(self._homes)
-        return frozenset(tp.topic for tp in self._held)
+    def hold(self) -> frozenset[TopicPartition]:
+        """Fetches nothing until it is released, or followed by another order; says what was not held before.
 
-    @property
-    def held(self) -> frozenset[TopicPartition]:
-        """What is followed and not fetched for now."""
-        return frozenset(self._held)
+        A fetch that has begun is given up, whether it was sent or not.
+        """
+        homes = {tp: leader for tp, (leader, _) in self._homes.items()}
+        for tp in homes:
+            self._drop(tp)
+        new = frozenset(homes.keys() - self._held)
+        self._held.update(homes)
+        for tp, leader in homes.items():
+            self._take(tp, leader)
+        return new
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """Fetches these again."""
-        self._held.difference_update(partitions)
-        self.wake()
+        if not self._held.isdisjoint(partitions):
+            self._held.difference_update(partitions)
+            self.wake()
 
     def _drop(self, tp: TopicPartition) -> None:
         home = self._homes.pop(tp, None)

@@ -312,9 +312,9 @@ class BrokerLife:
             case LookAtFollowers():
                 self._on_network(lambda network: network.look(effect))
             case HoldFetches():
-                self._on_network(lambda network: network.hold())
-            case FollowOn(topics):
-                self._on_network(lambda network: network.follow_on(topics))
+                self.thread.call(Network.hold, self.network)
+            case FollowOn(partitions):
+                self.thread.call(Network.follow_on, self.network, partitions)
             case IsrChanged(tp, leader_epoch, isr):
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():
@@ -339,11 +339,10 @@ class BrokerLife:
         self._loop.step(serving)
 
     def _registered(self, effect: Registered) -> None:
-        broker, network, serving = self.machine.core.broker, self.network, self.serving
+        broker, serving = self.machine.core.broker, self.serving
         assert broker is not None
-        assert network is not None
         assert serving is not None
-        self.thread.call(network.registered, effect.epoch)
+        self.thread.call(Network.registered, self.network, effect.epoch)
         self._listener.on_registered(broker, *serving, effect.epoch)
         if self._controller is None:
             seat = Seat(

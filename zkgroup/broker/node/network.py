@@ -17,6 +17,7 @@ from zkgroup.broker.machine.effects import CountIsrs, LookAtFollowers
 from zkgroup.broker.machine.events import (
     BrokerEvent,
     FetchesHeld,
+    Followed,
     FollowerFetched,
     FollowersSeen,
     IsrsCounted,
@@ -104,6 +105,8 @@ class Network:
         self._listener = listener
         self._leader_failed = leader_failed
         self._epoch = -1
+        self._obeys = False
+        """Whether the broker is registered, as far as is known."""
         self._epochs: dict[TopicPartition, int] = {}
         """Leader epoch of the last role of each replica."""
         self.cache: MetadataCache = _Cache(lambda: self._fetchers.located(self.cache.brokers))
@@ -127,7 +130,7 @@ class Network:
             controlled_shutdown=controlled_shutdown,
             observer=self,
             giving=self._giving,
-            obeys=lambda: self._epoch >= 0,
+            obeys=lambda: self._obeys,
             knows=lambda broker: broker in self.cache.brokers,
         )
         self._server = BrokerServer(self._service.respond, limits_of(settings))
@@ -158,6 +161,7 @@ class Network:
         if self._epoch >= 0:
             self.cache.doubt()
         self._epoch = epoch
+        self._obeys = True
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for settings that cannot be used."""
@@ -171,13 +175,18 @@ class Network:
         if order.batch is not None:
             self._post(IsrsCounted(order.batch, behind))
 
-    async def hold(self) -> None:
-        """Fetches nothing that is followed now."""
-        self._post(FetchesHeld(self._fetchers.hold()))
+    def hold(self) -> None:
+        """The session is over: obeys nobody until the broker is registered, and fetches nothing.
 
-    async def follow_on(self, topics: Collection[str]) -> None:
-        """Fetches what is held of these."""
-        self._fetchers.release({tp for tp in self._fetchers.held if tp.topic in topics})
+        What an order that is under way has followed when it is done is held as well.
+        """
+        self._obeys = False
+        held = self._fetchers.hold()
+        self._service.drop_orders(lambda: self._post(FetchesHeld(held | self._fetchers.hold())))
+
+    def follow_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetches these again."""
+        self._fetchers.release(partitions)
 
     async def look(self, order: LookAtFollowers) -> None:
         """Asks the host how far the followers are."""
@@ -215,12 +224,14 @@ class Network:
 
     def told(self, request: LeaderAndIsrRequest) -> None:
         """What a controller says again of a term that is known is a word on what is held, too."""
-        if held := self._fetchers.held:
-            named = {state.topic_partition: state.leader_epoch for state in request.partitions}
-            known = self._receiver.replicas
-            self._fetchers.release(
-                {tp for tp in held if tp in known and named.get(tp) == known[tp].state.leader_epoch}
-            )
+        known = self._receiver.replicas
+        followed = set()
+        for state in request.partitions:
+            one = known.get(tp := state.topic_partition)
+            if one is not None and not one.leads and one.state.leader_epoch == state.leader_epoch:
+                followed.add(tp)
+        self._fetchers.release(followed)
+        self._post(Followed(frozenset(tp.topic for tp in followed)))
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._post(Left(tp))

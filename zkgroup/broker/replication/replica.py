@@ -224,6 +224,9 @@ class Replica:
         if not term.replicates(request.replica_id):
             return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.last_fetched_epoch == term.leader_epoch and request.offset > self.end_offset:
+            if not term.counts(request.replica_id):
+                # It has nothing that this leader ever waited for; what it has may be of a former topic.
+                return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
             self._log.keep_high_watermark(request.offset)  # so that it does not lead again as it is
             raise ReplicaStorageError(
                 f"lines are lost: broker {request.replica_id} has {request.offset} of them from this leader "

@@ -48,6 +48,10 @@ class Term:
         """Whether a follower is one of the replicas."""
         return broker in self._followers
 
+    def counts(self, broker: int) -> bool:
+        """Whether the high watermark waits for a follower."""
+        return broker in self._isr
+
     def has_reached(self, broker: int, offset: int, log_end_offset: int) -> None:
         """A follower's log ends at `offset` and is the beginning of the leader's; it is told its end."""
         follower = self._followers[broker]

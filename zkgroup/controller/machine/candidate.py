@@ -138,7 +138,7 @@ class Candidate(ProcedureMachine[ControllerEffect]):
         if self._waiting is not None:
             self._waiting.wake()
 
-    def _session_over(self, reason: str, zxid: int) -> None:
+    def _session_over(self, reason: str) -> None:
         self._is_prepared = False
         self.election.session_over(reason)
         self._follow_the_rule()

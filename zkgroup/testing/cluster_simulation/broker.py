@@ -18,6 +18,7 @@ from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.events import (
     FetchesHeld,
+    Followed,
     FollowerFetched,
     FollowersSeen,
     IsrsCounted,
@@ -74,7 +75,7 @@ class BrokerProcess:
         self.client = world.server.client(self.name, world.setup.session_timeout_ms)
         self.gate = RegisteredStore(self.client)
         self.epoch = -1
-        self.is_listening = False
+        self.is_up = self.obeys = False
         self.failure: Exception | None = None
         self.unfit: set[TopicPartition] = set()
         """What it could not serve: to its controller it is offline there until it starts or is in sync."""
@@ -103,7 +104,7 @@ class BrokerProcess:
     def stop(self) -> None:
         """The process is gone; its session is not told."""
         self.shell.stop()
-        self.is_listening = False
+        self.is_up = False
         self.errands.clear()
         self.waiting.clear()
         self.answers.clear()
@@ -111,8 +112,14 @@ class BrokerProcess:
 
     # --- the controller's requests --------------------------------------------------------------------
 
-    def obey(self, request: ControlRequest) -> Response:
-        """What the broker's service does, at one moment."""
+    @property
+    def is_listening(self) -> bool:
+        return self.is_up and self.obeys
+
+    def obey(self, request: ControlRequest) -> Response | None:
+        """What the broker's service does, at one moment; None where it closes the connection."""
+        if not self.obeys:
+            return None
         before = self.receiver.controller_epoch
         match request:
             case LeaderAndIsrRequest():
@@ -133,10 +140,13 @@ class BrokerProcess:
 
     def _told(self, request: LeaderAndIsrRequest) -> None:
         """A word on what is held, too."""
+        followed = set()
         for state in request.partitions:
             known = self.receiver.replicas.get(state.topic_partition)
-            if known is not None and known.state.leader_epoch == state.leader_epoch:
-                self.held.discard(state.topic_partition)
+            if known is not None and not known.leads and known.state.leader_epoch == state.leader_epoch:
+                followed.add(state.topic_partition)
+        self.held -= followed
+        self.shell.tell(Followed(frozenset(tp.topic for tp in followed)))
 
     def _obeyed(self, request: ControlRequest, before: int | None, response: Any) -> Response:
         if response.error == ErrorCode.NONE:
@@ -218,7 +228,8 @@ class BrokerProcess:
                 if self.epoch >= 0:
                     self.cache.doubt()
                 self.epoch = epoch
-                self.is_listening = True
+                self.is_up = True
+                self.errands.append(self._registered)
                 self._world.registered(self, incarnation)
             case ef.CountIsrs():
                 self.errands.append(lambda: self._count(effect))
@@ -226,8 +237,8 @@ class BrokerProcess:
                 self.errands.append(lambda: self._look(effect))
             case ef.HoldFetches():
                 self.errands.append(self._hold)
-            case ef.FollowOn(topics):
-                self.errands.append(lambda: self._follow_on(topics))
+            case ef.FollowOn(partitions):
+                self.errands.append(lambda: self.held.difference_update(partitions))
             case ef.Failed(error):
                 self.failure = error
                 self._note("registration.failed", error=str(error))
@@ -247,12 +258,15 @@ class BrokerProcess:
                 seen[tp] = view.leader_epoch, view.followers
         self.shell.tell(FollowersSeen(order.partitions, seen))
 
-    def _hold(self) -> None:
-        self.held.update(self.follows)
-        self.shell.tell(FetchesHeld(frozenset(tp.topic for tp in self.held)))
+    def _registered(self) -> None:
+        self.obeys = True
 
-    def _follow_on(self, topics: frozenset[str]) -> None:
-        self.held = {tp for tp in self.held if tp.topic not in topics}
+    def _hold(self) -> None:
+        self.obeys = False
+        self.answers.clear()
+        new = frozenset(self.follows.keys() - self.held)
+        self.held.update(new)
+        self.shell.tell(FetchesHeld(new))
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -310,7 +324,7 @@ class BrokerProcess:
             return False
         leader = self._world.network.processes.get(self.follows[tp])
         request = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=0)
-        if request is None or not isinstance(leader, BrokerProcess) or not leader.is_listening:
+        if request is None or not isinstance(leader, BrokerProcess) or not leader.is_up:
             return False
         if leader.knows(self.broker):
             response = leader.host.fetch(self._as_asked(request, leader.leads(tp)))

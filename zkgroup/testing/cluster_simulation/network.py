@@ -22,7 +22,7 @@ class Receives(Protocol):
     @property
     def is_listening(self) -> bool: ...
 
-    def obey(self, request: ControlRequest) -> Response: ...
+    def obey(self, request: ControlRequest) -> Response | None: ...
 
 
 class Sends(Protocol):
@@ -148,6 +148,10 @@ class Network:
         if request is None or line.process is None:
             return  # something else has happened to the connection
         line.response = line.process.obey(request)
+        if line.response is None:
+            line.process = None
+            line.owner.disconnected(line)
+            return
         self._count("handled")
         self.point("handled", line)
 

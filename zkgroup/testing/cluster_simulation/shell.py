@@ -48,7 +48,7 @@ class Shell:
         self._stop_listening = store.listen(self._heard)
 
     def _heard(self, event: SessionEvent) -> None:
-        news = session_event(event, self._store)
+        news = session_event(event)
         if not isinstance(news, SessionLost):
             self.tell(news)
         elif not self._is_over:

@@ -64,7 +64,7 @@ class Actor:
     # --- inbox ------------------------------------------------------------------------------------
 
     def _heard(self, event: SessionEvent) -> None:
-        news = session_event(event, self.client)
+        news = session_event(event)
         if isinstance(news, SessionLost):
             self.inbox.appendleft(news)
         else:
