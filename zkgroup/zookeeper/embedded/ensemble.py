@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import shutil
 import tempfile
 import time
@@ -18,6 +19,7 @@ from zkgroup.zookeeper.embedded.ports import HOST, HeldPort, PeerPorts
 from zkgroup.zookeeper.embedded.server import EmbeddedServer, ServerState
 
 _CREATE_S = 30.0
+_AGAIN_S = 0.1
 
 Route = Callable[[int, int, PeerPorts], PeerPorts]
 """(server, peer, ports of the peer) -> ports by which this server reaches that peer."""
@@ -173,10 +175,21 @@ class EmbeddedZooKeeper:
         for server in self._servers if hurt else ():
             server.wait_ready(deadline)
 
-    def create_chroot(self, path: str) -> None:
-        """Creates one level of a chroot, so that clients may connect to `address + path`."""
-        running = next(server for server in self._servers if server.pid is not None)
-        probe.create_node(running.port, path, _CREATE_S)
+    def create_chroot(self, path: str, timeout_s: float = 60.0) -> None:
+        """Creates one level of a chroot, so that clients may connect to `address + path`.
+
+        Servers that have lost each other can be looking for a leader still. Raises OSError where no server
+        has created it by the end of `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        running = itertools.cycle([server for server in self._servers if server.pid is not None])
+        while True:
+            try:
+                return probe.create_node(next(running).port, path, _CREATE_S)
+            except OSError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Ends all servers; removes the data folder unless it was given. Idempotent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 
@@ -48,16 +49,20 @@ def end_session(port: int, session_id: int, password: bytes, timeout_s: float) -
 def create_node(port: int, path: str, timeout_s: float) -> None:
     """Creates a persistent znode with null data, if it is missing: for a chroot.
 
-    Raises ConnectionError when the server refuses.
+    Raises OSError when the server refuses or does not answer: it may be looking for a leader just now.
     """
     name = path.encode()
     body = struct.pack(f">i{len(name)}si", len(name), name, -1) + _OPEN_ACL + struct.pack(">i", 0)
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-        _join(connection, 0, bytes(16))
+        if not _join(connection, 0, bytes(16)):
+            raise ConnectionError(f"{path} could not be created: no session is granted")
         error = _request(connection, 1, _CREATE, body)
-        _request(connection, 2, _CLOSE_SESSION)
+        if error is not None:
+            with contextlib.suppress(OSError):
+                _request(connection, 2, _CLOSE_SESSION)
     if error not in (0, _NODE_EXISTS):
-        raise ConnectionError(f"{path} could not be created: error {error}")
+        why = "no answer" if error is None else f"error {error}"
+        raise ConnectionError(f"{path} could not be created: {why}")
 
 
 def _join(connection: socket.socket, session_id: int, password: bytes) -> bool:
@@ -68,11 +73,11 @@ def _join(connection: socket.socket, session_id: int, password: bytes) -> bool:
     return len(reply) >= 8 and struct.unpack_from(">i", reply, 4)[0] > 0
 
 
-def _request(connection: socket.socket, xid: int, opcode: int, body: bytes = b"") -> int:
-    """The error code of the reply, 0 for none."""
+def _request(connection: socket.socket, xid: int, opcode: int, body: bytes = b"") -> int | None:
+    """The error code of the reply, 0 where nothing is wrong; None where the server left without one."""
     connection.sendall(struct.pack(">iii", 8 + len(body), xid, opcode) + body)
     reply = _frame(connection)
-    return int(struct.unpack_from(">i", reply, 12)[0]) if len(reply) >= 16 else 0
+    return int(struct.unpack_from(">i", reply, 12)[0]) if len(reply) >= 16 else None
 
 
 def _frame(connection: socket.socket) -> bytes:
