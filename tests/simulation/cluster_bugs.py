@@ -251,7 +251,7 @@ BUGS = {
     "epoch check only": Bug(_epoch_check_only, ("S11",), seed=16),
     "no record of the epoch": Bug(_no_record, ("S11",)),
     "leader epoch stays": Bug(_leader_epoch_stays, ("S12",), seed=3),
-    "joins without a look": Bug(_deaf, ("lines",), seed=44, setup=FEW_OPERATIONS),
+    "joins without a look": Bug(_deaf, ("lines",), seed=1438, setup=FEW_OPERATIONS),
     "forgets to tell": Bug(_forgets_to_tell, ("L7",)),
     "does not wait for the isr": Bug(_no_wait_for_the_isr, ("S14", "S16"), seed=2),
     "no record of the end": Bug(_no_ending, ("S14",)),
