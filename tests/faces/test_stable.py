@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from tests.faces.support import TIMEOUT_S, Face, World
 from zkgroup.model.ports import Store
-from zkgroup.model.requests import Multi, Outcome, Request, SessionEvent
+from zkgroup.model.requests import Multi, Outcome, Request
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.brokers import Topic
 
@@ -27,14 +28,7 @@ class Late:
         self._own_thread: int | None = None
         self.armed = False
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
+    def submit(self, request: Request, *, on_outcome: Callable[[Outcome], None], **named: Any) -> None:
         self._own_thread = self._own_thread or threading.get_ident()
         if isinstance(request, Multi) and self._held_back:
             self._held_back = False
@@ -45,20 +39,10 @@ class Late:
             assert topic is not None
             self._world.server.put(topic.path, Topic(dict.fromkeys(range(5), (0,))).encode())
             wait_until(lambda: 4 in self._world.owners(), TIMEOUT_S)
-        self._store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+        self._store.submit(request, on_outcome=on_outcome, **named)
 
-    @property
-    def last_zxid(self) -> int:
-        return self._store.last_zxid
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        return self._store.listen(listener)
-
-    def abandon(self, incarnation: int, reason: str) -> None:
-        self._store.abandon(incarnation, reason)
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        self._store.close(timeout_s)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 def _delayed(on_outcome: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
