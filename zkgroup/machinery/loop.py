@@ -10,6 +10,7 @@ clock of their own. It never sleeps: it waits for the next entry, at most until 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import queue
@@ -33,13 +34,12 @@ from zkgroup.model.ports import Clock, Instant, Store
 from zkgroup.model.requests import (
     SessionEvent,
 )
+from zkgroup.model.waiting import Sleeper
 
 log = logging.getLogger("zkgroup.machinery")
 
 REQUESTS_MAX = 10_000
 """Bound of the queue for what the application asks; answers are bounded by what the machine asked."""
-WAIT_MAX_S = 3600.0
-"""Longest single wait of the thread: a bound, not a poll."""
 
 Task = Callable[[], None]
 
@@ -76,7 +76,9 @@ class MachineLoop(Generic[V, E]):
         self._perform_other = perform
         self._after_step = after_step
         self._on_crash = on_crash
-        self._inbox: queue.SimpleQueue[V | SharedEvent | Task | None] = queue.SimpleQueue()
+        self._inbox: deque[V | SharedEvent | Task] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One for each entry and each reason to wake: whoever waits takes no entry out of the inbox."""
         self._urgent: deque[SessionLost] = deque()
         self._waiting: deque[V | SharedEvent | Task] = deque()
         self._turn = 0
@@ -86,6 +88,7 @@ class MachineLoop(Generic[V, E]):
         self._commit_ids = itertools.count(1)
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._sleeper = Sleeper(clock, name, self._has_news)
         self._name = name
         self._unlisten: Callable[[], None] | None = None
         self.over: Future[None] = Future()
@@ -95,13 +98,14 @@ class MachineLoop(Generic[V, E]):
 
     def post(self, entry: V | SharedEvent | Task) -> None:
         """Enqueues an event, or work for the loop's thread. Never blocks; safe in a signal handler."""
-        self._inbox.put(entry)
+        self._inbox.append(entry)
+        self._bell.put(None)
 
     def request(self, entry: V | SharedEvent | Task) -> None:
         """`post` for the application: refused when far too much waits already."""
-        if self._inbox.qsize() > REQUESTS_MAX:
+        if len(self._inbox) > REQUESTS_MAX:
             raise StoreUnavailableError(f"{self._name}: more than {REQUESTS_MAX} requests wait to be handled")
-        self._inbox.put(entry)
+        self.post(entry)
 
     def new_id(self) -> int:
         """A number never used before by this loop (commit ids)."""
@@ -110,6 +114,7 @@ class MachineLoop(Generic[V, E]):
     def start(self) -> None:
         """Starts the thread."""
         self._thread = threading.Thread(target=self._run, name=f"{self._name}-loop", daemon=True)
+        self._sleeper.join()
         self._thread.start()
 
     def listen(self) -> None:
@@ -157,7 +162,7 @@ class MachineLoop(Generic[V, E]):
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-        self._inbox.put(None)
+        self._bell.put(None)
 
     def run_tasks_left(self) -> None:
         """After `stop`: runs the tasks that came too late, so that nobody waits for their answer."""
@@ -186,6 +191,7 @@ class MachineLoop(Generic[V, E]):
         return min(times, default=None)
 
     def _run(self) -> None:
+        self._sleeper.thread_id = threading.get_ident()
         try:
             while not self._stopped:
                 self.run_pending()
@@ -196,30 +202,34 @@ class MachineLoop(Generic[V, E]):
             self.stop()
             self._on_crash(error)
         finally:
+            self._sleeper.leave()
             self.over.set_result(None)
 
     def _wait(self) -> None:
-        due = self.next_timer_ms
-        timeout_s = WAIT_MAX_S if due is None else min(WAIT_MAX_S, (due - self._clock.now_ms()) / 1000)
-        if timeout_s <= 0:
+        if self._waiting:  # more than one `run_pending` handles
             return
-        try:
-            entry = self._inbox.get(timeout=timeout_s)
-        except queue.Empty:
-            return
-        self._sort(entry)
+        self._sleeper.sleep(self.next_timer_ms, self._await_bell, lambda: self._bell.put(None))
+
+    def _await_bell(self, timeout_s: float) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._bell.get(timeout=timeout_s)
+
+    def _has_news(self) -> bool:
+        return bool(self._inbox) or self._stopped
 
     def _drain(self) -> None:
-        while not self._inbox.empty():
-            self._sort(self._inbox.get_nowait())
+        while not self._bell.empty():  # first: what is rung after this finds its entry below or waits for it
+            self._bell.get_nowait()
+        while self._inbox:
+            self._sort(self._inbox.popleft())
 
-    def _sort(self, entry: V | SharedEvent | Task | None) -> None:
+    def _sort(self, entry: V | SharedEvent | Task) -> None:
         """Lets the loss of a session jump the queue, over everything told of that session before."""
         if isinstance(entry, SessionLost):
             self._urgent.append(entry)
             self._waiting = deque(item for item in self._waiting if not _older(item, entry.incarnation))
             self._turn = min(self._turn, len(self._waiting))
-        elif entry is not None:
+        else:
             self._waiting.append(entry)
 
     def _next(self) -> V | SharedEvent | Task | None:

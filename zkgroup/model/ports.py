@@ -24,6 +24,52 @@ class Clock(Protocol):
         """Epoch milliseconds. Written into znodes and shown to people; never compared."""
         ...
 
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` once, on any thread, when the clock comes to `at_ms`; the result cancels it.
+
+        At once where that time has come. For what waits until then, `zkgroup.model.waiting` costs less.
+        """
+        ...
+
+
+class Party(Protocol):
+    """A thread that waits on a `DrivenClock`; `zkgroup.model.waiting.Sleeper` is one."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def thread_id(self) -> int | None:
+        """`threading.get_ident()` of its thread, once that is known."""
+        ...
+
+    @property
+    def turns(self) -> int:
+        """How often it has worked; grows when it wakes."""
+        ...
+
+    def is_quiet(self) -> bool:
+        """Whether it waits, and nothing that it waits for has come."""
+        ...
+
+
+@runtime_checkable
+class DrivenClock(Clock, Protocol):
+    """A clock that stands still until it is moved, which waits for the threads that take part.
+
+    `zkgroup.testing.FakeClock` is one. A wait on it takes no real time by itself: it ends by `call_at`.
+    """
+
+    def join(self, party: Party) -> Callable[[], None]:
+        """From now on the clock is not moved while the party works; the result ends that."""
+        ...
+
+    def notice(self) -> None:
+        """A party has begun to wait."""
+        ...
+
 
 class Store(Protocol):
     """A ZooKeeper client as the rest of zkgroup sees it.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -24,3 +26,14 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """See `Clock.call_at`. Each call costs a thread; waits that can end by themselves need none."""
+        left_ms = at_ms - self.now_ms()
+        if left_ms <= 0:
+            callback()
+            return lambda: None
+        timer = threading.Timer(left_ms / 1000, callback)
+        timer.daemon = True
+        timer.start()
+        return timer.cancel

@@ -318,3 +318,36 @@ def test_other_effects_go_to_the_engine(bench: Bench) -> None:
 
     assert bench.performed == [change]
     assert bench.steps == 1
+
+
+def test_the_thread_wakes_when_its_clock_comes_to_a_timer(bench: Bench) -> None:
+    """On a clock that is moved by hand no real time has to pass, however far away the timer is."""
+    bench.machine.answers[Opened] = (SetTimer("far", 1000 + 3_600_000),)
+    bench.loop.start()
+    bench.loop.post(Opened())
+
+    bench.clock.advance(3_600_000 - 1)
+    assert TimerFired("far") not in bench.machine.events
+    bench.clock.advance(1)
+    assert bench.machine.events[-1] == TimerFired("far")
+    assert bench.machine.times[-1] == 1000 + 3_600_000
+
+    bench.loop.stop()
+    assert bench.loop.join(30)
+
+
+def test_time_stands_still_while_the_thread_works(bench: Bench) -> None:
+    """What a timer brought about is done before the next one is due; a clock that is ahead waits for it."""
+    done: list[int] = []
+
+    def again() -> None:
+        done.append(bench.clock.now_ms())
+        bench.loop.schedule("again", bench.clock.now_ms() + 10, again)
+
+    bench.loop.start()
+    bench.loop.post(again)
+    bench.clock.advance(5_000)
+    assert done == list(range(1000, 6001, 10))
+
+    bench.loop.stop()
+    assert bench.loop.join(30)
