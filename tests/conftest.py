@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import leaks
+from tests.project import ROOT
 
 _keepers = leaks.Keepers()
 
@@ -27,6 +29,26 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     leaks.mark_descendants()
     config.pluginmanager.register(_WiderFixtures(), "zkgroup-wider-fixtures")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Three processes for a whole run, on two cores: many tests wait. None where files are named."""
+    named = [part for part in config.args if Path(part.partition("::")[0]).suffix == ".py"]
+    return 0 if named else 3
+
+
+_FIRST = ("tests/real/spark/", "tests/real/", "tests/long/")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for servers goes first, beside what computes; Spark before all, so that one process has it.
+
+    Processes begin with equal parts of this list and take over from the others' ends. Within each part the
+    order stays as it was drawn.
+    """
+    places = {item: item.path.relative_to(ROOT).as_posix() for item in items}
+    items.sort(key=lambda item: [not places[item].startswith(first) for first in _FIRST])
 
 
 class _WiderFixtures:

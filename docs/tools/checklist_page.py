@@ -55,10 +55,10 @@ def page() -> str:
     )
 
 
-SCENARIOS = "tests/simulation/scenarios.py"
+SCENARIOS = "tests/pure/simulation/scenarios.py"
 """Its functions are the tests' as well: `test_scenarios` plays each by itself."""
 
-_ON_REAL_SERVERS = ("tests/interop/", "tests/integration/")
+_ON_REAL_SERVERS = ("tests/long/", "tests/real/")
 
 
 @functools.cache

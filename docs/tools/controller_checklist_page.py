@@ -36,7 +36,7 @@ def page() -> str:
     return markdown.page("Brokers and controller: statement and test", intro, *blocks)
 
 
-_ON_REAL_SERVERS = ("tests/interop/", "tests/integration/", "tests/cli/")
+_ON_REAL_SERVERS = ("tests/long/", "tests/real/")
 
 
 def is_shown(kind: Kind, tests: Sequence[Test]) -> bool:

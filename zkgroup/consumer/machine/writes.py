@@ -1,8 +1,8 @@
 """The transactions of recipes.md 4-7 and 9 as values. Every one carries the check of the own registration.
 
 Kept apart and pure, so that a test can put them beside the operations of the exhaustive model
-(`tests/model`), and so that a deliberately broken one shows whether anything would notice
-(`tests/simulation`, catalogue of seeded bugs).
+(`tests/programs/model`), and so that a deliberately broken one shows whether anything would notice
+(`tests/pure/simulation`, catalogue of seeded bugs).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Records from real Kafka brokers, 0.8.2.2 to today, through kafka-python (extra `kafka`).
 
 Partitions are assigned and sought by hand: the group is ours, in ZooKeeper, and Kafka's own groups and
-offsets are never touched. What was tried with kafka-python 3.0.12 is in `tests/interop`: an 0.8.2.2 broker
-hangs up on `ApiVersions`, so the protocol version is taken from the brokers' registrations.
+offsets are never touched. What was tried with kafka-python 3.0.12 is in `tests/long/interop`: an 0.8.2.2
+broker hangs up on `ApiVersions`, so the protocol version is taken from the brokers' registrations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The transactions and judgements of an election as values. Source: recipes.md 13, 14.
 
 Kept apart and pure, so that a test can put them beside the operations of the exhaustive model
-(`tests/model/controller`).
+(`tests/programs/model/controller`).
 """
 
 from __future__ import annotations

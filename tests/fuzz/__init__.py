@@ -1,1 +1,0 @@
-"""Fuzz targets for the readers of files: `python -m tests.fuzz TARGET --seconds N` (needs atheris)."""

@@ -1,0 +1,103 @@
+"""The short version of `python -m tests.programs.real_day`, and what would make its accounts differ."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.programs.real_day.accounts import Account, Claimed, Committed, account_of_records, disagreements
+from tests.programs.real_day.day import run_day
+from tests.programs.real_day.faults import ACTS, MEMBER_FAULTS, SERVER_FAULTS, Fault, draw
+from tests.programs.real_day.judge import judge
+from zkgroup.history import Record
+from zkgroup.model import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+SHORT = (
+    (Fault("set back", 0, 0.0), Fault("kill", 1, 0.2)),
+    (Fault("lose answer", 2, 1.0), Fault("expire", 0, 0.2)),
+)
+
+
+def test_a_seed_is_a_schedule_and_all_kinds_come() -> None:
+    """The same faults again; another seed is another schedule; no kind is left to chance."""
+    schedule = list(islice(draw(7), 30))
+
+    assert schedule == list(islice(draw(7), 30))
+    assert schedule != list(islice(draw(8), 30))
+    assert {each.kind for together in schedule for each in together} == {
+        *MEMBER_FAULTS,
+        *SERVER_FAULTS,
+        *ACTS,
+    }
+
+
+def _record(seq: int, kind: str, **fields: object) -> Record:
+    return Record(seq, seq, 1, "day_m0-0", 7, kind, fields)
+
+
+_ROW = {"topic": "orders", "partition": 0, "offset": 5}
+
+
+def test_what_was_told_and_what_is_not_known() -> None:
+    """An acknowledged commit, one refused by the server, one never sent, one without an answer."""
+    account = account_of_records(
+        [
+            _record(1, "commit.invoke", id=1, offsets=[_ROW]),
+            _record(2, "commit.ok", id=1, zxid=9, offsets=[_ROW]),
+            _record(3, "commit.invoke", id=2, offsets=[_ROW]),
+            _record(4, "commit.fail", id=2, partitions=[_ROW], reason="BadVersion"),
+            _record(5, "commit.invoke", id=3, offsets=[_ROW]),
+            _record(6, "commit.fail", id=3, partitions=[_ROW], reason="not connected"),
+            _record(7, "commit.invoke", id=4, offsets=[_ROW]),
+        ]
+    )
+
+    assert account.commits == {Committed(ORDERS, 9, 5): 7}
+    assert account.refused == {7: 1}
+    assert (account.open, account.open_commits) == ({7: 1}, {(7, ORDERS): 1})
+
+
+@pytest.mark.parametrize(
+    ("told", "found", "expected"),
+    [
+        (Account(claims={Claimed(ORDERS, 9): 7}), Account(), "was acknowledged and is not in the log"),
+        (Account(), Account(claims={Claimed(ORDERS, 9): 7}), "1 claims of"),
+        (Account(), Account(commits={Committed(ORDERS, 9, 5): 7}), "1 commits of"),
+    ],
+)
+def test_a_claim_or_commit_that_one_side_lacks_is_told(told: Account, found: Account, expected: str) -> None:
+    """What only one of the two knows of is a disagreement; an outcome that nobody learnt explains it."""
+    (why,) = disagreements(told, found)
+
+    assert expected in why
+    told.open_claims[7, ORDERS] = told.open_commits[7, ORDERS] = 1
+    assert len(list(disagreements(told, found))) == len(told.claims)
+
+
+def test_refusals_are_within_what_is_not_known() -> None:
+    """From those that a member was told of to those that it may not have been told of, by session."""
+    told, found = Account(), Account()
+    told.refused[7], told.open[7] = 2, 1
+
+    counts = {}
+    for count in range(5):
+        found.refused[7] = count
+        counts[count] = len(list(disagreements(told, found)))
+    assert counts == {0: 1, 1: 1, 2: 0, 3: 0, 4: 1}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)  # where it does not come to rest it says what is amiss
+def test_a_short_day_on_real_servers(tmp_path: Path) -> None:
+    """Audit, checker and members agree about it, and only what a stranger wrote is an error."""
+    day = run_day(tmp_path / "day", 1, iter(SHORT), 5.0)
+    verdict = judge(tmp_path / "day", day)
+
+    assert verdict.wrong == []
+    assert day.bitten["kill"] == 1
+    assert verdict.figures["claims"] >= 12
+    assert verdict.figures["commits"] > 0
+    assert verdict.figures["writes of a stranger"] == day.bitten["set back"]

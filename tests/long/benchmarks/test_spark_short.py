@@ -1,0 +1,72 @@
+"""What the benchmark of the audit on Spark stands on: its logs, and how CPU and tasks are counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs.benchmarks.group_days import write_logs
+from tests.programs.benchmarks.process_tree import usage
+from tests.programs.benchmarks.spark_measurements import fillable
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import open_source
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass"
+ASK = "import os, tests.programs.benchmarks.process_tree as tree\nprint(tree.usage(os.getppid()).cpu_s)"
+
+
+def test_nothing_is_wrong_in_the_logs(tmp_path: Path) -> None:
+    """Members, owners and controller fit together over a restart: no rule finds an error."""
+    folder = write_logs(tmp_path / "version-2", 16_000, 20, groups=3)
+
+    events = list(open_source([folder]).rows().events())
+    found = audit(open_source([folder]), RULES).findings
+
+    assert len(list(folder.iterdir())) == 20
+    assert len({event.zxid for event in events if not event.seed}) == 16_000
+    assert {event.op for event in events} >= {"create", "set", "delete", "createSession", "error"}
+    assert [finding for finding in found if finding.severity == "error"] == []
+    assert len([finding for finding in found if finding.finding == "rebalance"]) > 3
+
+
+def test_equal_arguments_give_equal_logs(tmp_path: Path) -> None:
+    """Two sides of a measurement read the same bytes."""
+    one, other = (write_logs(tmp_path / name, 5_000, 3, groups=2) for name in ("one", "other"))
+
+    assert [path.read_bytes() for path in sorted(one.iterdir())] == [
+        path.read_bytes() for path in sorted(other.iterdir())
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_that_has_ended_still_counts() -> None:
+    """CPU of children that live, and of those that were waited for."""
+    before = usage(os.getpid())
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    after = usage(os.getpid())
+
+    assert after.cpu_s - before.cpu_s >= 0.28  # counted in ticks of 10 ms
+    assert after.peak_mb > 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_below_counts_while_it_lives() -> None:
+    """It has used CPU itself when it asks for what its parent's tree has used."""
+    own = usage(os.getpid())
+    asked = subprocess.run(
+        [sys.executable, "-c", f"{BURN}\n{ASK}"], check=True, capture_output=True, text=True
+    )
+
+    assert float(asked.stdout) - own.cpu_s >= 0.28
+
+
+def test_cores_have_work_as_far_as_the_longest_tasks_allow() -> None:
+    """Eight seconds of tasks in two stages, whose longest take four: two cores are filled, more are not."""
+    stages = [{"seconds": 5.0, "longest_s": 3.0}, {"seconds": 3.0, "longest_s": 1.0}]
+
+    assert fillable(stages) == 2.0

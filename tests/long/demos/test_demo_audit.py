@@ -1,0 +1,77 @@
+"""`zkgroup demo audit` as a user runs it: a process, its exit code, its output, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from zkgroup_cli.schemas import SCHEMAS
+
+from tests.long.demos.demo_runs import demo, interrupted_when
+from tests.worlds.json_schema import violations
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import open_source
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+
+PLANTED = r"a stranger rewinds partition \d+ of cleo"
+
+
+def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
+    """The whole of it: every check holds, and whoever audits the files that --keep keeps finds the same."""
+    done = demo("demo", "audit", "--keep", "--format", "json", folder=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert violations(report, SCHEMAS["zkgroup.demo_audit/1"]) == []
+    assert report["passed"] is True
+    assert len(report["checks"]) == 10
+    assert [check["statement"] for check in report["checks"] if not check["holds"]] == []
+    commit, rewind = report["planted"]
+    assert (commit["owner"], commit["findings"]) == ("ada", ["zombie_commit"])
+    assert (rewind["owner"], rewind["findings"]) == ("cleo", ["offset_regression", "zombie_commit"])
+    assert commit["before"] < commit["after"]
+    assert rewind["before"] > rewind["after"] == rewind["before"] // 2
+    assert report["findings"]["error"] == 3
+    assert report["partition"] == rewind["partition"]
+    assert report["owners"][0]["owner"] == "demo_cleo-0"
+    assert report["owners"][0]["from_zxid"] < rewind["zxid"] < report["owners"][0]["to_zxid"]
+    kept = Path(report["kept"])
+    found = audit(open_source([kept / "zookeeper" / "server-0"]), ALL_RULES).findings
+    assert [(one.finding, one.from_zxid, one.partition) for one in found if one.severity == "error"] == [
+        ("zombie_commit", commit["zxid"], commit["partition"]),
+        ("offset_regression", rewind["zxid"], rewind["partition"]),
+        ("zombie_commit", rewind["zxid"], rewind["partition"]),
+    ]
+    page = kept / "report.html"
+    assert report["report"][0] == str(page)
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert f"report: {page}" in done.stderr
+
+
+def test_only_the_report_is_left(tmp_path: Path) -> None:
+    """Without --keep the report stays, in a folder of its own, and what it says is what was planted."""
+    done = demo("demo", "audit", folder=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "yes     the audit's errors are exactly what was planted" in done.stdout
+    assert "3 errors, " in done.stdout
+    (folder,) = tmp_path.iterdir()
+    assert f"report: {folder / 'report.html'}" in done.stderr
+    assert "kept" not in done.stderr
+    assert {"report.html", "findings.json"} <= {path.name for path in folder.iterdir()}
+    findings = json.loads((folder / "findings.json").read_text())["findings"]
+    errors = sorted(one["finding"] for one in findings if one["severity"] == "error")
+    assert errors == ["offset_regression", "zombie_commit", "zombie_commit"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_interrupted_demo_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C behind the planted writes stops members and server, removes the files and ends with 130."""
+    with interrupted_when(PLANTED, number, "demo", "audit", folder=tmp_path) as process:
+        assert process.wait(120) == 130
+
+    assert list(tmp_path.iterdir()) == []

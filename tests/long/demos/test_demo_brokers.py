@@ -1,0 +1,65 @@
+"""`zkgroup demo brokers` as a user runs it: a process, its exit code, its output, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from zkgroup_cli.schemas import SCHEMAS
+
+from tests.long.demos.demo_runs import demo, interrupted_when
+from tests.worlds.json_schema import violations
+from zkgroup.demo.brokers.sight import lines_of
+from zkgroup.demo.flights import bundled_lines
+from zkgroup.history import check_cluster
+from zkgroup.history.transaction_log import read_transactions
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+
+WORKS = "lines are produced with acks=all"
+
+
+def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
+    """The whole of it: every check holds, the exit code is 0, and --keep keeps what the proof rests on."""
+    done = demo("demo", "brokers", "--keep", "--format", "json", folder=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert violations(report, SCHEMAS["zkgroup.demo_brokers/1"]) == []
+    assert report["passed"] is True
+    assert len(report["checks"]) == 14
+    assert [check["statement"] for check in report["checks"] if not check["holds"]] == []
+    assert report["acknowledged"] == 20_000
+    assert report["consumed"] >= 20_000
+    assert report["replicas_moved"] == report["history"]["moves_ended"] == 48
+    assert report["controller_epochs"] == report["history"]["elections"] >= 3
+    assert len(report["failovers_ms"]) == 2
+    assert done.stderr.count("SIGKILL to ") == 3
+    kept = Path(report["kept"])
+    assert f"zkgroup zookeeper start --servers 3 --data {kept / 'zookeeper'}" in done.stderr
+    assert check_cluster(read_transactions(sorted(kept.glob("zookeeper/server-*/version-2")))).holds
+    held = {
+        line for broker in (1, 3, 4) for n in range(24) for line in lines_of(kept / f"broker-{broker}", n)
+    }
+    assert held == set(bundled_lines())
+    assert [*(kept / "broker-2").glob("flights/*.jsonl")] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_interrupted_demo_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C in the middle stops brokers, consumers and servers, removes the files and ends with 130."""
+    with interrupted_when(WORKS, number, "demo", "brokers", folder=tmp_path) as process:
+        assert process.wait(120) == 130
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_demo_takes_its_processes_with_it(tmp_path: Path) -> None:
+    """Even SIGKILL leaves no process: brokers and consumers end when the demo's end of their pipe closes.
+
+    That they are gone is what the leak watch of this suite checks after each test.
+    """
+    with interrupted_when(WORKS, signal.SIGKILL, "demo", "brokers", folder=tmp_path) as process:
+        assert process.wait(120) == -signal.SIGKILL

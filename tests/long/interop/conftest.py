@@ -1,0 +1,181 @@
+"""One real broker on one real ZooKeeper 3.4.6 for all tests here; groups of members of both kinds."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.long.interop.jars import MissingToolError, compiled, kafka_jars
+from tests.long.interop.members import HERE, Kind, Ledger, Member
+from tests.long.interop.processes import wait_until
+from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def jars() -> Path:
+    """Kafka 0.8.2.2 and the compiled member; skips with the reason where Maven or Java is missing.
+
+    With ZKGROUP_TEST_INTEROP=required (as CI has it wherever the tools are there) that is a failure.
+    """
+    try:
+        folder = kafka_jars(VERSION)
+        compiled(HERE / "GroupMember.java", f"{folder}/*")
+    except MissingToolError as missing:
+        if os.environ.get("ZKGROUP_TEST_INTEROP") == "required":
+            raise
+        pytest.skip(f"no real Kafka: {missing}")
+    return folder
+
+
+def fetched(release: str) -> None:
+    """Fetches what is not in the cache yet; skips or fails as `jars` does."""
+    try:
+        kafka_jars(release)
+    except MissingToolError as missing:
+        if os.environ.get("ZKGROUP_TEST_INTEROP") == "required":
+            raise
+        pytest.skip(f"no real Kafka: {missing}")
+
+
+@pytest.fixture(scope="session")
+def real_zookeeper(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealZooKeeper]:
+    server = RealZooKeeper(tmp_path_factory.mktemp("zookeeper-3.4.6"))
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBroker]:
+    server = RealBroker(real_zookeeper, tmp_path_factory.mktemp("broker"))
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def box(jars: Path) -> Iterator[Toolbox]:
+    """Kafka's tools in one JVM."""
+    with Toolbox() as toolbox:
+        yield toolbox
+
+
+@pytest.fixture
+def tree(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
+    """The znodes as a third party sees them."""
+    client = KazooClient(real_zookeeper.address, timeout=60)
+    client.start(60)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def producer(broker: RealBroker) -> Iterator[Producer]:
+    with broker.producer() as producer:
+        yield producer
+
+
+@dataclass
+class Scene:
+    """One topic of ten partitions and one group on it."""
+
+    broker: RealBroker
+    tree: KazooClient
+    topic: str
+    group: str
+    partitions: int
+    folder: Path
+    ledger: Ledger
+
+    def start(self, kind: Kind, name: str, *, threads: int = 1, properties: tuple[str, ...] = ()) -> Member:
+        """Starts a member; it is on the ledger from now on."""
+        address = self.broker.zookeeper.address
+        member = Member(
+            kind, address, self.group, name, self.topic, self.folder, threads=threads, properties=properties
+        )
+        self.ledger.members.append(member)
+        return member
+
+    def registered(self) -> list[str]:
+        path = f"/consumers/{self.group}/ids"
+        return sorted(self.tree.get_children(path)) if self.tree.exists(path) else []
+
+    def owners(self) -> dict[int, str]:
+        """Partition -> thread id, as the znodes say at one look."""
+        parent = f"/consumers/{self.group}/owners/{self.topic}"
+        if not self.tree.exists(parent):
+            return {}
+        waiting = {p: self.tree.get_async(f"{parent}/{p}") for p in self.tree.get_children(parent)}
+        found = {}
+        for partition, answer in waiting.items():
+            answer.wait(60)
+            if answer.successful():
+                found[int(partition)] = answer.get()[0].decode()
+        return found
+
+    def offsets(self) -> dict[int, int]:
+        """Partition -> committed offset; those never committed (-1 too) are absent."""
+        parent = f"/consumers/{self.group}/offsets/{self.topic}"
+        if not self.tree.exists(parent):
+            return {}
+        found = {}
+        for partition in self.tree.get_children(parent):
+            value = int(self.tree.get(f"{parent}/{partition}")[0])
+            if value >= 0:
+                found[int(partition)] = value
+        return found
+
+    def wait_owned_by(self, members: list[Member], timeout_s: float = 120.0) -> dict[int, str]:
+        """Until the owners are the range assignment of exactly these members with one thread each."""
+        expected = range_owners([f"{m.id}-0" for m in members], self.partitions)
+        wait_until(lambda: self.owners() == expected, timeout_s, f"owners are {expected}")
+        return expected
+
+
+def range_owners(threads: list[str], partitions: int) -> dict[int, str]:
+    """Range assignment of one topic, written out again from PartitionAssignor.scala@0.8.2.2."""
+    ordered = sorted(threads, key=lambda name: name.encode("utf-16-be"))
+    each, extra = divmod(partitions, len(ordered))
+    owners: dict[int, str] = {}
+    for index, thread in enumerate(ordered):
+        first = each * index + min(index, extra)
+        owners.update(dict.fromkeys(range(first, first + each + (index < extra)), thread))
+    return owners
+
+
+@pytest.fixture
+def make_scene(broker: RealBroker, tree: KazooClient, tmp_path: Path) -> Iterator[Callable[..., Scene]]:
+    """A new topic and group each time; every member still running at the end is ended."""
+    scenes: list[Scene] = []
+
+    def make(topic: str | None = None, partitions: int = 10) -> Scene:
+        number = next(_numbers)
+        name = topic or f"orders-{number}"
+        if topic is None:
+            broker.create_topic(name, partitions)
+        scene = Scene(broker, tree, name, f"mixed-{number}", partitions, tmp_path, Ledger())
+        scenes.append(scene)
+        return scene
+
+    try:
+        yield make
+    finally:
+        for scene in scenes:
+            for member in scene.ledger.members:
+                member.end()

@@ -1,0 +1,146 @@
+"""Real Kafka releases, with the ZooKeeper servers they carry: folders of jars, fetched once through Maven.
+
+    python -m tests.long.interop.jars 0.8.2.2                      print the folder
+    python -m tests.long.interop.jars 0.8.2.2 CLASS ARGUMENT...    run a class in the foreground
+
+Useful classes: `kafka.Kafka`, `kafka.admin.TopicCommand`, `kafka.tools.ConsumerOffsetChecker`,
+`kafka.tools.ExportZkOffsets`, `org.apache.zookeeper.server.quorum.QuorumPeerMain`. The cache is
+`$REAL_KAFKA_HOME`, by default `~/.cache/real-kafka`. Java 17 runs all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LOG4J = """\
+log4j.rootLogger=${real.kafka.log}, A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.target=System.err
+log4j.appender.A.layout=org.apache.log4j.PatternLayout
+log4j.appender.A.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>real-kafka</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_{scala}</artifactId><version>{version}</version></dependency>
+{more}<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-log4j12</artifactId><version>1.7.30</version></dependency>
+</dependencies></project>
+"""
+
+TOOLS = """\
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+"""
+"""In 3.x more and more command-line tools have an artifact of their own."""
+
+
+class MissingToolError(Exception):
+    """Real Kafka cannot be had here; the message says which tool is missing or what Maven said."""
+
+
+def cache() -> Path:
+    """Where jars and compiled classes are kept; outside the repository."""
+    return Path(os.environ.get("REAL_KAFKA_HOME") or Path.home() / ".cache" / "real-kafka")
+
+
+def require(*tools: str) -> None:
+    """Raises MissingToolError naming the tools that are not on the PATH."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        raise MissingToolError(f"{' and '.join(missing)} not found on the PATH")
+
+
+def kafka_jars(version: str) -> Path:
+    """The folder with the jars of a release (0.8.2.2, 0.9.0.1, ...); complete, or not there at all."""
+    folder = cache() / version
+    if folder.is_dir():
+        return folder
+    require("mvn", "java")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder.parent) as scratch:
+        Path(scratch, "pom.xml").write_text(_pom(version), encoding="utf-8")
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            raise MissingToolError(f"Maven cannot fetch Kafka {version}: {done.stdout.strip()[-600:]}")
+        jars = Path(scratch, "jars")
+        Path(jars, "log4j.properties").write_text(LOG4J, encoding="utf-8")
+        if not folder.exists():  # another process may have been faster
+            jars.rename(folder)
+    return folder
+
+
+def _pom(version: str) -> str:
+    more = TOOLS.format(version=version) if version.startswith("3.") else ""
+    return POM.format(version=version, scala=_scala(version), more=more)
+
+
+def _scala(version: str) -> str:
+    """The Scala that a release is built for and that Maven has."""
+    return "2.11" if version.startswith(("0.", "1.")) else "2.13"
+
+
+def compiled(source: Path, classpath: str) -> Path:
+    """The folder with the classes of one Java file, compiled once for each content and classpath."""
+    require("javac")
+    digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:16]
+    folder = cache() / f"classes-{source.stem}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".classes.", dir=folder.parent) as scratch:
+            classes = Path(scratch, "classes")
+            command = [
+                "javac",
+                "-nowarn",
+                "-encoding",
+                "UTF-8",
+                "-cp",
+                classpath,
+                "-d",
+                str(classes),
+                str(source),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode:
+                raise RuntimeError(f"javac {source.name}: {done.stderr.strip()[-600:]}")
+            if not folder.exists():
+                classes.rename(folder)
+    return folder
+
+
+def java(
+    classpath: str, main: str, *arguments: str, heap_mb: int = 128, log: Path | None = None
+) -> list[str]:
+    """The command line of a small JVM that starts fast: serial collector, first compiler only."""
+    logging = [f"-Dlog4j.configuration=file:{log}", "-Dreal.kafka.log=WARN"] if log else []
+    small = [f"-Xmx{heap_mb}m", "-Xss256k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    return ["java", *small, *logging, "-cp", classpath, main, *arguments]
+
+
+def kafka(
+    version: str, main: str, *arguments: str, heap_mb: int = 128, classes: Path | None = None
+) -> list[str]:
+    """The command line of a class of a release, with own classes before it."""
+    jars = kafka_jars(version)
+    classpath = f"{classes}:{jars}/*" if classes else f"{jars}/*"
+    return java(classpath, main, *arguments, heap_mb=heap_mb, log=jars / "log4j.properties")
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    if len(sys.argv) == 2:
+        print(kafka_jars(sys.argv[1]))
+        return
+    command = kafka(sys.argv[1], *sys.argv[2:])
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Three real brokers of Kafka 0.8.2.2 and a controller of ours, which a test kills and starts again."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.long.interop.processes import Events, Process, wait_until
+from tests.long.interop.servers import RealBroker, RealZooKeeper, tool
+from tests.worlds.led_brokers import ask
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+
+OURS = 100
+"""Id of our controller."""
+PROGRAM = "from zkgroup_cli.main import main; main()"
+
+
+class OurController:
+    """`zkgroup broker run --controller-only` as a process."""
+
+    def __init__(self, address: str, log: Path) -> None:
+        words = ["-z", address, "-v", "broker", "run", "--id", str(OURS), "--controller-only"]
+        words += ["--set", "auto.leader.rebalance.enable=false"]
+        words += ["--set", "zookeeper.session.timeout.ms=12s"]
+        command = [sys.executable, "-c", PROGRAM, *words, "--format", "ndjson"]
+        self.process = Process(command, log, pipe=True)
+        self.events = Events(self.process)
+
+    def wait_elected(self, timeout_s: float = 120.0) -> dict[str, Any]:
+        event = self.events.wait("controller", timeout_s)
+        assert event is not None, self.process.tail()
+        return event
+
+    def end(self) -> None:
+        self.process.end()
+        self.events.join()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.end()
+        self.events.join()
+
+
+@dataclass
+class Led:
+    """Three real brokers, our controller, and everybody's tools."""
+
+    zookeeper: RealZooKeeper
+    folder: Path
+    chroot: str
+    tree: KazooClient
+    brokers: dict[int, RealBroker] = field(default_factory=dict)
+    ours: list[OurController] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return self.zookeeper.address + self.chroot
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that a test may have started anew."""
+        return [each.process.pid for each in (*self.brokers.values(), *self.ours)]
+
+    # --- who is there -------------------------------------------------------------------------------
+
+    def start_controller(self) -> OurController:
+        self.ours.append(OurController(self.address, self.folder / f"controller-{len(self.ours)}.log"))
+        return self.ours[-1]
+
+    def start_broker(self, number: int) -> RealBroker:
+        """Again with the folder that it had, if any."""
+        broker = RealBroker(
+            self.zookeeper,
+            self.folder / f"b{number}",
+            number,
+            self.chroot,
+            controlled_shutdown_retry_backoff_ms=500,
+            auto_leader_rebalance_enable="false",
+            unclean_leader_election_enable="false",
+            zookeeper_session_timeout_ms=12_000,
+        )
+        self.brokers[number] = broker
+        return broker
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.stop()
+        for one in self.ours:
+            one.end()
+
+    # --- what stands --------------------------------------------------------------------------------
+
+    def json(self, path: str) -> Any:
+        """What a znode holds; None where there is none."""
+        try:
+            return json.loads(self.tree.get(self.chroot + path)[0])
+        except NoNodeError:
+            return None
+
+    @property
+    def controller(self) -> int | None:
+        found = self.json("/controller")
+        return None if found is None else int(found["brokerid"])
+
+    @property
+    def epoch(self) -> int:
+        return int(self.tree.get(f"{self.chroot}/controller_epoch")[0])
+
+    def state(self, topic: str, partition: int) -> Any:
+        return self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+
+    def leaders(self, topic: str, count: int) -> list[int | None]:
+        found = [self.state(topic, number) for number in range(count)]
+        return [None if state is None else state["leader"] for state in found]
+
+    def in_sync(self, topic: str, count: int, size: int) -> bool:
+        """Whether every partition has a leader, and so many replicas in sync."""
+        found = [self.state(topic, number) for number in range(count)]
+        return all(state and state["leader"] >= 0 and len(state["isr"]) == size for state in found)
+
+    def wait_listed(self, *brokers: int) -> None:
+        """Until every broker that runs names exactly these to its clients."""
+
+        def listed() -> bool:
+            answers = [
+                ask(("127.0.0.1", one.port), MetadataRequest(()), MetadataResponse)
+                for one in self.brokers.values()
+                if one.process.running
+            ]
+            return all(each and {one.broker for one in each.brokers} == {*brokers} for each in answers)
+
+        wait_until(listed, 90, f"every broker names {brokers}")
+
+    def is_whole(self, topic: str) -> bool:
+        """Whether every partition has a leader, and all its replicas in sync."""
+        replicas = (self.json(f"/brokers/topics/{topic}") or {"partitions": {}})["partitions"]
+        found = [(self.state(topic, int(number)), each) for number, each in replicas.items()]
+        return bool(found) and all(
+            state and state["leader"] >= 0 and sorted(state["isr"]) == sorted(each) for state, each in found
+        )
+
+    def lines(self, broker: int, topic: str, partition: int) -> bytes | None:
+        """The log of a replica as it is on the disk; None where there is no folder."""
+        folder = self.folder / f"b{broker}" / "logs" / f"{topic}-{partition}"
+        return (
+            b"".join(each.read_bytes() for each in sorted(folder.glob("*.log"))) if folder.exists() else None
+        )
+
+    # --- what is done -------------------------------------------------------------------------------
+
+    def create(self, topic: str, partitions: int, replication: int) -> str:
+        """With the real tool."""
+        return self.tool("TopicCommand", "--create", "--topic", topic, "--partitions", str(partitions),
+                         "--replication-factor", str(replication))  # fmt: skip
+
+    def run(self, *words: str) -> str:
+        """One command of ours that succeeds; what it printed."""
+        command = [sys.executable, "-c", PROGRAM, "-z", self.address, *words]
+        state = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=state)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def tool(self, main: str, *words: str) -> str:
+        return tool(f"kafka.admin.{main}", "--zookeeper", self.address, *words)
+
+    def described(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
+        """Partition, leader, replicas and ISR as the real TopicCommand tells them."""
+        row = re.compile(r"Partition: (\d+)\s+Leader: (-?\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]*)")
+        text = self.tool("TopicCommand", "--describe", "--topic", topic)
+        return [
+            (int(number), int(leader), _numbers(replicas), sorted(_numbers(isr)))
+            for number, leader, replicas, isr in row.findall(text)
+        ]
+
+    def produce(self, topic: str, partitions: int, each: int, mark: str) -> None:
+        """Acknowledged by every replica in sync, through whichever broker is up."""
+        producer = KafkaProducer(
+            bootstrap_servers=[one.address for one in self.brokers.values() if one.process.running],
+            api_version=(0, 8, 2),
+            acks="all",
+            retries=20,
+            enable_idempotence=False,
+            request_timeout_ms=10_000,
+            metadata_max_age_ms=1_000,
+        )
+        try:
+            waiting = [
+                producer.send(topic, f"{mark}-{number}-{count}".encode(), partition=number)
+                for count in range(each)
+                for number in range(partitions)
+            ]
+            for one in waiting:
+                one.get(150)
+        finally:
+            producer.close(timeout=10)
+
+    def consume(self, topic: str, partitions: int, count: int) -> set[str]:
+        """Everything, from the beginning; so many records."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=[one.address for one in self.brokers.values() if one.process.running],
+            api_version=(0, 8, 2),
+            group_id=None,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            metadata_max_age_ms=1_000,
+        )
+        found: set[str] = set()
+
+        def all_there() -> bool:
+            for records in consumer.poll(timeout_ms=500).values():
+                found.update(record.value.decode() for record in records)
+            return len(found) >= count
+
+        try:
+            consumer.assign([KafkaPartition(topic, number) for number in range(partitions)])
+            wait_until(all_there, 150, f"{count} records of {topic}")
+        finally:
+            consumer.close()
+        return found
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+@contextmanager
+def ruled(real_zookeeper: RealZooKeeper, folder: Path, chroot: str) -> Iterator[Led]:
+    """Our controller rules before the first broker comes."""
+    tree = KazooClient(real_zookeeper.address, timeout=60)
+    tree.start(60)
+    tree.create(chroot)
+    world = Led(real_zookeeper, folder, chroot, tree)
+    try:
+        world.start_controller().wait_elected()
+        started = [world.start_broker(number) for number in (1, 2, 3)]
+        for broker in started:
+            broker.wait_ready(120)
+        yield world
+    finally:
+        world.close()
+        tree.stop()
+        tree.close()

@@ -1,0 +1,112 @@
+"""Joins, clean leaves and a SIGKILL of each kind while records are written (item 72)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.long.interop.conftest import Scene
+from tests.long.interop.members import Kind, Member
+from tests.long.interop.pump import Change, Pump, Recorder
+from tests.long.interop.servers import Producer
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+
+def assert_exactly_once(scene: Scene, producer: Producer, each: int = 10) -> None:
+    """A quiet phase: what is written while nothing changes is delivered once and only once."""
+    before = producer.fill(scene.topic, scene.partitions, 1)
+    ends = producer.fill(scene.topic, scene.partitions, each)
+    scene.ledger.wait_all(ends)
+    counts = scene.ledger.counts()
+    quiet = {(p, o): counts[p, o] for p, end in ends.items() for o in range(before[p], end)}
+    assert quiet == dict.fromkeys(quiet, 1)
+
+
+def assert_bounded(change: Change) -> None:
+    """Nothing is delivered again but what was not committed when the change began."""
+    for partition, offsets in change.again.items():
+        assert min(offsets) >= change.committed.get(partition, 0), change.summary()
+
+
+def assert_none_again(change: Change, partitions: set[int]) -> None:
+    """These partitions repeated nothing at all."""
+    assert not partitions & change.again.keys(), change.summary()
+
+
+class Story:
+    """One group through its changes, with what holds after each of them."""
+
+    def __init__(self, scene: Scene, recorder: Recorder) -> None:
+        self.scene, self._recorder = scene, recorder
+        self.present: list[Member] = []
+        self.kinds: dict[str, Kind] = {}
+
+    def join(self, kind: Kind, name: str) -> Member:
+        with self._recorder.change(f"{kind} {name} joins") as change:
+            member = self._start(kind, name)
+            change.owners_after = self.scene.wait_owned_by(self.present)
+        self._clean(change)
+        return member
+
+    def leave(self, member: Member) -> None:
+        with self._recorder.change(f"{member.kind} {member.name} leaves") as change:
+            self.present.remove(member)
+            member.leave()
+            change.owners_after = self.scene.wait_owned_by(self.present)
+        self._clean(change)
+
+    def kill(self, member: Member) -> None:
+        with self._recorder.change(f"{member.kind} {member.name} is killed") as change:
+            self.present.remove(member)
+            member.kill()
+            change.owners_after = self.scene.wait_owned_by(self.present)
+        assert_bounded(change)
+        assert_none_again(change, self._ours(change) - set(change.moved))
+
+    def _start(self, kind: Kind, name: str) -> Member:
+        member = self.scene.start(kind, name)
+        self.present.append(member)
+        self.kinds[member.id] = kind
+        return member
+
+    def _clean(self, change: Change) -> None:
+        """Clean moves between members of ours, and partitions that one keeps, repeat nothing."""
+        assert_bounded(change)
+        assert_none_again(change, self._ours(change))
+
+    def _ours(self, change: Change) -> set[int]:
+        """Partitions that a member of ours owned before and one owns now."""
+        return {
+            partition
+            for partition, owner in change.owners_after.items()
+            if self._kind(owner) == "python" and self._kind(change.owners_before.get(partition)) == "python"
+        }
+
+    def _kind(self, thread: str | None) -> Kind | None:
+        return self.kinds[thread.rpartition("-")[0]] if thread is not None else None
+
+
+def test_joins_leaves_and_kills_of_each_kind(make_scene: Callable[..., Scene], producer: Producer) -> None:
+    """item 72: every partition converges on one owner, nothing is missing, what is repeated is bounded."""
+    scene = make_scene()
+    with Pump(scene) as pump:
+        recorder = Recorder(scene, pump)
+        story = Story(scene, recorder)
+        python1 = story.join("python", "b")
+        story.join("jvm", "d")
+        python2 = story.join("python", "a")
+        jvm2 = story.join("jvm", "c")
+        assert_exactly_once(scene, producer)
+        story.leave(python1)
+        story.leave(jvm2)
+        story.join("python", "e")
+        jvm3 = story.join("jvm", "f")
+        story.kill(python2)
+        story.kill(jvm3)
+    assert_exactly_once(scene, producer)
+    scene.ledger.wait_all(dict(pump.ends))
+    scene.ledger.assert_well()
+    for change in recorder.changes:
+        print(change.summary())

@@ -1,0 +1,81 @@
+"""Two JVM consumers of Kafka 0.8.2.2 and two of ours in one group on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.long.interop.conftest import Scene
+from tests.long.interop.members import Kind, Member
+from tests.long.interop.processes import wait_until
+from tests.long.interop.servers import Producer
+from zkgroup import GroupMember
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
+
+
+def start_all(scene: Scene, kinds: dict[str, Kind]) -> list[Member]:
+    members = [scene.start(kind, name) for name, kind in kinds.items()]
+    for member in members:
+        member.wait_ready()
+    return members
+
+
+def by_name(scene: Scene, owners: dict[int, str]) -> dict[int, str]:
+    """Partition -> consumer id and thread, without the group's name."""
+    return {p: thread.removeprefix(f"{scene.group}_") for p, thread in owners.items()}
+
+
+def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> None:
+    """item 71: for the same ids over ten partitions a mixed group owns what an all-JVM group owns."""
+    alone = make_scene()
+    members = start_all(alone, dict.fromkeys(KINDS, "jvm"))
+    # what was waited for, not another look: a JVM member lets go of all it owns at each new notification
+    expected = by_name(alone, alone.wait_owned_by(members))
+    for member in members:
+        member.end()
+    mixed = make_scene(topic=alone.topic)
+    members = start_all(mixed, KINDS)
+    wait_until(
+        lambda: by_name(mixed, mixed.owners()) == expected, 120, f"the mixed group's owners are {expected}"
+    )
+    mixed.ledger.assert_well()
+
+
+def test_each_kind_continues_the_offsets_of_the_other(
+    make_scene: Callable[..., Scene], producer: Producer
+) -> None:
+    """item 73: JVM after Python after JVM after Python, alone in turn: no record missing, none twice."""
+    scene = make_scene()
+    turns: tuple[Kind, ...] = ("python", "jvm", "python", "jvm")
+    for turn, kind in enumerate(turns):
+        ends = producer.fill(scene.topic, scene.partitions, 20)
+        member = scene.start(kind, f"turn{turn}")
+        member.wait_ready()
+        scene.ledger.wait_all(ends)
+        member.leave()
+        assert scene.offsets() == ends
+        first = {p: min(o for q, o, _ in member.deliveries() if q == p) for p in range(scene.partitions)}
+        assert first == dict.fromkeys(range(scene.partitions), 20 * turn)
+    assert scene.ledger.duplicates() == {}
+
+
+def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
+    make_scene: Callable[..., Scene], producer: Producer
+) -> None:
+    """recipes 5 [T]: a claim of ours leaves -1 for "none", and a JVM member resets there."""
+    scene = make_scene(partitions=3)
+    ends = producer.fill(scene.topic, 3, 5)
+    address = scene.broker.zookeeper.address
+    with GroupMember(address, group=scene.group, topics=[scene.topic]) as member:
+        member.wait_until_assigned(90)
+        assert len(member.leases()) == 3
+    stored = {p: scene.tree.get(f"/consumers/{scene.group}/offsets/{scene.topic}/{p}")[0] for p in range(3)}
+    assert stored == dict.fromkeys(range(3), b"-1")
+    theirs = scene.start("jvm", "after", properties=("auto.offset.reset=smallest",))
+    theirs.wait_ready()
+    scene.ledger.wait_all(ends)
+    theirs.leave()
+    assert scene.offsets() == ends

@@ -1,0 +1,47 @@
+"""Our client on a real ZooKeeper 3.4.6: no bulk reads there, so it falls back on pipelined ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from tests.long.interop.servers import RealZooKeeper
+from zkgroup.model.ports import Store
+from zkgroup.testing.conformance import CHECKS, Target
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def address(real_zookeeper: RealZooKeeper) -> str:
+    """A chroot of the test's own."""
+    chroot = f"/old-{next(_numbers)}"
+    with ZooKeeperClient(real_zookeeper.address) as client, Blocking(client) as blocking:
+        blocking.wait_connected()
+        blocking.create_missing(chroot)
+    return real_zookeeper.address + chroot
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_store(address: str, check: Callable[[Target], None]) -> None:
+    """The store keeps every rule of its contract on a 3.4 server too (recipes 3 [T])."""
+
+    def open_store(session_timeout_ms: int) -> Store:
+        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms))
+
+    with Target(open_store) as target:
+        check(target)
+
+
+def test_bulk_reads_do_not_cost_the_session(address: str) -> None:
+    """recipes 3 [T]: support is found out on a throw-away connection, so the member's own one survives."""
+    with ZooKeeperClient(address) as client, Blocking(client) as blocking:
+        before = blocking.wait_connected()
+        found = blocking.read_many([f"/none-{n}" for n in range(300)])
+        assert set(found.values()) == {None}
+        assert blocking.wait_connected() == before

@@ -1,0 +1,259 @@
+"""Our command line on two real brokers of Kafka, and what Kafka's own tools of that release say of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.long.interop.conftest import fetched
+from tests.long.interop.processes import wait_until
+from tests.long.interop.releases import has_zookeeper_tools, is_old, rows_of, taking_part
+from tests.long.interop.servers import RealBroker, RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+REGISTERED = {"0.8.2.2": 1, "1.1.1": 4, "2.8.2": 5, "3.9.1": 5}
+SECOND_REFUSED = ("currently in progress", "existing assignment", "existing partition assignment")
+MOVED = ("completed successfully", "is complete")
+NEW_HOMES = {
+    "TopicCommand": "org.apache.kafka.tools.TopicCommand",
+    "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+}
+
+
+@dataclass
+class Operated:
+    """Two real brokers, an operator with our commands, and Kafka's tools beside."""
+
+    address: str
+    brokers: tuple[RealBroker, RealBroker]
+    folder: Path
+    release: str
+    box: Toolbox
+
+    @property
+    def is_old(self) -> bool:
+        return is_old(self.release)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command of ours."""
+        program = "from zkgroup_cli.main import main; main()"
+        words = [sys.executable, "-c", program, "-z", self.address, *arguments]
+        state = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": "/usr/bin:/bin"}
+        return subprocess.run(words, capture_output=True, text=True, timeout=180, check=False, env=state)
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """Its document."""
+        done = self.run(*arguments, "--format", "json")
+        assert done.returncode == code, done
+        return json.loads(done.stdout)
+
+    def kafka(self, main: str, *arguments: str) -> str:
+        """What one of Kafka's tools of the brokers' release prints."""
+        if has_zookeeper_tools(self.release):
+            words = (f"kafka.admin.{main}", "--zookeeper", self.address)
+        else:
+            words = (NEW_HOMES[main], "--bootstrap-server", self.brokers[0].address)
+        return self.box.run(self.release, *words, *arguments).text
+
+    def described(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
+        """Partition, leader, replicas and ISR as Kafka's TopicCommand tells them; the ISR sorted."""
+        return rows_of(self.kafka("TopicCommand", "--describe", "--topic", topic))
+
+    def ours(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
+        """The same as our `topic describe` tells it."""
+        (one,) = self.json("topic", "describe", topic)["topics"]
+        return [
+            (row["partition"], row["leader"], row["replicas"], sorted(row["isr"] or []))
+            for row in one["partitions"]
+        ]
+
+    def create(self, topic: str, assignment: str, *more: str) -> None:
+        """Returns when every partition is led by its first replica and all replicas are in sync."""
+        waits = ("--wait", "--timeout", "150s")
+        assert self.json("topic", "create", topic, "--replica-assignment", assignment, *more, *waits)[
+            "converged"
+        ]
+        replicas = [[int(number) for number in each.split(":")] for each in assignment.split(",")]
+        rows = [(number, each[0], each, sorted(each)) for number, each in enumerate(replicas)]
+        wait_until(lambda: self.ours(topic) == rows, 150, f"{topic} is led")
+
+    def file(self, name: str, moves: dict[tuple[str, int], list[int]]) -> str:
+        entries = [{"topic": t, "partition": p, "replicas": to} for (t, p), to in moves.items()]
+        path = self.folder / name
+        path.write_text(json.dumps({"version": 1, "partitions": entries}))
+        return str(path)
+
+    def moved(self, file: str) -> int:
+        """How many partitions of a file Kafka's `--verify` calls moved."""
+        text = self.kafka("ReassignPartitionsCommand", "--reassignment-json-file", file, "--verify")
+        return sum(text.count(words) for words in MOVED)
+
+
+@pytest.fixture(scope="module", params=taking_part())
+def operated(
+    request: pytest.FixtureRequest,
+    real_zookeeper: RealZooKeeper,
+    box: Toolbox,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Operated]:
+    """One pair of brokers for all tests of a release; each test has topics of its own."""
+    release = str(request.param)
+    fetched(release)
+    folder = tmp_path_factory.mktemp(f"operated-{release}")
+    chroot = f"/operated-{release}"
+    more = {"auto_leader_rebalance_enable": "false"}
+    started: list[RealBroker] = []
+    try:
+        started.extend(
+            RealBroker(real_zookeeper, folder / f"b{number}", number, chroot, release, **more)
+            for number in (1, 2)
+        )
+        for broker in started:
+            broker.wait_ready(120)
+        operated = Operated(real_zookeeper.address + chroot, (started[0], started[1]), folder, release, box)
+        wait_until(lambda: operated.run("controller", "describe").returncode == 0, 90, "a controller")
+        yield operated
+    finally:
+        for broker in started:
+            broker.stop()
+
+
+def test_topics_are_created_and_grow(operated: Operated) -> None:
+    """Controller item 80; issue 4, 2 (c): create, list, describe, alter; collisions are refused."""
+    brokers = operated.json("broker", "list")["brokers"]
+    assert [(row["broker"], row["version"], row["kind"]) for row in brokers] == [
+        (1, REGISTERED[operated.release], "kafka"),
+        (2, REGISTERED[operated.release], "kafka"),
+    ]
+    assert operated.json("controller", "describe")["kind"] == "kafka"
+    operated.create("made", "1:2,2:1", "--config", "retention.ms=99999")
+    operated.json("topic", "alter", "made", "--partitions", "4", "--assignment-compat", "0.8", "--execute")
+
+    def grown() -> bool:
+        rows = operated.ours("made")
+        return len(rows) == 4 and all(row[3] == [1, 2] for row in rows)
+
+    wait_until(grown, 150, "four partitions are in sync")
+    wait_until(lambda: operated.described("made") == operated.ours("made"), 90, "both tools say the same")
+    text = operated.kafka("TopicCommand", "--describe", "--topic", "made")
+    assert re.search(r"PartitionCount: ?4\b", text), text
+    assert re.search(r"Configs: ?retention.ms=99999", text), text
+    operated.json("topic", "create", "made", "--partitions", "1", "--if-not-exists")
+    assert len(operated.ours("made")) == 4
+    operated.json("topic", "create", "a.b", "--partitions", "1")
+    collides = operated.run("topic", "create", "a_b", "--partitions", "1")
+    assert (collides.returncode, "collides" in collides.stderr) == (6, True)
+    wait_until(
+        lambda: {"made", "a.b"} <= set(operated.kafka("TopicCommand", "--list").split()),
+        90,
+        "their tool lists both: a broker that it asks may be told a moment later",
+    )
+
+
+def test_brokers_apply_a_configuration(operated: Operated) -> None:
+    """Controller item 80; issue 4, 2 (c): set and removed, notified as the brokers of a release need it."""
+    operated.create("configured", "1,1", "--config", "retention.ms=99999")
+    done = operated.json(
+        "config", "alter", "--topic", "configured", "--add-config", "max.message.bytes=2000",
+        "--delete-config", "retention.ms", "--execute",
+    )  # fmt: skip
+    assert done["notification"] == ("bare" if operated.is_old else "v2")
+
+    def described() -> bool:
+        text = operated.kafka("TopicCommand", "--describe", "--topic", "configured")
+        return re.search(r"Configs: ?max.message.bytes=2000", text) is not None
+
+    wait_until(described, 90, "their tool says the same: a broker that it asks may be told a moment later")
+
+    def refused() -> bool:
+        with operated.brokers[0].producer() as producer:
+            try:
+                producer.send("configured", 0, "x" * 5000)
+            except Exception as error:  # noqa: BLE001 - kafka-python's own classes
+                return "MessageSizeTooLarge" in type(error).__name__ or "TooLarge" in str(error)
+        return False
+
+    wait_until(refused, 150, "the broker applies the limit that it was told of")
+
+
+def test_partitions_are_moved(operated: Operated) -> None:
+    """Controller items 37, 41 and 80: every partition to broker 2 first, which sleeps for a moment."""
+    operated.create("moved", "1,1,1")
+    moves = {("moved", number): [2, 1] for number in range(3)}
+    file = operated.file("moves.json", moves)
+    second = operated.file("second.json", {("moved", 0): [1]})
+    with operated.brokers[0].producer() as producer:
+        producer.fill("moved", 3, 20)
+    throttle: tuple[str, ...] = ("--throttle", "10MB")
+    if operated.is_old:
+        throttled = operated.run("reassign", "execute", "--reassignment-json-file", file, *throttle)
+        assert (throttled.returncode, "0.10.1 ignore it" in throttled.stderr) == (2, True)
+        throttle = ()
+
+    operated.brokers[1].process.pause()
+    try:
+        operated.json("reassign", "execute", "--reassignment-json-file", file, *throttle, "--execute")
+        ours = operated.run("reassign", "execute", "--reassignment-json-file", second, "--execute")
+        theirs = None
+        if has_zookeeper_tools(operated.release):  # later ones ask brokers, of which one sleeps
+            words = ("--reassignment-json-file", second, "--execute")
+            theirs = operated.kafka("ReassignPartitionsCommand", *words)
+        cancelled = operated.run("reassign", "cancel", "--execute")
+        running = operated.json("reassign", "verify", "--reassignment-json-file", file, code=3)
+    finally:
+        operated.brokers[1].process.signal(signal.SIGCONT)
+    assert (ours.returncode, "runs already" in ours.stderr) == (6, True)
+    assert theirs is None or any(words in theirs for words in SECOND_REFUSED), theirs
+    assert (cancelled.returncode, "real controller" in cancelled.stderr) == (2, True)
+    assert "in_progress" in {row["status"] for row in running["reassignments"]}
+
+    verify = ("reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s")
+    waited = operated.run(*verify, "--clear-throttle", "--execute")
+    assert waited.returncode == 0, waited
+    wait_until(lambda: operated.moved(file) == 3, 90, "their tool says the same")
+    assert operated.json("reassign", "list")["reassignments"] == []
+    assert operated.json("config", "describe", "--entity-type", "brokers")["configs"] == []
+
+
+def test_preferred_replicas_are_elected(operated: Operated) -> None:
+    """Controller item 80; issue 4, 2 (c): another replica becomes the first one, and is elected."""
+    operated.create("elected", "1:2,1:2")
+    file = operated.file("elected.json", {("elected", number): [2, 1] for number in range(2)})
+    operated.json("reassign", "execute", "--reassignment-json-file", file, "--execute")
+    waited = operated.run(
+        "reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s"
+    )
+    assert waited.returncode == 0, waited
+    assert [row[1:3] for row in operated.ours("elected")] == [(1, [2, 1])] * 2
+    shown = operated.json("elect", "preferred")["partitions"]
+    wanted = [row["partition"] for row in shown if row["topic"] == "elected" and row["outcome"] == "elects"]
+    assert wanted == [0, 1]
+    assert operated.json("elect", "preferred", "--topic", "elected", "--execute", "--wait")["converged"]
+    rows = [(number, 2, [2, 1], [1, 2]) for number in range(2)]
+    wait_until(lambda: operated.described("elected") == rows, 90, "their tool says the same")
+
+
+def test_topics_are_deleted(operated: Operated) -> None:
+    """Controller item 80; issue 4, 2 (c): the real controller does it, and ours says before what it needs."""
+    operated.create("deleted", "1:2,2:1")
+    done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", "150s")
+    may_be_off = REGISTERED[operated.release] < 5
+    assert (done.returncode, "delete.topic.enable=true" in done.stderr) == (0, may_be_off), done
+
+    assert "deleted" not in [row["topic"] for row in operated.json("topic", "list")["topics"]]
+
+    def told_gone() -> bool:
+        return "deleted" not in operated.kafka("TopicCommand", "--list").split()
+
+    wait_until(told_gone, 90, "their tool says the same")

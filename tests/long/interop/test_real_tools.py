@@ -1,0 +1,307 @@
+"""Kafka's own `--zookeeper` tools at brokers that our controller leads: each operation and its effect."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.long.interop.conftest import fetched
+from tests.long.interop.processes import wait_until
+from tests.long.interop.releases import EVERYTHING, NEWEST, OLDEST, has_zookeeper_tools, is_old, taking_part
+from tests.long.interop.servers import RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
+from tests.long.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+RELEASES = taking_part(without=(NEWEST,))
+LED = ("ours", OLDEST)
+"""Whose brokers they are."""
+RATE = "replication.throttled.rate"
+DEAD = 9
+"""A broker that was never there."""
+
+
+@pytest.fixture(scope="module")
+def led(
+    request: pytest.FixtureRequest, real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Three brokers of one kind, for the tools of every release."""
+    kind = str(request.param)
+    folder = tmp_path_factory.mktemp(f"tools-{kind}")
+    made: type[Cluster] = OurBrokers if kind == "ours" else RealBrokers
+    cluster = made(real_zookeeper, folder, f"/tools-{kind}")
+    try:
+        cluster.start(*BROKERS)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def tools(request: pytest.FixtureRequest, led: Cluster, box: Toolbox, tmp_path: Path) -> Tools:
+    fetched(str(request.param))
+    return Tools(box, str(request.param), led, tmp_path)
+
+
+def at(*releases: str) -> Callable[..., object]:
+    """Runs a test with tools of these releases at both kinds of brokers."""
+
+    def decorate(test: Callable[..., object]) -> object:
+        test = pytest.mark.parametrize("tools", releases, indirect=True)(test)
+        return pytest.mark.parametrize("led", LED, indirect=True)(test)
+
+    return decorate
+
+
+@at(*RELEASES)
+def test_a_topic_is_created(tools: Tools) -> None:
+    """Controller items 2, 49, 50 and 51: create, list, describe; what cannot be changes nothing."""
+    cluster, topic = tools.cluster, tools.name("created")
+    words = ("--create", "--topic", topic, "--partitions", "4", "--config", "retention.ms=99999")
+    printed = tools.topic(*words, "--replication-factor", "2")
+    assert (printed.code, "Created topic" in printed.text) == (0, True), printed
+    rows = cluster.wait_served(topic, 4)
+    assert [(leader, len(isr)) for _, leader, _, isr in rows] == [(row[2][0], 2) for row in rows]
+    assert cluster.json(f"/config/topics/{topic}") == {"version": 1, "config": {"retention.ms": "99999"}}
+
+    assert tools.described(topic) == rows
+    overridden = tools.topic("--describe", "--topics-with-overrides").text
+    assert [line for line in overridden.splitlines() if topic in line and "retention.ms=99999" in line]
+    assert topic in tools.topic("--list").text.splitlines()
+    assert tools.described(topic, "--under-replicated-partitions") == []
+
+    before = cluster.tree.get(f"/brokers/topics/{topic}")
+    assert "already exists" in tools.topic(*words, "--replication-factor", "3").text
+    assert cluster.tree.get(f"/brokers/topics/{topic}") == before
+    impossible = ("--create", "--topic", f"{topic}-not", "--partitions", "1", "--replication-factor", "5")
+    assert "larger than available brokers" in tools.topic(*impossible).text
+    assert cluster.replicas(f"{topic}-not") == {}
+
+
+@at(*RELEASES)
+def test_a_topic_grows(tools: Tools) -> None:
+    """Controller items 49 and 52: old partitions are untouched, new ones are led, the configuration stays."""
+    cluster, topic = tools.cluster, tools.name("grown")
+    old = tools.create(topic, (1, 2), (2, 3))
+    tools.topic("--alter", "--topic", topic, "--config", "retention.ms=99999")
+    states = [f"/brokers/topics/{topic}/partitions/{number}/state" for number in (0, 1)]
+    before = [cluster.tree.get(path)[1].mzxid for path in states]
+    printed = tools.topic("--alter", "--topic", topic, "--partitions", "4")
+    assert "Adding partitions succeeded!" in printed.text, printed
+    rows = cluster.wait_served(topic, 4)
+    assert rows[:2] == old
+    assert [cluster.tree.get(path)[1].mzxid for path in states] == before
+    assert tools.described(topic) == rows
+    assert cluster.json(f"/config/topics/{topic}")["config"] == {"retention.ms": "99999"}
+
+    fewer = tools.topic("--alter", "--topic", topic, "--partitions", "3")
+    assert "can only be increased" in fewer.text.lower() or "is higher than" in fewer.text, fewer
+    assert cluster.rows(topic) == rows
+
+
+@at(*RELEASES)
+def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
+    """Controller item 49; issue 4, 2 (b): set and removed by TopicCommand, and brokers of ours apply it."""
+    cluster, topic = tools.cluster, tools.name("altered")
+    tools.create(topic, (1, 2))
+    entity, path = f"topics/{topic}", f"/config/topics/{topic}"
+    steps = [
+        (("--config", "max.message.bytes=2000"), {"max.message.bytes": "2000"}),
+        (("--config", "retention.ms=5"), {"max.message.bytes": "2000", "retention.ms": "5"}),
+        (("--delete-config", "max.message.bytes"), {"retention.ms": "5"}),
+    ]
+    for words, expected in steps:
+        printed = tools.topic("--alter", "--topic", topic, *words)
+        assert "Updated config for topic" in printed.text, printed
+        assert cluster.json(path) == {"version": 1, "config": expected}
+        wait_until(partial(cluster.told, entity, expected), 90, f"brokers apply {expected}")
+    notified = topic if is_old(tools.release) else {"version": 2, "entity_path": entity}
+    assert cluster.notifications()[-1] == notified
+    assert "retention.ms=5" in tools.topic("--describe", "--topic", topic).text
+
+
+@at(*(release for release in RELEASES if not is_old(release)))
+def test_entities_are_configured(tools: Tools) -> None:
+    """Issue 4, 2 (b): ConfigCommand for topics, brokers, clients and users; brokers of ours apply theirs."""
+    cluster, topic = tools.cluster, tools.name("configured")
+    tools.create(topic, (1, 2))
+    entities = [
+        ("topics", topic, ("retention.ms", "5"), ("cleanup.policy", "compact")),
+        ("brokers", "1", (f"leader.{RATE}", "10"), (f"follower.{RATE}", "9")),
+        ("clients", "c", ("producer_byte_rate", "10"), ("consumer_byte_rate", "9")),
+        ("users", "u", ("producer_byte_rate", "10"), ("consumer_byte_rate", "9")),
+    ]  # fmt: skip
+    for kind, name, gone, kept in entities:
+        words = ("--entity-type", kind, "--entity-name", name)
+        both = ",".join(f"{key}={value}" for key, value in (gone, kept))
+        for change in (("--add-config", both), ("--delete-config", gone[0])):
+            printed = tools.run("ConfigCommand", "--alter", *words, *change)
+            assert "ompleted updating config" in printed.text.replace("U", "u"), printed
+        assert cluster.json(f"/config/{kind}/{name}") == {"version": 1, "config": dict([kept])}
+        described = tools.run("ConfigCommand", "--describe", *words)
+        assert described.text.splitlines()[-1].endswith(f"are {kept[0]}={kept[1]}"), described
+        assert cluster.notifications()[-1] == {"version": 2, "entity_path": f"{kind}/{name}"}
+        if kind in ("topics", "brokers"):
+            wait_until(partial(cluster.told, f"{kind}/{name}", dict([kept])), 90, f"brokers apply {kept}")
+        tools.run("ConfigCommand", "--alter", *words, "--delete-config", kept[0])
+        assert cluster.json(f"/config/{kind}/{name}") == {"version": 1, "config": {}}
+
+
+STARTED = "uccessfully started"
+COMPLETED = ("completed successfully", "is complete")
+REFUSED = ("currently in progress", "existing assignment", "existing partition assignment")
+
+
+def completed(text: str) -> int:
+    """How many partitions `--verify` calls moved."""
+    return sum(text.count(words) for words in COMPLETED)
+
+
+@at(*RELEASES)
+def test_partitions_are_moved(tools: Tools) -> None:
+    """Controller items 37, 41 and 49: generate, execute, a second one refused, verify."""
+    cluster, topic = tools.cluster, tools.name("moved")
+    before = tools.create(topic, (1, 2), (2, 1), (1, 2), (2, 1))
+    cluster.write(topic, 4, 5)
+    wanted = tools.file("topics.json", {"version": 1, "topics": [{"topic": topic}]})
+    generate = ("--topics-to-move-json-file", wanted, "--broker-list", "2,3", "--generate")
+    proposal = tools.run("ReassignPartitionsCommand", *generate)
+    current, proposed = (json.loads(line) for line in proposal.text.splitlines() if line.startswith("{"))
+    assert placed(current) == {partition: replicas for partition, _, replicas, _ in before}
+    target = placed(proposed)
+    assert {frozenset(replicas) for replicas in target.values()} == {frozenset((2, 3))}
+
+    file = tools.moves("moves.json", topic, target)
+    other = tools.moves("other.json", topic, {0: [1]})
+    cluster.process(3).pause()
+    try:
+        executed = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--execute")
+        second = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", other, "--execute")
+        running = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--verify")
+    finally:
+        cluster.process(3).signal(signal.SIGCONT)
+    assert STARTED in executed.text, executed
+    assert any(words in second.text for words in REFUSED), second
+    assert "still in progress" in running.text, running
+
+    wait_until(lambda: cluster.json("/admin/reassign_partitions") is None, 150, "the request is gone")
+    verified = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--verify")
+    assert completed(verified.text) == 4, verified
+    rows = cluster.wait_served(topic, 4)
+    assert {partition: replicas for partition, _, replicas, _ in rows} == target
+    assert tools.described(topic) == rows
+    wait_until(
+        lambda: all(cluster.holders(topic, partition) == {2, 3} for partition in target),
+        90,
+        "broker 1 keeps nothing of the topic",
+    )
+    cluster.write(topic, 4, 5)
+
+
+def placed(document: dict[str, Any]) -> dict[int, list[int]]:
+    """Replicas by partition in a file of the reassignment tool."""
+    return {entry["partition"]: entry["replicas"] for entry in document["partitions"]}
+
+
+@at(*(release for release in RELEASES if not is_old(release)))
+def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
+    """Controller items 48 and 49: rates and lists stand while it moves, and `--verify` takes them off."""
+    cluster, topic = tools.cluster, tools.name("throttled")
+    tools.create(topic, (1, 2), (2, 3))
+    file = tools.moves("moves.json", topic, {0: [2, 3], 1: [3, 1]})
+    words = ("--reassignment-json-file", file)
+    limit = ("--throttle", "10000000")
+    executed = tools.run("ReassignPartitionsCommand", *words, "--execute", *limit)
+    assert STARTED in executed.text, executed
+    assert "throttle limit was set to 10000000 B/s" in executed.text, executed
+    rates = {f"{side}.{RATE}": "10000000" for side in ("leader", "follower")}
+    assert [cluster.json(f"/config/brokers/{broker}")["config"] for broker in BROKERS] == [rates] * 3
+    lists = cluster.json(f"/config/topics/{topic}")["config"]
+    sides = [lists[f"{side}.replication.throttled.replicas"].split(",") for side in ("leader", "follower")]
+    assert list(map(sorted, sides)) == [["0:1", "0:2", "1:2", "1:3"], ["0:3", "1:1"]]
+    wait_until(lambda: cluster.told("brokers/1", rates), 90, "brokers are told of the rates")
+
+    wait_until(lambda: cluster.json("/admin/reassign_partitions") is None, 150, "the request is gone")
+    verified = tools.run("ReassignPartitionsCommand", *words, "--verify")
+    assert completed(verified.text) == 2, verified
+    assert [cluster.json(f"/config/brokers/{broker}")["config"] for broker in BROKERS] == [{}] * 3
+    assert cluster.json(f"/config/topics/{topic}")["config"] == {}
+    wait_until(lambda: cluster.told("brokers/1", {}), 90, "brokers are told that the rates are gone")
+    rows = cluster.wait_served(topic, 2)
+    assert [replicas for _, _, replicas, _ in rows] == [[2, 3], [3, 1]]
+
+
+@at(*RELEASES)
+def test_preferred_replicas_lead_again(tools: Tools) -> None:
+    """Controller items 49 and 58: a broker goes and comes back; those in a file, or all, are elected."""
+    cluster, topic = tools.cluster, tools.name("preferred")
+    rows = tools.create(topic, (3, 1), (3, 2), (2, 3))
+    cluster.end(3)
+    gone = [(0, 1, [3, 1], [1]), (1, 2, [3, 2], [2]), (2, 2, [2, 3], [2])]
+    wait_until(lambda: cluster.rows(topic) == gone, 150, "broker 3 leads nothing and is in no ISR")
+    assert tools.described(topic, "--under-replicated-partitions") == gone
+    assert tools.described(topic, "--unavailable-partitions") == []
+    cluster.start(3)
+    back = [(number, leader, replicas, sorted(replicas)) for number, leader, replicas, _ in gone]
+    assert cluster.wait_served(topic, 3) == back
+
+    named = [{"topic": topic, "partition": 0}, {"topic": f"{topic}-unknown", "partition": 0}]
+    file = tools.file("elect.json", {"version": 1, "partitions": named})
+    printed = tools.run("PreferredReplicaLeaderElectionCommand", "--path-to-json-file", file)
+    assert STARTED in printed.text, printed
+    half = [rows[0], *back[1:]]
+    wait_until(lambda: cluster.rows(topic) == half, 90, "the named partition is led by its first replica")
+    wait_until(lambda: cluster.json("/admin/preferred_replica_election") is None, 90, "the request is gone")
+    tools.run("PreferredReplicaLeaderElectionCommand")
+    wait_until(lambda: cluster.json("/admin/preferred_replica_election") is None, 90, "the request is gone")
+    assert cluster.wait_served(topic, 3) == rows
+    assert tools.described(topic) == rows
+
+
+@at(*RELEASES)
+def test_a_topic_is_deleted_and_made_again(tools: Tools) -> None:
+    """Controller items 49 and 54: znodes, configuration and files go; the next one keeps what it is given."""
+    cluster, topic = tools.cluster, tools.name("deleted")
+    tools.create(topic, (1, 2), (2, 3))
+    tools.topic("--alter", "--topic", topic, "--config", "retention.ms=5")
+    cluster.write(topic, 2, 5)
+    printed = tools.topic("--delete", "--topic", topic)
+    assert "is marked for deletion" in printed.text, printed
+    wait_until(lambda: not cluster.tree.exists(f"/brokers/topics/{topic}"), 150, "the topic is gone")
+    wait_until(lambda: cluster.tree.get_children("/admin/delete_topics") == [], 90, "the marker is gone")
+    assert not cluster.tree.exists(f"/config/topics/{topic}")
+    wait_until(lambda: not any(cluster.holders(topic, number) for number in (0, 1)), 90, "the files are gone")
+    assert topic not in tools.topic("--list").text.splitlines()
+    unknown = tools.topic("--delete", "--topic", topic)
+    assert "does not exist" in unknown.text, unknown
+    assert cluster.tree.get_children("/admin/delete_topics") == []
+
+    words = ("--create", "--topic", topic, "--replica-assignment", "3:1", "--config", "retention.ms=7")
+    tools.topic(*words)
+    assert cluster.wait_served(topic, 1) == [(0, 3, [3, 1], [1, 3])]
+    assert cluster.json(f"/config/topics/{topic}")["config"] == {"retention.ms": "7"}
+
+
+if EVERYTHING:
+
+    @at(NEWEST)
+    def test_a_broker_is_configured_while_it_does_not_run(tools: Tools) -> None:
+        """Issue 4, 2 (b): 3.9.1 changes no broker that runs, and sees that ours does; others it does."""
+        assert not has_zookeeper_tools(tools.release)
+        cluster = tools.cluster
+        limit = f"leader.{RATE}=10"
+        words = ("--entity-type", "brokers", "--alter", "--add-config", limit, "--entity-name")
+        refused = tools.run("ConfigCommand", *words, "1")
+        assert (refused.code, "broker 1 is running" in refused.text) == (1, True), refused
+        before = cluster.json("/config/brokers/1")
+        assert before in (None, {"version": 1, "config": {}})
+        printed = tools.run("ConfigCommand", *words, str(DEAD))
+        assert printed.code == 0, printed
+        assert cluster.json(f"/config/brokers/{DEAD}")["config"] == {limit.split("=")[0]: "10"}

@@ -1,0 +1,110 @@
+"""What Kafka's own tools and ours say of the same mixed group."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.long.interop.conftest import Scene
+from tests.long.interop.processes import wait_until
+from tests.long.interop.servers import Producer, tool
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+Row = tuple[int, int, int, str]
+"""Partition, offset, log end, owner."""
+
+
+def checker_rows(text: str) -> list[Row]:
+    """Partition, offset, log end and owner of each line of ConsumerOffsetChecker 0.8.2.2."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    header = lines.index(["Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner"])
+    return sorted((int(f[2]), int(f[3]), int(f[4]), f[6]) for f in lines[header + 1 :])
+
+
+def command_rows(text: str) -> list[Row]:
+    """The same of `ConsumerGroupCommand --describe` 0.9.0.1, whose values are joined by comma and space."""
+    lines = [line.split(", ") for line in text.splitlines() if line.count(", ") == 6]
+    return sorted((int(f[2]), int(f[3]), int(f[4]), f[6].strip()) for f in lines if f[2] != "PARTITION")
+
+
+def zkgroup(*arguments: str) -> Any:
+    """The JSON document that our command prints."""
+    program = "from zkgroup_cli.main import main; main()"
+    command = [sys.executable, "-c", program, *arguments, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def told_by(look: Callable[[], list[Row]], expected: list[Row]) -> None:
+    """A tool tells this; in one look a JVM member may just have let go of all, at a late notification."""
+    seen: list[list[Row]] = []
+
+    def agrees() -> bool:
+        seen.append(look())
+        return seen[-1] == expected
+
+    try:
+        wait_until(agrees, 90, "the tool tells the same")
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {seen[-1]}") from late
+
+
+def test_tools_agree_on_a_mixed_group(make_scene: Callable[..., Scene], producer: Producer) -> None:
+    """item 74: the offset checker, the 0.9 group command and `zkgroup group describe` tell the same."""
+    scene = make_scene()
+    address = scene.broker.zookeeper.address
+    members = [scene.start("python", "a"), scene.start("jvm", "b"), scene.start("python", "c")]
+    ends = producer.fill(scene.topic, scene.partitions, 7)
+    scene.ledger.wait_all(ends)
+    wait_until(lambda: scene.offsets() == ends, 90, "everything is committed")
+    owners = scene.wait_owned_by(members)
+
+    expected = [(p, ends[p], ends[p], owners[p]) for p in range(scene.partitions)]
+    words = ("--zookeeper", address, "--group", scene.group)
+    told_by(lambda: checker_rows(tool("kafka.tools.ConsumerOffsetChecker", *words)), expected)
+    command = ("kafka.admin.ConsumerGroupCommand", *words, "--describe")
+    told_by(lambda: command_rows(tool(*command, version="0.9.0.1")), expected)
+
+    source = f"kafka:{scene.broker.address}"
+    described: list[Any] = []
+
+    def our_rows() -> list[Row]:
+        described.append(zkgroup("-z", address, "group", "describe", scene.group, "--source", source))
+        parts = described[-1]["partitions"]
+        return sorted((r["partition"], r["offset"], r["log_end_offset"], r["owner"]) for r in parts)
+
+    told_by(our_rows, expected)
+    ours = described[-1]
+    assert ours["state"] == "stable"
+    assert {m["member"]: m["kind"] for m in ours["members"]} == {
+        f"{scene.group}_a": "zkgroup",
+        f"{scene.group}_b": "jvm",
+        f"{scene.group}_c": "zkgroup",
+    }
+    assert all(r["owner"] == r["expected_owner"] and r["problem"] is None for r in ours["partitions"])
+    scene.ledger.assert_well()
+
+
+def test_offsets_exported_by_either_tool_are_the_same(
+    make_scene: Callable[..., Scene], producer: Producer, tmp_path: Any
+) -> None:
+    """item 62: the JVM's export of a group and ours hold the same lines."""
+    scene = make_scene(partitions=3)
+    ends = producer.fill(scene.topic, 3, 5)
+    member = scene.start("python", "a")
+    scene.ledger.wait_all(ends)
+    member.leave()
+    address, theirs = scene.broker.zookeeper.address, tmp_path / "theirs.txt"
+    arguments = ("--zkconnect", address, "--group", scene.group, "--output-file", str(theirs))
+    tool("kafka.tools.ExportZkOffsets", *arguments)
+    program = "from zkgroup_cli.main import main; main()"
+    command = [sys.executable, "-c", program, "-z", address, "offsets", "export", scene.group]
+    ours = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True).stdout
+    assert sorted(ours.splitlines()) == sorted(theirs.read_text().splitlines())
+    assert len(ours.splitlines()) == 3

@@ -1,0 +1,20 @@
+"""A walk of a real ZooKeeper 3.4.6, which knows no multiRead, and that server's own files say the same."""
+
+from __future__ import annotations
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.long.interop.servers import RealZooKeeper
+from tests.pure.audit.walked import plant, walk_and_compare
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+
+def test_a_walk_is_the_tree_in_the_servers_files(real_zookeeper: RealZooKeeper, tree: KazooClient) -> None:
+    """Data, all numbers and ACLs, at the zxid that the walk names."""
+    plant(tree)
+    try:
+        walk_and_compare(real_zookeeper.address, real_zookeeper.data)
+    finally:
+        tree.delete("/walked", recursive=True)

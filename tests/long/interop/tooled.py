@@ -1,0 +1,297 @@
+"""Clusters that our controller leads and Kafka's own tools operate: brokers of ours, and real 0.8.2.2."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.long.interop.processes import Process, wait_until
+from tests.long.interop.releases import OLDEST, rows_of
+from tests.long.interop.servers import RealBroker, RealZooKeeper
+from tests.long.interop.toolbox import Printed, Toolbox
+from tests.worlds.led_brokers import ask
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+
+PROGRAM = "from zkgroup_cli.main import main; main()"
+BROKERS = (1, 2, 3)
+Row = tuple[int, int, list[int], list[int]]
+"""Partition, leader, replicas, ISR sorted."""
+
+
+class Cluster(ABC):
+    """Brokers 1 to 3 below a chroot of their own."""
+
+    def __init__(self, zookeeper: RealZooKeeper, folder: Path, chroot: str) -> None:
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.chroot = chroot
+        self.address = zookeeper.address + chroot
+        root = KazooClient(zookeeper.address, timeout=60)
+        root.start(60)
+        root.create(chroot)
+        root.stop()
+        root.close()
+        self.tree = KazooClient(self.address, timeout=60)
+        """The znodes as a third party sees them."""
+        self.tree.start(60)
+
+    def close(self) -> None:
+        self.tree.stop()
+        self.tree.close()
+
+    # --- brokers ------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def pids(self) -> list[int]:
+        """Of the processes that live on after a test."""
+
+    @abstractmethod
+    def start(self, *brokers: int) -> None:
+        """Each with the folder that it had, if any; returns when all are registered."""
+
+    @abstractmethod
+    def process(self, broker: int) -> Process: ...
+
+    @abstractmethod
+    def file(self, broker: int, topic: str, partition: int) -> Path:
+        """What a broker that hosts a partition keeps of it."""
+
+    @abstractmethod
+    def write(self, topic: str, partitions: int, each: int) -> None:
+        """So many acknowledged messages in every partition."""
+
+    def told(self, entity: str, overrides: dict[str, str]) -> bool:
+        """Whether every broker has applied this last of a configuration; true where brokers do not tell."""
+        return True
+
+    def end(self, broker: int) -> None:
+        """In good order: leaderships are handed over, the session is closed."""
+        self.process(broker).signal(signal.SIGTERM)
+        self.process(broker).wait(120)
+
+    # --- what stands ----------------------------------------------------------------------------------
+
+    def json(self, path: str) -> Any:
+        """What a znode holds; None where there is none."""
+        try:
+            return json.loads(self.tree.get(path)[0])
+        except NoNodeError:
+            return None
+
+    def replicas(self, topic: str) -> dict[int, list[int]]:
+        """By partition; nothing for a topic that is not there."""
+        found = self.json(f"/brokers/topics/{topic}") or {"partitions": {}}
+        return {int(partition): replicas for partition, replicas in sorted(found["partitions"].items())}
+
+    def rows(self, topic: str) -> list[Row]:
+        """As ZooKeeper has them; partitions without a state are left out."""
+        found = []
+        for partition, replicas in sorted(self.replicas(topic).items()):
+            state = self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+            if state is not None:
+                found.append((partition, state["leader"], replicas, sorted(state["isr"])))
+        return found
+
+    def served(self, broker: int, topic: str) -> list[Row]:
+        """The same as a broker answers clients; None where it does not."""
+        port = self.json(f"/brokers/ids/{broker}")["port"]
+        answer = ask(("127.0.0.1", port), MetadataRequest((topic,)), MetadataResponse)
+        if answer is None or answer.topics[0].error:
+            return []
+        return sorted(
+            (one.partition, one.leader, list(one.replicas), sorted(one.isr))
+            for one in answer.topics[0].partitions
+        )
+
+    def wait_served(self, topic: str, count: int) -> list[Row]:
+        """Until so many partitions are led, all replicas are in sync, and every broker says so."""
+
+        def whole() -> list[Row]:
+            rows = self.rows(topic)
+            well = all(leader >= 0 and isr == sorted(replicas) for _, leader, replicas, isr in rows)
+            alike = all(self.agrees(rows, self.served(broker, topic)) for broker in BROKERS)
+            return rows if len(rows) == count and well and alike else []
+
+        return wait_until(whole, 120, f"every broker serves {count} whole partitions of {topic}")
+
+    def agrees(self, rows: list[Row], served: list[Row]) -> bool:
+        """Whether a broker's answer is what ZooKeeper has."""
+        return served == rows
+
+    def holders(self, topic: str, partition: int) -> set[int]:
+        """Brokers that keep something of a partition."""
+        return {broker for broker in BROKERS if self.file(broker, topic, partition).exists()}
+
+    def notifications(self) -> list[Any]:
+        """Of changed configurations, the oldest first."""
+        names = sorted(self.tree.get_children("/config/changes"))
+        return [self.json(f"/config/changes/{name}") for name in names]
+
+
+class OurBrokers(Cluster):
+    """`zkgroup broker run` as processes with folders; one of them is the controller."""
+
+    def __init__(self, zookeeper: RealZooKeeper, folder: Path, chroot: str) -> None:
+        super().__init__(zookeeper, folder, chroot)
+        self._started: list[Process] = []
+        self._running: dict[int, Process] = {}
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._running.values()]
+
+    def start(self, *brokers: int) -> None:
+        for broker in brokers:
+            words = ["-z", self.address, "broker", "run", "--id", str(broker), "--format", "ndjson"]
+            words += ["--data", str(self.folder / f"b{broker}")]
+            words += ["--set", "auto.leader.rebalance.enable=false"]
+            words += ["--set", "zookeeper.session.timeout.ms=60s"]
+            words += ["--set", "isr_notice_quiet_ms=200ms", "--set", "isr_notice_every_ms=100ms"]
+            log = self.folder / f"b{broker}-{len(self._started)}.log"
+            self._running[broker] = Process([sys.executable, "-c", PROGRAM, *words], log)
+            self._started.append(self._running[broker])
+        for broker in brokers:
+            _wait_for(self._running[broker], "registered")
+
+    def process(self, broker: int) -> Process:
+        return self._running[broker]
+
+    def file(self, broker: int, topic: str, partition: int) -> Path:
+        return self.folder / f"b{broker}" / topic / f"{partition}.jsonl"
+
+    def write(self, topic: str, partitions: int, each: int) -> None:
+        lines = "".join(f"{number}\n" for number in range(partitions * each))
+        command = [sys.executable, "-c", PROGRAM, "-z", self.address, "produce", topic, "--format", "json"]
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=150, check=False)
+        assert done.returncode == 0, done
+        assert json.loads(done.stdout)["acknowledged"] == partitions * each, done
+
+    def told(self, entity: str, overrides: dict[str, str]) -> bool:
+        heard = [
+            [one["overrides"] for one in _events(process, "config") if one["entity"] == entity][-1:]
+            for process in self._running.values()
+        ]
+        return heard == [[overrides]] * len(heard)
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+        super().close()
+
+
+def _wait_for(process: Process, kind: str) -> None:
+    """Until it has printed such an event; AssertionError with the end of its log when it ends before."""
+
+    def printed() -> bool:
+        assert process.running, process.tail()
+        return bool(_events(process, kind))
+
+    wait_until(printed, 150, f"{kind} in {process.log}")
+
+
+def _events(process: Process, kind: str) -> list[dict[str, Any]]:
+    """What a broker has printed; its log has its warnings too."""
+    lines = process.log.read_text(errors="replace").splitlines(keepends=True)
+    found = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+    return [event for event in found if event["event"] == kind]
+
+
+class RealBrokers(Cluster):
+    """Three of Kafka 0.8.2.2, and `zkgroup broker run --controller-only`."""
+
+    CONTROLLER = 100
+
+    def __init__(self, zookeeper: RealZooKeeper, folder: Path, chroot: str) -> None:
+        super().__init__(zookeeper, folder, chroot)
+        self._running: dict[int, RealBroker] = {}
+        words = ["-z", self.address, "broker", "run", "--id", str(self.CONTROLLER), "--controller-only"]
+        words += ["--set", "auto.leader.rebalance.enable=false", "--format", "ndjson"]
+        words += ["--set", "zookeeper.session.timeout.ms=60s"]
+        self._controller = Process([sys.executable, "-c", PROGRAM, *words], folder / "controller.log")
+        _wait_for(self._controller, "controller")
+
+    @property
+    def pids(self) -> list[int]:
+        return [self._controller.pid, *(broker.process.pid for broker in self._running.values())]
+
+    def start(self, *brokers: int) -> None:
+        more = {"auto_leader_rebalance_enable": "false", "controlled_shutdown_retry_backoff_ms": 500}
+        for broker in brokers:
+            self._running[broker] = RealBroker(
+                self.zookeeper, self.folder / f"b{broker}", broker, self.chroot, OLDEST, **more
+            )
+        for broker in brokers:
+            self._running[broker].wait_ready(120)
+
+    def agrees(self, rows: list[Row], served: list[Row]) -> bool:
+        """But for the ISR: leaders of 0.8.2.2 tell nobody when it grows."""
+        return [row[:3] for row in served] == [row[:3] for row in rows]
+
+    def process(self, broker: int) -> Process:
+        return self._running[broker].process
+
+    def file(self, broker: int, topic: str, partition: int) -> Path:
+        return self.folder / f"b{broker}" / "logs" / f"{topic}-{partition}"
+
+    def write(self, topic: str, partitions: int, each: int) -> None:
+        with self._running[1].producer() as producer:
+            producer.fill(topic, partitions, each)
+
+    def close(self) -> None:
+        for broker in self._running.values():
+            broker.stop()
+        self._controller.end()
+        super().close()
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools of one release at one cluster."""
+
+    box: Toolbox
+    release: str
+    cluster: Cluster
+    folder: Path
+
+    def name(self, topic: str) -> str:
+        """A topic of this release's own."""
+        return f"{topic}-{self.release.replace('.', '')}"
+
+    def run(self, main: str, *words: str) -> Printed:
+        """One of `kafka.admin`."""
+        return self.box.run(self.release, f"kafka.admin.{main}", "--zookeeper", self.cluster.address, *words)
+
+    def topic(self, *words: str) -> Printed:
+        return self.run("TopicCommand", *words)
+
+    def create(self, topic: str, *replicas: tuple[int, ...]) -> list[Row]:
+        """With these replicas of its partitions; what is served then."""
+        assigned = ",".join(":".join(map(str, each)) for each in replicas)
+        printed = self.topic("--create", "--topic", topic, "--replica-assignment", assigned)
+        assert "Created topic" in printed.text, printed
+        return self.cluster.wait_served(topic, len(replicas))
+
+    def described(self, topic: str, *words: str) -> list[Row]:
+        printed = self.topic("--describe", "--topic", topic, *words)
+        assert printed.code == 0, printed
+        return rows_of(printed.text)
+
+    def file(self, name: str, document: object) -> str:
+        path = self.folder / name
+        path.write_text(json.dumps(document), encoding="utf-8")
+        return str(path)
+
+    def moves(self, name: str, topic: str, targets: dict[int, list[int]]) -> str:
+        """A file for the reassignment tool."""
+        entries = [{"topic": topic, "partition": p, "replicas": to} for p, to in targets.items()]
+        return self.file(name, {"version": 1, "partitions": entries})

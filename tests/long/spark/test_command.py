@@ -1,0 +1,42 @@
+"""`zkgroup audit run`, in the session of the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pure.audit.golden import INCIDENTS, findings, folder
+from tests.worlds.shell import Shell
+from zkgroup.audit.spark import session
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: Path) -> None:
+    """The document on stdout is the one in the folder; the session that was open stays open."""
+    assert spark.version
+    only = "zombie_commit,offset_regression"
+    words = ("--input", f"x={folder(INCIDENTS)}", "--output", str(tmp_path / "out"), "--only", only)
+    document = Shell(tmp_path).json("audit", "run", *words, code=3)
+
+    names = only.split(",")
+    assert [each["finding"] for each in document["findings"]] == [
+        each.finding for each in findings(INCIDENTS) if each.finding in names
+    ]
+    assert {each["ensemble"] for each in document["findings"]} == {"x"}
+    assert json.loads((tmp_path / "out" / "findings.json").read_text()) == document
+    assert spark.range(1).count() == 1
+
+
+def test_what_spark_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started, with the command that installs it."""
+    monkeypatch.setattr(session, "find_spec", lambda name: None if name == "pyarrow" else name)
+    ran = Shell(tmp_path).run("audit", "run", "--input", str(tmp_path), "--output", str(tmp_path / "out"))
+
+    assert ran.code == 2
+    assert "pyarrow" in ran.err
+    assert "pip install 'zkgroup[audit]'" in ran.err
+    assert not (tmp_path / "out").exists()

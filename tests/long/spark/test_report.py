@@ -1,0 +1,113 @@
+"""`audit report --spark`: the report of a laptop, computed in Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder
+from tests.pure.audit.report.made import data_in
+from tests.worlds.shell import Shell
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.moments import Moment
+from zkgroup.audit.report.tables import TABLES
+from zkgroup.audit.report.writing import report_of
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import open_source
+from zkgroup.errors import NotFoundError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+NARROWED: dict[str, Any] = {"start": Moment(0x80), "end": Moment(0xD0), "group": "g"}
+
+
+def _of_a_laptop(paths: list[Path], *, ensemble: str | None = None, **narrowed: Any) -> dict[str, Any]:
+    source = open_source(paths, ensemble=ensemble)
+    found = audit(source, ALL_RULES, **narrowed)
+    return report_of(source, found, paths, **narrowed)
+
+
+def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
+    """All of its data: findings, timelines, curves, load, sessions, health of files."""
+    from zkgroup.audit.spark.reporting import report
+
+    for name, narrowed in ((INCIDENTS, {}), (INCIDENTS, NARROWED), (HEALTHY[1], {})):
+        expected = _of_a_laptop([folder(name)], **narrowed)
+        assert report(spark, [str(folder(name))], **narrowed).data == expected
+
+
+def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
+    """As on a laptop: those that were are named."""
+    from zkgroup.audit.spark.reporting import report
+
+    with pytest.raises(
+        NotFoundError, match="/consumers/none: there was no such group; those that were: adopt, g, "
+    ):
+        report(spark, [str(folder(INCIDENTS))], group="none")
+
+
+def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: dict[str, Any]) -> None:
+    """The whole of it, a part between zxids, and one between times."""
+    from zkgroup.audit.spark.reporting import report
+
+    output = audited["output"]
+    times = {"start": Moment(time_ms=1795219223848), "end": Moment(time_ms=1795219242414)}
+    for narrowed in ({}, NARROWED, times):
+        expected = _of_a_laptop([output], ensemble=INCIDENTS, **narrowed)
+        assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).data == expected
+
+
+def test_holes_and_damage_are_told_as_by_a_laptop(spark: Any, tmp_path: Path) -> None:
+    """A byte that is wrong in the middle of a log: its place, and the zxids that are missing behind it."""
+    from tests.worlds.zkfiles_world import World
+    from zkgroup.audit.spark.reporting import report
+
+    data = tmp_path / "version-2"
+    world = World()
+    world.open(1)
+    for number in range(8):
+        world.create(f"/{number}", b"x" * 50)
+    world.log(data, to_zxid=5)
+    world.log(data, from_zxid=7)
+    log = bytearray((data / "log.1").read_bytes())
+    log[-20] ^= 1
+    (data / "log.1").write_bytes(log)
+
+    told = report(spark, [str(data)])
+
+    assert told.data == _of_a_laptop([data])
+    assert any("log.1, byte" in text for text in told.damages)
+    assert any("are missing" in text for text in told.damages)
+
+
+def test_the_command_writes_the_same_files(spark: Any, tmp_path: Path) -> None:
+    """Page and findings; a living ensemble has no logs for it, and options of Spark are for Spark."""
+    from pyarrow.parquet import read_table
+
+    assert spark.version
+    shell, data = Shell(tmp_path), ("--input", str(folder(INCIDENTS)))
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "laptop").mkdir()
+    told = [
+        shell.json("audit", "report", str(tmp_path / name / "r.html"), *data, *words, code=3)
+        for name, words in (("spark", ("--spark",)), ("laptop", ()))
+    ]
+    read = [(tmp_path / name / "findings.json").read_text() for name in ("spark", "laptop")]
+    pages = [data_in((tmp_path / name / "r.html").read_text()) for name in ("spark", "laptop")]
+
+    assert told[0]["errors"] == told[1]["errors"] > 0
+    assert json.loads(read[0]) == json.loads(read[1])
+    assert pages[0] == pages[1]
+    for table in TABLES:
+        found = [read_table(tmp_path / name / f"{table}.parquet") for name in ("spark", "laptop")]
+        assert found[0].equals(found[1])
+    for words, why in (
+        (("--spark", "-z", "localhost:1"), "--spark is for --input"),
+        ((*data, "--master", "local[1]"), "are for --spark"),
+        ((*data, "--spark", "-z", "localhost:1"), "exclude each other"),
+    ):
+        ran = shell.run("audit", "report", str(tmp_path / "r.html"), *words)
+        assert ran.code == 2
+        assert why in ran.err

@@ -1,0 +1,51 @@
+"""Commits of many partitions: kazoo's set one by one, a JVM member's commitOffsets, ours in one multi."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+
+from kazoo.client import KazooClient
+
+from tests.programs.benchmarks.scenarios import GroupBench, Result
+from tests.programs.benchmarks.server import BenchServer, Cost
+from tests.programs.benchmarks.sides import OURS, Side
+
+
+@contextlib.contextmanager
+def kazoo_sets(server: BenchServer, count: int) -> Iterator[Callable[[int], Cost]]:
+    """One synchronous `set` for each partition."""
+    client = KazooClient(server.address, timeout=30)
+    client.start(30)
+    client.create("/offsets")
+    for number in range(count):
+        client.create(f"/offsets/{number}", b"0")
+
+    def commit(base: int) -> Cost:
+        meter = server.meter([os.getpid()])
+        for number in range(count):
+            client.set(f"/offsets/{number}", str(base + number).encode())
+        return meter.stop()
+
+    yield commit
+    client.stop()
+    client.close()
+
+
+def ours_beside_kazoo(count: int, repeats: int) -> tuple[list[Result], list[Cost]]:
+    """The first commit of a member that owns every partition, then later ones, in turn with kazoo's."""
+    with GroupBench(OURS, members=1, partitions=count) as bench, kazoo_sets(bench.server, count) as sets:
+        bench.start()
+        ours, kazoo = [bench.commit(count)], []
+        for turn in range(2, repeats + 2):
+            kazoo.append(sets(turn * count))
+            ours.append(bench.commit(turn * count))
+    return ours, kazoo
+
+
+def member_commits(side: Side, count: int, repeats: int) -> list[Result]:
+    """The same of another member program by itself."""
+    with GroupBench(side, members=1, partitions=count) as bench:
+        bench.start()
+        return [bench.commit(turn * count) for turn in range(1, repeats + 2)]

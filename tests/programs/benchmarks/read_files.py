@@ -1,0 +1,42 @@
+"""Reads one of ZooKeeper's files into columns, again and again, in a process of its own.
+
+    python -m tests.programs.benchmarks.read_files log|snapshot FILE lists|packed|arrow REPEATS
+
+`lists` is plain Python, as without numpy; `packed` by numpy; `arrow` makes record batches of that. The first
+reading is not counted: it imports what it needs. Prints one line of JSON: rows, CPU seconds and seconds of
+each reading, and the most memory that the process had, in MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    kind, path, way, repeats = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    if way == "lists":
+        sys.modules["numpy"] = None  # type: ignore[assignment]
+    from zkgroup.zkfiles.columns import log_columns, snapshot_columns
+
+    if way == "arrow":
+        from zkgroup.zkfiles.arrow import record_batch
+    read = log_columns if kind == "log" else snapshot_columns
+    rows, cpu_s, seconds = 0, [], []
+    for _ in range(repeats + 1):
+        rows, cpu, began = 0, time.process_time(), time.perf_counter()
+        for batch in read(path):
+            rows += batch.rows
+            if way == "arrow":
+                record_batch(batch)
+        cpu_s.append(time.process_time() - cpu)
+        seconds.append(time.perf_counter() - began)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"rows": rows, "cpu_s": cpu_s[1:], "seconds": seconds[1:], "peak_mb": round(peak_mb)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""A ZooKeeper server to measure on: with full JIT and forced log writes, unlike the embedded one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tests.long.interop.processes import Process, free_port, wait_until
+from tests.long.interop.servers import four_letters, opens_sessions
+from zkgroup.zookeeper.embedded.java import find_jars, find_java
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far (proc(5), stat fields 14 and 15)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MiB (proc(5), status)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an act cost: wall seconds, packets received, CPU seconds at both ends (None: not told)."""
+
+    seconds: float
+    packets: int
+    client_cpu_s: float | None
+    server_cpu_s: float | None
+
+
+class Meter:
+    """Runs from its making to `stop()`; `clients` are the processes whose CPU counts."""
+
+    def __init__(self, server: BenchServer, clients: Iterable[int]) -> None:
+        self._server, self._clients = server, tuple(clients)
+        self._packets, self._server_cpu = server.packets(), server.cpu()
+        self._client_cpu = sum(map(cpu_seconds, self._clients))
+        self._began = time.perf_counter()
+
+    def stop(self) -> Cost:
+        seconds = time.perf_counter() - self._began
+        server_cpu = self._server.cpu() - self._server_cpu
+        client_cpu = sum(map(cpu_seconds, self._clients)) - self._client_cpu
+        return Cost(seconds, self._server.packets() - self._packets - 1, client_cpu, server_cpu)
+
+
+class BenchServer:
+    """A standalone server of the release that pyspark carries, with a data folder of its own."""
+
+    def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-"))
+        self.data = self._folder / "data"
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        config = self._folder / "zoo.cfg"
+        config.write_text(
+            f"tickTime={tick_ms}\ndataDir={self.data}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            "maxClientCnxns=0\nmaxSessionTimeout=60000\nadmin.enableServer=false\n4lw.commands.whitelist=*\n"
+        )
+        classpath = os.pathsep.join(str(jar) for jar in find_jars())
+        options = ["-Dzookeeper.globalOutstandingLimit=100000", "-Dlog4j2.simplelogLevel=ERROR"]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._process = Process(
+            [
+                find_java(),
+                f"-Xmx{heap_mb}m",
+                "-XX:-UsePerfData",
+                *options,
+                "-cp",
+                classpath,
+                main,
+                str(config),
+            ],
+            self._folder / "server.log",
+        )
+
+    def __enter__(self) -> Self:
+        def ready() -> bool:
+            assert self._process.running, self._process.tail()
+            return opens_sessions(self.port)
+
+        wait_until(ready, 60, "the benchmark's server opens sessions")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def transaction_logs(self) -> Path:
+        return self.data / "version-2"
+
+    def packets(self) -> int:
+        """Packets received so far, this question's own included."""
+        rows = dict(
+            line.split("\t", 1) for line in four_letters(self.port, "mntr").splitlines() if "\t" in line
+        )
+        return int(rows["zk_packets_received"])
+
+    def cpu(self) -> float:
+        return cpu_seconds(self._process.pid)
+
+    def memory_mb(self) -> float:
+        return resident_mb(self._process.pid)
+
+    def meter(self, clients: Iterable[int] = ()) -> Meter:
+        return Meter(self, clients)

@@ -1,0 +1,99 @@
+"""What the audit on Spark costs by operation: on one core and two, and of ten times as many operations.
+
+    python -m tests.programs.benchmarks.spark_measurements FEW MANY
+
+measures other numbers than the million and ten millions of `python -m tests.programs.benchmarks spark`.
+Each job is a process of its own that converts 20 logs and asks every rule that is a fold; the start of the
+session is not counted. CPU is of the whole tree of processes, so it says something on a machine that others
+use, too. How far more cores would help is told by the tasks: all of them together, over the longest of each
+stage.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.programs.benchmarks.group_days import write_logs
+from tests.programs.benchmarks.plan import Plan
+from tests.programs.benchmarks.report import Line, Report
+
+LOGS = 20
+CORES = 2
+TIMEOUT_S = 3 * 3600
+FOLDS = "the folds are Python; sessions of Spark, workers and compiled code are begun anew in each job"
+TASKS = "a rule whose rows have one key is one task: of `/consumers` the sizes of its znodes"
+
+
+def spark(plan: Plan, report: Report) -> None:
+    """Lines for each size and number of cores; goals for scaling and for a flat cost."""
+    measure(report, *((20_000, 100_000) if plan.short else (1_000_000, 10_000_000)))
+
+
+def measure(report: Report, few: int, many: int) -> None:
+    """Of so many operations in 20 logs each, the few on one core as well."""
+    with tempfile.TemporaryDirectory(prefix="zkgroup-spark-") as name:
+        place = Path(name)
+        for operations in {few, many}:
+            write_logs(place / str(operations), operations, LOGS)
+        told = {
+            (operations, cores): _job(cores, place / str(operations), place / f"out-{operations}-{cores}")
+            for operations, cores in ((few, 1), (few, CORES), (many, CORES))
+        }
+    for (operations, cores), job in told.items():
+        report.lines.append(_line(operations, cores, job))
+    alone, beside, large = told.values()
+    cpu = beside["cpu_s"] / alone["cpu_s"]
+    report.at_most(f"audit on Spark, CPU on {CORES} cores beside one", 1.1, cpu, "x", FOLDS)
+    report.at_least("audit on Spark, cores that its tasks can fill", CORES, fillable(large["stages"]), TASKS)
+    flat = (large["cpu_s"] / many) / (beside["cpu_s"] / few)
+    what = f"audit on Spark, CPU of an operation, {many} beside {few}"
+    report.at_most(what, 1.1, flat, "x", FOLDS)
+    clock = alone["seconds"] / beside["seconds"]
+    report.notes.append(f"Audit on Spark by the clock, {CORES} cores beside one: {clock:.2f}x.")
+
+
+def fillable(stages: list[dict[str, Any]]) -> float:
+    """So many cores have work: the seconds of all tasks over those of the longest task of each stage."""
+    return sum(float(stage["seconds"]) for stage in stages) / sum(
+        float(stage["longest_s"]) for stage in stages
+    )
+
+
+def _line(operations: int, cores: int, job: dict[str, Any]) -> Line:
+    parts = ", ".join(f"{what} {part['cpu_s']:g} s" for what, part in job["parts"].items())
+    shuffled = sum(stage["shuffled_mb"] for stage in job["stages"])
+    return Line(
+        f"audit on Spark, {operations} operations in {LOGS} logs",
+        f"{cores} cores",
+        seconds=job["seconds"],
+        client_cpu_s=job["cpu_s"],
+        note=f"{1e6 * job['cpu_s'] / operations:.0f} µs of CPU an operation: {parts}; {shuffled:.0f} MB"
+        f" shuffled, at most {job['peak_mb']} MiB resident, {job['findings']} findings",
+    )
+
+
+def _job(cores: int, folder: Path, output: Path) -> dict[str, Any]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.programs.benchmarks.spark_job",
+        str(cores),
+        str(folder),
+        str(output),
+    ]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=True)
+    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    print(f"{folder.name} operations on {cores}: {told}", file=sys.stderr, flush=True)
+    return told
+
+
+if __name__ == "__main__":
+    measured = Report()
+    measure(measured, int(sys.argv[1]), int(sys.argv[2]))
+    print(measured.as_table())
+    sys.exit(0 if all(goal.reached for goal in measured.goals) else 3)

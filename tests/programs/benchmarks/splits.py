@@ -1,0 +1,80 @@
+"""kazoo's SetPartitioner: when a set is split again, from what its members say they hold."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tests.programs.benchmarks.members import Members
+from tests.programs.benchmarks.server import BenchServer
+from tests.programs.benchmarks.sides import SET_PARTITIONER
+from tests.programs.benchmarks.tree import lay_out
+
+
+class SplitBench:
+    """One server, one set, the members of one program."""
+
+    def __init__(self, *, members: int, partitions: int) -> None:
+        self._count, self._partitions = members, partitions
+        self._holds: dict[str, int] = {}
+        self._log = Path(tempfile.mkstemp(prefix="zkgroup-bench-split-", suffix=".log")[1])
+
+    def __enter__(self) -> Self:
+        self.server = BenchServer()
+        self.server.__enter__()
+        try:
+            topics = lay_out(self.server.address, 1, self._partitions)
+            self.members = Members(SET_PARTITIONER.command(self.server.address, "split", topics), self._log)
+        except BaseException:
+            self.server.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.members.stop()
+        finally:
+            self.server.__exit__()
+            self._log.unlink(missing_ok=True)
+
+    def start(self, timeout_s: float = 240.0) -> dict[str, Any]:
+        """All members at once."""
+        return self._add("start", [f"m{number:05d}" for number in range(self._count)], timeout_s)
+
+    def join(self, timeout_s: float = 240.0) -> dict[str, Any]:
+        """One more."""
+        return self._add("join", ["z00000"], timeout_s)
+
+    def _add(self, scenario: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
+        self.members.send("reset")
+        meter = self.server.meter(self.members.pids)
+        self.members.add(names)
+        self._follow(timeout_s)
+        cost = meter.stop()
+        return {
+            "scenario": scenario,
+            "side": SET_PARTITIONER.name,
+            "N": self._count,
+            "P": self._partitions,
+            "converged": sum(self._holds.values()) == self._partitions,
+            "converged_s": round(cost.seconds, 3),
+            "packets_net": cost.packets,
+            "server_cpu_s": cost.server_cpu_s,
+            "members_cpu_s": cost.client_cpu_s,
+            "counters": self.members.counters(),
+        }
+
+    def _follow(self, timeout_s: float) -> None:
+        """Until every member holds its share: after a change each one first says that it holds nothing."""
+        share = self._partitions // len(self.members.names)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            line = self.members.wait("holds", deadline - time.monotonic())[-1]
+            self._holds[line["member"]] = line["partitions"]
+            everybody = len(self._holds) == len(self.members.names)
+            fair = all(held in (share, share + 1) for held in self._holds.values())
+            if everybody and fair and sum(self._holds.values()) == self._partitions:
+                return

@@ -1,0 +1,1 @@
+"""Chaos on real servers with real brokers: `python -m tests.programs.chaos --help`."""

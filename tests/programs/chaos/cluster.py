@@ -1,0 +1,319 @@
+"""Brokers as processes, each behind network proxies of its own, on three real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from tests.programs.chaos.gate import GatedZooKeeper
+from tests.programs.chaos.schedule import BROKERS
+from zkgroup.admin.brokers import read_states, registrations
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.errors import EmbeddedServerError, ZkGroupError
+from zkgroup.model import TopicPartition
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
+from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.topics import delete_topics_path
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+SESSION_MS = 4_000
+SETTINGS = {
+    "zookeeper.session.timeout.ms": f"{SESSION_MS}ms",
+    "zookeeper.connection.timeout.ms": "60s",
+    "replica.lag.time.max.ms": "2s",
+    "controlled.shutdown.retry.backoff.ms": "200ms",
+    "leader.imbalance.check.interval.seconds": "15s",
+}
+START_S = 150.0
+REVIVE_S = 10.0
+LOOK_S = 0.25
+"""Between two looks at the whole cluster: they cost the brokers time on a small machine."""
+CALM_S = SESSION_MS / 1000 + 1
+ENTRY = ("-c", "from zkgroup_cli.main import main; main()")
+"""What Python is started with to be a broker."""
+LINES = "lines"
+"""The topic that lines are appended to; it is moved and never deleted."""
+
+
+def hold(seconds: float) -> None:
+    """A fault lasts so long, or a look is not repeated at once: the one kind of wait that is for time."""
+    threading.Event().wait(seconds)
+
+
+class Node:
+    """One broker: its folder, its way to ZooKeeper, and its present process."""
+
+    def __init__(
+        self, broker: int, home: Path, network: GatedZooKeeper, entry: Sequence[str] = ENTRY
+    ) -> None:
+        self.broker = broker
+        self.data = home / f"broker-{broker}"
+        self.network = network
+        self.died: list[str] = []
+        """Ends that nobody asked for."""
+        self.is_paused = False
+        self._events = home / f"broker-{broker}.ndjson"
+        self._errors = home / f"broker-{broker}.err"
+        self._entry = entry
+        self._process: subprocess.Popen[bytes] | None = None
+        self._told_before = 0
+        """Bytes of events when the present process was started."""
+
+    @property
+    def has_told(self) -> bool:
+        """Whether the present process has come as far as to tell something; before, a signal just ends it."""
+        return self._events.exists() and self._events.stat().st_size > self._told_before
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives. One that has ended by itself is noted."""
+        if self._process is None:
+            return False
+        code = self._process.poll()
+        if code is None:
+            return True
+        told = self._errors.read_text("utf-8", "replace")[-2_000:]
+        self.died.append(f"broker {self.broker} ended by itself with code {code}: {told}")
+        self._process = None
+        return False
+
+    def start(self) -> None:
+        if self.is_running:
+            return
+        words = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+        words += ["--id", str(self.broker), "--data", str(self.data), "--format", "ndjson"]
+        env = {**os.environ, "ZKGROUP_ZOOKEEPER": self.network.address}
+        self._told_before = self._events.stat().st_size if self._events.exists() else 0
+        with self._events.open("ab") as out, self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, *self._entry, "broker", "run", *words], stdout=out, stderr=errors, env=env
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, also where it is paused."""
+        if self.is_running:
+            assert self._process is not None
+            self._process.kill()
+            self._process.wait()
+        self._process, self.is_paused = None, False
+
+    def pause(self) -> None:
+        if self.is_running:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGSTOP)
+            self.is_paused = True
+
+    def resume(self) -> None:
+        if self.is_running and self.is_paused:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: a controlled shutdown."""
+        if self.is_running and not self.is_paused:
+            assert self._process is not None
+            self._process.terminate()
+
+    def wait_stopped(self, timeout_s: float = 120.0) -> int | None:
+        """The exit code of a process that was asked to stop; None where none runs, or it had to be killed."""
+        if self._process is None:
+            return None
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+        self._process = None
+        return code
+
+    def wipe(self) -> None:
+        """Its disk is empty; it must not run."""
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What all its processes told, in order; a killed one may have torn its last line."""
+        found = []
+        for line in self._events.read_text().splitlines() if self._events.exists() else ():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return found
+
+
+class ChaosCluster:
+    """Four brokers, three servers, and a witness past all proxies. A context manager."""
+
+    def __init__(
+        self,
+        zookeeper: EmbeddedZooKeeper,
+        links: PeerLinks,
+        home: Path,
+        chroot: str,
+        entry: Sequence[str] = ENTRY,
+    ) -> None:
+        """The servers run already, with these links between them, and the chroot exists."""
+        self.zookeeper, self.links, self.home, self.chroot = zookeeper, links, home, chroot
+        self.nodes: dict[int, Node] = {}
+        self._entry = entry
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot, self.links))
+            for broker in BROKERS:
+                network = stack.enter_context(GatedZooKeeper(self.zookeeper, self.chroot))
+                self.nodes[broker] = Node(broker, self.home, network, self._entry)
+                stack.callback(self.nodes[broker].kill)
+            settings = ClientSettings(session_timeout_ms=30_000)
+            client = stack.enter_context(ZooKeeperClient(self.network.direct_address, settings))
+            self.zk = stack.enter_context(Blocking(client, timeout_s=5.0))
+            self.ensemble = Ensemble(self.zk, SystemClock())
+            wait_until(self._is_connected, START_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _is_connected(self) -> bool:
+        try:
+            self.zk.wait_connected()
+        except ZkGroupError:
+            return False
+        return True
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def registered(self) -> set[int]:
+        return set(registrations(self.ensemble))
+
+    def controller(self) -> int | None:
+        found = self.zk.find(Controller.path())
+        return None if found is None else Controller.decode(found.path, found.data).broker
+
+    def topics(self) -> dict[str, Topic]:
+        names = self.zk.list_many([topics_path()])[topics_path()] or ()
+        found = self.zk.read_many([Topic.path(name) for name in names])
+        return {
+            name: Topic.decode(znode.path, znode.data)
+            for name in sorted(names)
+            if (znode := found[Topic.path(name)]) is not None
+        }
+
+    def states(self) -> dict[TopicPartition, PartitionState | None]:
+        every = [TopicPartition(name, n) for name, topic in self.topics().items() for n in topic.partitions]
+        return dict(read_states(self.ensemble, every))
+
+    def stillborn(self, states: Mapping[TopicPartition, PartitionState | None]) -> set[TopicPartition]:
+        """Partitions whose one in-sync replica never heard of them, and so cannot lead (ADR 0018)."""
+        return {
+            tp
+            for tp, state in states.items()
+            if state is not None
+            and tp.topic != LINES
+            and len(state.isr) == 1
+            and not (self.nodes[state.isr[0]].data / tp.topic / f"{tp.partition}.jsonl").exists()
+        }
+
+    def unrest(self) -> str:
+        """What is not yet as it shall be at rest; empty where all is well."""
+        self.zk.sync("/")
+        live = self.registered()
+        if live != set(BROKERS):
+            return f"registered are {sorted(live)}"
+        if self.controller() is None:
+            return "nobody is controller"
+        if self.zk.find(PreferredElection.path()) is not None:
+            return "a preferred election is still asked for"
+        if marked := self.zk.list_many([delete_topics_path()])[delete_topics_path()]:
+            return f"still to be deleted: {marked}"
+        topics, states = self.topics(), self.states()
+        stillborn = self.stillborn(states)
+        asked = self.zk.find(Reassignment.path())
+        if asked is not None and not stillborn.issuperset(
+            Reassignment.decode(asked.path, asked.data).targets
+        ):
+            return f"there is {asked.path}: {asked.data!r}"
+        for tp, state in states.items():
+            if tp in stillborn:
+                continue
+            if state is None or state.leader not in live:
+                return f"{tp} is not led: {state}"
+            if set(state.isr) != set(topics[tp.topic].partitions[tp.partition]):
+                return f"of {topics[tp.topic].partitions[tp.partition]} only {state.isr} are in sync for {tp}"
+        return ""
+
+    # --- acts -------------------------------------------------------------------------------------
+
+    def start_all(self) -> None:
+        """Whoever does not run is started, and everybody is registered."""
+        for node in self.nodes.values():
+            node.start()
+        wait_until(lambda: self._quietly(self.registered) == set(BROKERS), START_S, self.told)
+
+    def _quietly(self, read: Any) -> Any:
+        try:
+            return read()
+        except ZkGroupError:
+            return None
+
+    def told(self) -> str:
+        """For a failure: who runs, and who has ended by itself."""
+        running = [broker for broker, node in self.nodes.items() if node.is_running]
+        died = [why for node in self.nodes.values() for why in node.died]
+        return f"running {running}, registered {self._quietly(self.registered)}, {died}"
+
+    def revive(self) -> None:
+        """Every server is started or goes on; one that others cannot reach serves nobody for now."""
+        with suppress(EmbeddedServerError):
+            self.zookeeper.revive(REVIVE_S)
+
+    def heal(self) -> None:
+        """Every fault has ended; whoever is paused goes on."""
+        self.network.heal(cut=True)
+        self.network.heal_servers()
+        for node in self.nodes.values():
+            node.network.heal(cut=True)
+            node.resume()
+
+    def rest(self, timeout_s: float) -> float:
+        """Waits for rest; the seconds until it began. Raises TimeoutError with what is amiss.
+
+        It is rest once it lasts longer than a session, so that nothing is still to come to light.
+        """
+        began_s = calm_from_s = time.monotonic()
+        now = "ZooKeeper does not answer"
+
+        def is_calm() -> bool:
+            nonlocal now, calm_from_s
+            hold(LOOK_S)
+            try:
+                now = self.unrest()
+            except ZkGroupError as error:
+                now = str(error)
+            if now:
+                calm_from_s = time.monotonic()
+            return time.monotonic() - calm_from_s > CALM_S
+
+        wait_until(is_calm, timeout_s, lambda: f"{now}; {self.told()}")
+        return calm_from_s - began_s

@@ -1,0 +1,364 @@
+"""How each fault is brought about, and ended. Numbers are those of the fault catalogue."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from signal import SIGTERM
+
+from tests.programs.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node, hold
+from tests.programs.chaos.moves import MOVE_STEPS, step_of
+from tests.programs.chaos.operations import PARTITIONS, Operations
+from tests.programs.chaos.schedule import BROKERS, Fault
+from zkgroup.errors import EmbeddedServerError, ZkGroupError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.controller import Controller
+
+IDLE_S = 20.0
+"""Longest wait for earlier moves to end, and for all brokers, before the move in which one is killed."""
+STEP_S = 20.0
+"""Longest wait for that move to be at the step at which the controller is to be killed."""
+OUT_S = 20.0
+"""Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
+
+STEP_LOOK_S = 0.005
+ELECTED_S = SESSION_MS / 1000 + 20
+"""Longest wait for another controller in the place of one that sleeps or was deleted."""
+LATE_S = 2.0
+"""How long the writes of a controller are on their way while another is elected."""
+STOP_S = 15.0
+"""Longest wait for a broker to stop; without a quorum its controller may not answer it."""
+
+End = Callable[[], None]
+
+
+class Faults:
+    """Brings faults about and says what has bitten. One thread uses it."""
+
+    def __init__(self, cluster: ChaosCluster, operations: Operations) -> None:
+        self.cluster = cluster
+        self.operations = operations
+        self.bitten: Counter[str] = Counter()
+        """Fault to how often it took effect, by what only its effect can show."""
+        self.held: list[int] = []
+        """zxids of writes of a controller that was replaced while they were held back."""
+        self._ways: dict[str, Callable[[Fault, Node], End]] = {
+            "F1": self._kill,
+            "F2": self._pause,
+            "F3": self._expire,
+            "F7": self._swallow,
+            "F8": self._cut,
+            "F9": self._lose_answer,
+            "F12": self._kill_server,
+            "F13": self._isolate,
+            "F15": self._lose_quorum,
+            "F16": self._pause_server,
+            "F29": self._depose,
+            "F37": self._kill_in_move,
+            "F38": self._two_controllers,
+            "F39": self._dead_target,
+            "shutdown": self._shut_down,
+            "wipe": self._wipe,
+        }
+
+    def begin(self, fault: Fault) -> End:
+        """In force when it returns; what it returns ends it."""
+        return self._ways[fault.kind](fault, self.victim(fault))
+
+    def victim(self, fault: Fault) -> Node:
+        """Whom it hits as things stand; by number where that is not known."""
+        by_number = self.cluster.nodes[BROKERS[fault.number % len(BROKERS)]]
+        with suppress(ZkGroupError):
+            if fault.victim == "controller":
+                controller = self.cluster.controller()
+                return by_number if controller is None else self.cluster.nodes.get(controller, by_number)
+            state = self.cluster.states().get(TopicPartition(LINES, fault.number % PARTITIONS))
+            if state is not None and fault.victim == "leader":
+                return self.cluster.nodes.get(state.leader, by_number)
+            others = [each for each in state.isr if each != state.leader] if state else []
+            if others and fault.victim == "follower":
+                return self.cluster.nodes[others[fault.number % len(others)]]
+        return by_number
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def _kill(self, _: Fault, node: Node) -> End:
+        self.bitten["F1"] += node.is_running
+        node.kill()
+        return node.start
+
+    def _pause(self, fault: Fault, node: Node) -> End:
+        if not node.is_running:
+            return _nothing
+        node.pause()
+        self.bitten["F2 beyond the session" if fault.hold_ms > SESSION_MS else "F2 below it"] += 1
+        return node.resume
+
+    def _shut_down(self, _: Fault, node: Node) -> End:
+        self.bitten["shutdown"] += node.is_running
+        node.ask_to_stop()
+
+        def end() -> None:
+            if (code := node.wait_stopped(STOP_S)) not in (0, None) and (code != -SIGTERM or node.has_told):
+                node.died.append(f"broker {node.broker} stopped with code {code}")
+            node.start()
+
+        return end
+
+    def _wipe(self, _: Fault, node: Node) -> End:
+        """The disk of a broker without which every line is still in sync somewhere."""
+        node.kill()
+
+        def is_out() -> bool:
+            with suppress(ZkGroupError):
+                every = self.cluster.states()
+                lines = [state.isr for tp, state in every.items() if tp.topic == LINES and state]
+                alone = any(state is not None and state.isr == (node.broker,) for state in every.values())
+                return len(lines) >= PARTITIONS and not alone and all(node.broker not in isr for isr in lines)
+            return False
+
+        with suppress(TimeoutError):
+            wait_until(is_out, OUT_S)
+            node.wipe()
+            self.bitten["wipe"] += 1
+        return node.start
+
+    # --- the network between brokers and servers ----------------------------------------------------
+
+    def _swallow(self, fault: Fault, node: Node) -> End:
+        ways = ({}, {"to_server": False}, {"to_client": False})[fault.number % 3]
+        node.network.swallow(**ways)
+        self.bitten["F7"] += bool(node.network.sessions())
+        return lambda: node.network.heal(cut=fault.number % 2 == 0)
+
+    def _cut(self, fault: Fault, node: Node) -> End:
+        self.bitten["F8"] += bool(node.network.sessions())
+        node.network.cut(refuse=fault.number % 2 == 0)
+        return node.network.heal
+
+    def _lose_answer(self, fault: Fault, node: Node) -> End:
+        """Of its next transaction: half of the time with no way to read back until the end."""
+        dropped = node.network.drop_reply("multi", then_refuse=fault.number % 2 == 0)
+
+        def end() -> None:
+            with suppress(TimeoutError):
+                dropped.wait(0.1)
+                self.bitten["F9"] += 1
+            node.network.heal()
+
+        return end
+
+    def _expire(self, _: Fault, node: Node) -> End:
+        with suppress(KeyError, StopIteration, OSError):
+            for session in node.network.sessions():
+                node.network.expire_session(session)
+                self.bitten["F3"] += 1
+        return _nothing
+
+    # --- servers ------------------------------------------------------------------------------------
+
+    def _leader(self) -> int | None:
+        for server in self.cluster.zookeeper.servers:
+            with suppress(OSError):
+                if server.pid is not None and "Mode: leader" in server.ask("srvr"):
+                    return server.number
+        return None
+
+    def _kill_server(self, _: Fault, __: Node) -> End:
+        if (leader := self._leader()) is None:
+            return _nothing
+        self.cluster.zookeeper.server(leader).kill()
+        self.bitten["F12"] += 1
+        return self.cluster.revive
+
+    def _pause_server(self, _: Fault, __: Node) -> End:
+        if (leader := self._leader()) is None:
+            return _nothing
+        self.cluster.zookeeper.server(leader).pause()
+        self.bitten["F16"] += 1
+        return self.cluster.revive
+
+    def _isolate(self, fault: Fault, _: Node) -> End:
+        leader = self._leader()
+        followers = [each for each in range(3) if each != leader]
+        self.cluster.network.isolate(followers[fault.number % len(followers)])
+        self.bitten["F13"] += leader is not None
+        return lambda: self.cluster.network.heal(cut=True)
+
+    def _lose_quorum(self, _: Fault, __: Node) -> End:
+        with suppress(EmbeddedServerError):
+            self.cluster.network.lose_quorum()
+            self.bitten["F15"] += 1
+        return self.cluster.revive
+
+    # --- controllers --------------------------------------------------------------------------------
+
+    def _depose(self, _: Fault, __: Node) -> End:
+        """An operator deletes `/controller`, as people did with Kafka."""
+        with suppress(ZkGroupError):
+            self.cluster.zk.multi(Delete(Controller.path(), -1))
+            self.bitten["F29"] += 1
+        return _nothing
+
+    def _two_controllers(self, fault: Fault, _: Node) -> End:
+        """Another one is elected while the controller sleeps, or while what it writes is still on its way."""
+        if fault.way == "held":
+            return self._hold_write(fault)
+        node = self._ruler()
+        if node is None:
+            return _nothing
+        if is_late := fault.way == "late":
+            node.network.delay(LATE_S, to_client=False)
+        self.operations.do("move", fault.number)
+        self.operations.do("create", fault.number)
+        if is_late:
+            hold(LATE_S * (1 + fault.number % 2))  # for what it reads before it writes
+        else:
+            node.pause()
+        with suppress(ZkGroupError, TimeoutError):
+            if is_late or fault.number % 2:
+                self._replace(node)
+            self._wait_replaced(node)
+            self.bitten["F38 late writes" if is_late else "F38 asleep"] += 1
+        return node.network.heal if is_late else node.resume
+
+    def _ruler(self) -> Node | None:
+        """Whose process is controller; None where nobody is, or nobody answers."""
+        with suppress(ZkGroupError):
+            node = self.cluster.nodes.get(self.cluster.controller() or 0)
+            return node if node is not None and node.is_running else None
+        return None
+
+    def _hold_write(self, fault: Fault) -> End:
+        """The controller is stopped in the middle of a write, which arrives when another one is elected.
+
+        Its session lives on, so that nothing but the fence refuses the write; and the other one does not do
+        the same work before. The process sleeps beyond its session.
+        """
+        self._wait_idle()
+        node, name = self._ruler(), f"held-{fault.number}"
+        if node is None:
+            return _nothing
+        try:
+            with self._stopped(f"{Topic.path(name)}/"):
+                self.operations.create_one(name)
+                wait_until(lambda: node.network.is_holding, ELECTED_S)
+                node.pause()
+                self._replace(node)
+                self._wait_replaced(node)
+                before = set(node.network.answered)
+                node.network.let_go()
+                wait_until(lambda: set(node.network.answered) > before, ELECTED_S)
+                self.held += set(node.network.answered) - before
+                self.bitten["F38 held write"] += 1
+            hold(SESSION_MS / 1000 + 1)
+        except (ZkGroupError, TimeoutError) as error:
+            self.operations.refused[f"held write: {type(error).__name__}"] += 1
+        return node.resume
+
+    def _replace(self, node: Node) -> None:
+        """The place of this controller becomes free, whoever holds its session."""
+        if self.cluster.controller() == node.broker:
+            self.cluster.zk.multi(Delete(Controller.path(), -1))
+
+    def _wait_replaced(self, node: Node) -> None:
+        """Raises TimeoutError."""
+        wait_until(lambda: self.cluster.controller() not in (None, node.broker), ELECTED_S)
+
+    def _kill_in_move(self, fault: Fault, _: Node) -> End:
+        """The controller dies when a move is at this step, and nothing of the next one is written."""
+        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        self._wait_idle()
+        node = None
+        with self._stopped(Topic.path(tp.topic)), suppress(ZkGroupError):
+            target = self.operations.exchange_one(tp, fault.number)
+            if target is not None and self._is_brought_to(tp, target, fault.way):
+                node = self._ruler()
+            if node is not None:
+                self.bitten[f"F37 {fault.way}"] += 1
+                node.kill()
+                node.network.cut()  # with what it has written and nobody has got
+        if node is None:
+            self.operations.refused[f"a move to {fault.way!r}"] += 1
+        return _nothing if node is None else node.start
+
+    def _wait_idle(self) -> None:
+        """Until nothing is moved and all brokers can take part; for a while, as some do not come back."""
+
+        def is_idle() -> bool:
+            with suppress(ZkGroupError):
+                moved = self.cluster.zk.find(Reassignment.path()) is not None
+                return not moved and self.cluster.registered() == set(BROKERS)
+            return False
+
+        with suppress(TimeoutError):
+            wait_until(is_idle, IDLE_S)
+
+    @contextmanager
+    def _stopped(self, path: str) -> Iterator[None]:
+        """Nobody's writes to this path, or below, reach ZooKeeper unless they are let go."""
+        networks = [node.network for node in self.cluster.nodes.values()]
+        try:
+            for network in networks:
+                network.close_gate(path)
+            yield
+        finally:
+            for network in networks:
+                network.open_gate()
+
+    def _is_brought_to(self, tp: TopicPartition, target: tuple[int, ...], step: str) -> bool:
+        """Lets the writes of a move go one by one, until it is at this step and the next one is about to be
+        written. False where it does not come there."""
+        networks = [node.network for node in self.cluster.nodes.values()]
+        deadline = time.monotonic() + STEP_S
+        while time.monotonic() < deadline:
+            hold(STEP_LOOK_S)
+            holding = [network for network in networks if network.is_holding]
+            if any(network.is_answering for network in networks) or not (holding or step == MOVE_STEPS[-1]):
+                continue
+            reached = self._step_of(tp, target)
+            if reached == step:
+                return True
+            if MOVE_STEPS.index(reached) > MOVE_STEPS.index(step):
+                return False
+            for network in holding:
+                network.let_go()
+        return False
+
+    def _step_of(self, tp: TopicPartition, target: tuple[int, ...]) -> str:
+        """Raises ZkGroupError."""
+        self.cluster.zk.sync("/")
+        asked = self.cluster.zk.find(Reassignment.path())
+        targets = Reassignment.decode(asked.path, asked.data).targets if asked is not None else {}
+        found = self.cluster.zk.find(PartitionState.path(tp))
+        assert found is not None
+        return step_of(
+            target,
+            asked=targets.get(tp) == target,
+            replicas=self.cluster.topics()[tp.topic].partitions[tp.partition],
+            state=PartitionState.decode(found.path, found.data),
+            epoch_before=self.operations.epochs[tp],
+        )
+
+    def _dead_target(self, fault: Fault, _: Node) -> End:
+        """A move to a broker that has just died; it comes back with the end of the fault, or much later."""
+        tp = TopicPartition(LINES, fault.number % PARTITIONS)
+        with suppress(ZkGroupError):
+            replicas = self.cluster.topics()[LINES].partitions[tp.partition]
+            away = [each for each in BROKERS if each not in replicas] or [BROKERS[fault.number % 4]]
+            node = self.cluster.nodes[away[0]]
+            self.bitten["F39"] += node.is_running
+            node.kill()
+            self.operations.submit({tp: (away[0], *replicas[:2])})
+            return node.start if fault.number % 3 else _nothing
+        return _nothing
+
+
+def _nothing() -> None:
+    """The fault ends by itself, or with the round."""

@@ -1,0 +1,260 @@
+"""One round: a cluster comes to be, slots of faults and operations, quiet, verdict."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.programs.chaos.cluster import ENTRY, LINES, ChaosCluster, hold
+from tests.programs.chaos.faults import End, Faults
+from tests.programs.chaos.lines import Lines, kept
+from tests.programs.chaos.operations import Operations
+from tests.programs.chaos.readers import Readers
+from tests.programs.chaos.schedule import Slot
+from zkgroup.errors import ZkGroupError
+from zkgroup.history import (
+    ClusterOptions,
+    ClusterReport,
+    Record,
+    Report,
+    ServerTransaction,
+    Violation,
+    check_cluster,
+    read_transactions,
+)
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
+from zkgroup.znodes.controller import Controller
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+REST_S = 150.0
+"""Longest way to rest once all faults have ended, on a machine that has other work."""
+BETWEEN_S = 30.0
+"""Longest wait for a controller between two slots; then the next one begins all the same."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Round:
+    """What happened, and what was wrong."""
+
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+    bitten: Counter[str] = field(default_factory=Counter)
+    report: ClusterReport | None = None
+    group: Report | None = None
+    """Of the consumers."""
+    rest_s: float = 0.0
+    """From the end of the faults until all was done, led and in sync."""
+
+
+def run_round(
+    zookeeper: EmbeddedZooKeeper,
+    links: PeerLinks,
+    home: Path,
+    seed: int,
+    slots: Sequence[Slot],
+    *,
+    calm_s: float = 3.0,
+    entry: Sequence[str] = ENTRY,
+    say: Say = lambda _: None,
+) -> Round:
+    """Carries out a schedule on running servers with these links, and judges it.
+
+    `calm_s`: how long the cluster is watched at rest: nobody else may become controller (L6).
+    `entry`: what Python is started with to be a broker.
+    """
+    chroot = f"/chaos-{seed}-{time.monotonic_ns()}"
+    zookeeper.create_chroot(chroot)
+    home.mkdir(parents=True, exist_ok=True)
+    done = Round(seed)
+    with ChaosCluster(zookeeper, links, home, chroot, entry) as cluster:
+        operations = Operations(cluster)
+        faults = Faults(cluster, operations)
+        try:
+            _play(cluster, operations, faults, slots, done, calm_s, say)
+        except (TimeoutError, ZkGroupError) as error:
+            done.wrong.append(f"{type(error).__name__}: {error}")
+            cluster.heal()
+        finally:
+            done.bitten += faults.bitten
+            done.figures.update({f"done {name}": count for name, count in operations.done.items()})
+            done.figures.update({f"refused {name}": count for name, count in operations.refused.items()})
+        done.wrong += [why for node in cluster.nodes.values() for why in node.died]
+        done.figures["roles"] = sum(len(node.events) for node in cluster.nodes.values())
+    return done
+
+
+def _play(
+    cluster: ChaosCluster,
+    operations: Operations,
+    faults: Faults,
+    slots: Sequence[Slot],
+    done: Round,
+    calm_s: float,
+    say: Say,
+) -> None:
+    cluster.start_all()
+    wait_until(lambda: cluster.controller() is not None, REST_S)
+    operations.begin()
+    cluster.rest(REST_S)
+    with Lines(cluster) as lines, Readers(cluster) as readers:
+        for number, slot in enumerate(slots):
+            say(f"seed {done.seed} slot {number}: {slot} {[name for name, _ in slot.operations]}")
+            readers.begin(*slot.reader)
+            _slot(cluster, operations, faults, slot)
+            readers.end()
+        cluster.heal()
+        quiet_from_ms = int(time.time() * 1000)
+        for node in cluster.nodes.values():
+            node.start()
+        done.rest_s = cluster.rest(REST_S)
+        say(f"seed {done.seed}: at rest after {done.rest_s:.1f} s")
+        _watch(cluster, calm_s)
+        lines.stop()
+        readers.stop()
+    done.wrong += readers.wrong
+    done.wrong += [f"lines were not acknowledged: {why}" for why in lines.trouble]
+    _judge(cluster, lines, readers, quiet_from_ms, done, faults.held)
+
+
+def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: Slot) -> None:
+    """Two faults that overlap: the first one ends first, unless its time is longer."""
+    todo = iter(slot.operations)
+    ends: list[tuple[float, End]] = []
+    operations.do(*next(todo))
+    for fault, gap_ms in ((slot.first, slot.gap_ms), (slot.second, 0)):
+        ends.append((fault.hold_ms / 1000, faults.begin(fault)))
+        if gap_ms:
+            operations.do(*next(todo))
+            hold(gap_ms / 1000)
+    began_s = time.monotonic()
+    for operation in todo:
+        operations.do(*operation)
+    for hold_s, end in sorted(ends, key=lambda each: each[0]):
+        hold(max(0.0, began_s + hold_s - time.monotonic()))
+        end()
+
+    def rules() -> bool:
+        try:
+            return cluster.controller() is not None
+        except ZkGroupError:
+            return False
+
+    try:
+        wait_until(rules, BETWEEN_S)
+    except TimeoutError:
+        return
+
+
+def _watch(cluster: ChaosCluster, calm_s: float) -> None:
+    """Raises TimeoutError where another becomes controller.
+
+    A follower may still leave the ISR and come back where the machine keeps it from fetching for a moment.
+    """
+    ruler, until_s = cluster.controller(), time.monotonic() + calm_s
+    while time.monotonic() < until_s:
+        if (found := cluster.controller()) != ruler:
+            raise TimeoutError(f"no longer at rest: {found} is controller after {ruler}; {cluster.told()}")
+        hold(0.2)
+
+
+def _judge(
+    cluster: ChaosCluster,
+    lines: Lines,
+    readers: Readers,
+    quiet_from_ms: int,
+    done: Round,
+    held: Collection[int],
+) -> None:
+    """Brokers stop one after the other, so that files are complete; then the logs of the servers decide."""
+    states = cluster.states()
+    leaders = {
+        tp: (state.leader, cluster.nodes[state.leader].data)
+        for tp, state in states.items()
+        if tp.topic == LINES and state is not None
+    }
+    folders = [server.folder / "version-2" for server in cluster.zookeeper.servers]
+    log = read_transactions(folders, cluster.chroot)
+    for node in cluster.nodes.values():
+        node.ask_to_stop()
+    for node in cluster.nodes.values():
+        if (code := node.wait_stopped()) != 0:
+            done.wrong.append(f"broker {node.broker} ended with code {code} when it was asked to stop")
+    records = [*lines.records(leaders), *_roles(cluster)]
+    options = ClusterOptions(
+        quiet_from_ms=quiet_from_ms,
+        takeover_ms=int(REST_S * 1000),
+        recovery_ms=int(REST_S * 1000),
+        same_process=_processes(log),
+    )
+    report = check_cluster(log, records, options)
+    done.report, done.group = report, readers.judge(log)
+    done.wrong += [f"group: {each}" for each in (*done.group.violations, *done.group.damage)]
+    stillborn = cluster.stillborn(states)
+    done.figures["stillborn partitions"] = len(stillborn)
+    undone = [each for each in report.violations if _is_about(each, stillborn)]
+    done.wrong += [str(each) for each in (*report.violations, *report.damage) if each not in undone]
+    done.figures["unacknowledged"] = len(lines.failed)
+    done.figures["writes refused as the epoch was another's"] = sum(map(_is_fenced, log))
+    arrived = [transaction for transaction in log if transaction.zxid in held]
+    done.figures["held writes refused"] = sum(map(_is_fenced, arrived))
+    done.figures["held writes accepted"] = sum(each.refusal is None for each in arrived)
+    if not (
+        report.figures.elections and report.figures.governed_writes and report.figures.acknowledged_lines
+    ):
+        done.wrong.append(f"nothing happened that could prove anything: {report.figures}")
+    for tp, (broker, folder) in leaders.items():
+        for other in states[tp].isr:  # type: ignore[union-attr]
+            theirs = kept(cluster.nodes[other].data, tp)
+            if theirs != kept(folder, tp):
+                done.wrong.append(f"{tp}: {other} has other lines than its leader {broker}")
+
+
+def _is_about(violation: Violation, stillborn: Collection[TopicPartition]) -> bool:
+    """Whether it says no more than that one of these has no leader, and its move goes no further."""
+    return violation.invariant == "L7" and any(
+        violation.topic_partition == each or violation.detail.startswith(f"{each} ") for each in stillborn
+    )
+
+
+def _is_fenced(transaction: ServerTransaction) -> bool:
+    """Of what was refused the log has what came before: of a fence's two checks the first."""
+    before = [change.path for change in transaction.changes]
+    return transaction.refusal is not None and before == [Controller.path()]
+
+
+def _processes(log: Sequence[ServerTransaction]) -> list[set[int]]:
+    """Sessions of one process each: every process listens on a port of its own."""
+    found: defaultdict[tuple[str, int | None], set[int]] = defaultdict(set)
+    for transaction in log:
+        for change in transaction.changes if transaction.refusal is None else ():
+            if change.action == "create" and change.path.startswith(f"{broker_ids_path()}/"):
+                told = BrokerRegistration.decode(change.path, change.data)
+                found[change.path, told.port].add(transaction.session)
+    return list(found.values())
+
+
+def _roles(cluster: ChaosCluster) -> list[Record]:
+    """Who led the lines in which leader epoch, as the brokers said themselves."""
+    made: list[Record] = []
+    for node in cluster.nodes.values():
+        for event in node.events:
+            if event.get("event") == "leader" and event["topic"] == LINES:
+                tp = TopicPartition(event["topic"], event["partition"])
+                fields = {
+                    "broker": node.broker,
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "leader": node.broker,
+                    "leader_epoch": event["leader_epoch"],
+                }
+                made.append(Record(0, len(made) + 1, 0, f"broker-{node.broker}", None, "role.taken", fields))
+    return made

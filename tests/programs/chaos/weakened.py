@@ -1,0 +1,22 @@
+"""Our program with a mistake planted: its controller does not check that the epoch is still its own.
+
+`python -m tests.programs.chaos.weakened broker run ...`; the fence of each of its writes is `/controller`
+alone, which has the same version whoever made it (reliability.md, finding 1).
+"""
+
+from __future__ import annotations
+
+from zkgroup_cli.main import main
+
+from zkgroup.controller.machine.fence import CONTROLLER_VERSION, Fence
+from zkgroup.model.requests import Check
+from zkgroup.znodes.controller import Controller
+
+
+def _without_epoch(_: Fence) -> tuple[Check]:
+    return (Check(Controller.path(), CONTROLLER_VERSION),)
+
+
+if __name__ == "__main__":
+    Fence.checks = _without_epoch  # type: ignore[method-assign, assignment]
+    main()

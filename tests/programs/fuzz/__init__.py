@@ -1,0 +1,1 @@
+"""Fuzz targets for the readers of files: `python -m tests.programs.fuzz TARGET --seconds N`."""

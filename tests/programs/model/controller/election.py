@@ -1,0 +1,265 @@
+"""Election, fence, grace and recovery: two controllers of ours and a real 0.8.2.2 one.
+
+The controllers of ours are here; the tree, the real one and the faults are their surroundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.programs.model.controller.election_surroundings import (
+    COUNT,
+    CTRL,
+    EPOCH,
+    HIST,
+    IDR,
+    NEW,
+    OURS,
+    REAL,
+    STATE,
+    Configuration,
+    State,
+    Step,
+    Surroundings,
+    Tree,
+)
+from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER, close_session, multi
+
+
+class Model(Surroundings):
+    """State: (tree, ours A, ours B, real R, broker X, faults left)."""
+
+    def __init__(self, a: Configuration) -> None:
+        self.a = a
+        self.mark = a.variant != "version-0"
+
+    def init(self) -> State:
+        a = self.a
+        if a.real:
+            tree = (
+                (REAL, 0, 1, 30),
+                (1, 1, 0, 0),
+                (REAL, 0, 2, 30),
+                ((0, 1), 0, 0, 0),
+                (frozenset(), 0, 0, 0),
+                None,
+                2,
+            )
+            last = (1, 30, REAL, 1)
+            real = ("L", 30, 1, 1, 1, None, 0, a.real_writes)
+        else:
+            tree = (None, (0, 0, 0, 0), None, ((0, 0), 0, 0, 0), (frozenset(), 0, 0, 0), None, 0)
+            last = (0, 0, OURS, 0)
+            real = None
+        p = ("W", 10, 1, last, None, a.our_writes)
+        q = ("W", 20, 1, last, None, a.our_writes) if a.ours > 1 else None
+        return (tree, p, q, real, (1 if a.real else 0, 0), (a.expiries, a.deletions, a.pauses, a.restarts))
+
+    def goal(self, s: State) -> bool:
+        """Somebody rules: /controller belongs to a live one that knows it leads."""
+        tree = s[0]
+        c = tree[CTRL]
+        if c is None:
+            return False
+        for p in s[1:3]:
+            if (
+                p
+                and p[2]
+                and p[0] == "L"
+                and p[1] == c[OWNER]
+                and p[4][2] == 2
+                and p[4][0] == tree[EPOCH][VER]
+            ):
+                return True
+        r = s[3]
+        return bool(r and r[2] == 1 and r[1] == c[OWNER] and r[0] == "L")
+
+    def succ(self, s: State) -> Iterator[Step]:
+        for k in (1, 2):
+            if s[k]:
+                yield from self.ours(s, k)
+        if s[3]:
+            yield from self.real(s)
+        yield from self.faults(s)
+
+    # ---- a controller of ours: (pc, session, session lives, last, lead, writes left)
+    # last = (czxid, owner, kind, epoch version) when /controller was last read
+    # lead = (epoch version, epoch, stage, greatest epoch of a real one)
+    # stage: 0 UpdateMetadata to do, 1 rewriting, 2 ordinary work
+
+    def ours(self, s: State, k: int) -> Iterator[Step]:
+        a, tree, p = self.a, s[0], s[k]
+        pc, sess, live, last, lead, left = p
+        name = "AB"[k - 1]
+        c, e = tree[CTRL], tree[EPOCH]
+
+        def put(q: State, t: Tree = tree, x: Any = None) -> State:
+            new = list(s)
+            new[0], new[k] = t, q
+            if x is not None:
+                new[4] = x
+            return tuple(new)
+
+        if not live:
+            t = close_session(tree, sess)
+            yield (
+                f"{name} learns that its session is lost",
+                False,
+                put(("R", sess + 1, 1, last, None, left), t),
+                None,
+            )
+        if pc in "WR":  # read, with the watch armed
+            if c is None:
+                if (pc == "W" and last[0] == 0) or pc == "R" or last[0]:
+                    yield (
+                        f"{name} sees /controller gone",
+                        False,
+                        put(("D", sess, live, last, None, left)),
+                        None,
+                    )
+            elif c[CZXID] != last[0] or pc == "R":
+                yield (
+                    f"{name} reads /controller ({c[DATA]})",
+                    False,
+                    put(("W", sess, live, (c[CZXID], c[OWNER], c[DATA], e[VER]), None, left)),
+                    None,
+                )
+        elif pc == "D":  # sync done; grace?
+            idr = tree[IDR]
+            again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
+            if a.variant == "wide-grace":
+                again = idr is not None
+            if a.variant == "mended":  # somebody we never saw has ruled meanwhile
+                again = again or e[VER] != last[3]
+            hist = tree[HIST][DATA]
+            foreign = max([n for n in range(1, e[DATA] + 1) if n not in hist], default=0)
+            wait = again and a.variant != "no-grace"
+            yield (
+                f"{name} reads the epoch {e[DATA]}" + (" and waits" if wait else ""),
+                False,
+                put(("G" if wait else "E", sess, live, last, (e[DATA], e[VER], int(again), foreign), left)),
+                None,
+            )
+        elif pc == "G":  # the grace ends; a running real one has acted by then
+            r = s[3]
+            calm = r is None or r[6] or (r[2] == 1 and not self.pending(tree, r) and r[0] not in "CBw")
+            if calm and c is not None and a.variant == "mended":
+                yield (
+                    f"{name} ends its grace, looks again",
+                    False,
+                    put(("R", sess, live, last, None, left)),
+                    None,
+                )
+            elif calm:
+                yield f"{name} ends its grace", False, put(("E", *p[1:])), None
+        elif pc == "E":
+            n, v, again, foreign = lead
+            ops = [("create", CTRL, OURS, True)]
+            if self.mark:
+                ops.append(("set", CTRL, OURS, 0))
+            ops.append(("set", EPOCH, n + 1, v))
+            if a.variant == "mended":
+                ops.append(("set", HIST, tree[HIST][DATA] | {n + 1}, -1))
+            t, why = multi(tree, sess, ops) if live else (None, "expired")
+            if t is None:
+                yield f"{name} elect refused ({why})", False, put(("R", sess, live, last, None, left)), None
+            else:
+                do = 0 if again or a.variant == "mended" else 2
+                bad = None if t[EPOCH][DATA] > e[DATA] else "S11 epoch not growing"
+                yield (
+                    f"{name} elected, epoch {n + 1}",
+                    False,
+                    put(
+                        ("L", sess, live, (t[COUNT], sess, OURS, v + 1), (v + 1, n + 1, do, foreign), left), t
+                    ),
+                    bad,
+                )
+        elif pc == "L":
+            v, n, stage, foreign = lead
+            if c is None or c[CZXID] != last[0] or (a.variant == "mended" and e[VER] != v):
+                yield (
+                    f"{name} sees it lost, resigns",
+                    False,
+                    put(("R", sess, live, last, None, left), self.resign(tree, p)),
+                    None,
+                )
+            known, restarts = s[4]
+            if stage == 0:
+                if known <= n:
+                    yield (
+                        f"{name} UpdateMetadata answered",
+                        False,
+                        put(("L", sess, live, last, (v, n, 1, foreign), left), tree, (n, restarts)),
+                        None,
+                    )
+                else:
+                    yield (
+                        f"{name} refused by the broker (11), resigns",
+                        False,
+                        put(("R", sess, live, last, None, left), self.resign(tree, p)),
+                        None,
+                    )
+            (le, ce), ver = tree[STATE][DATA], tree[STATE][VER]
+            if stage == 1:
+                if a.variant == "mended" and ce > foreign:
+                    yield (
+                        f"{name} finds nothing to rewrite",
+                        False,
+                        put(("L", sess, live, last, (v, n, 2, foreign), left)),
+                        None,
+                    )
+                else:
+                    yield from self.write(s, k, put, "rewrites state", STATE, (le + 1, n), ver, 2, left)
+            if stage == 2 and left:
+                yield from self.write(s, k, put, "writes state", STATE, (le + 1, n), ver, 2, left - 1)
+                if tree[NEW] is None:
+                    yield from self.write(s, k, put, "creates new state", NEW, n, None, 2, left - 1)
+
+    @staticmethod
+    def resign(tree: Tree, p: State) -> Tree:
+        """Delete /controller only if it is the very node we created (czxid and session)."""
+        c = tree[CTRL]
+        if p[2] and c is not None and c[CZXID] == p[3][0] and c[OWNER] == p[1]:
+            return (*tree[:CTRL], None, *tree[CTRL + 1 :])
+        return tree
+
+    def write(
+        self,
+        s: State,
+        k: int,
+        put: Any,
+        what: str,
+        path: int,
+        data: Any,
+        ver: int | None,
+        stage: int,
+        left: int,
+    ) -> Iterator[Step]:
+        """A fenced write. A lost session that is not known yet: worst case, the
+        client has a new one already and the write goes out in it."""
+        a, tree = self.a, s[0]
+        _, sess, live, last, lead, _ = s[k]
+        v, n, _, foreign = lead
+        ops = []
+        if a.variant not in ("epoch-only", "no-check"):
+            ops.append(("check", CTRL, 1 if self.mark else 0))
+        if a.variant != "no-check":
+            ops.append(("check", EPOCH, v))
+        ops.append(("create", path, data, False) if ver is None else ("set", path, data, ver))
+        t, why = multi(tree, sess if live else sess + 1, ops)
+        name = "AB"[k - 1]
+        if t is None:
+            yield (
+                f"{name} {what}: refused ({why}), resigns",
+                False,
+                put(("R", sess, live, last, None, left), self.resign(tree, s[k])),
+                None,
+            )
+            return
+        c, bad = tree[CTRL], None
+        if c is None or c[CZXID] != last[0] or c[OWNER] != sess or tree[EPOCH][DATA] != n:
+            bad = "S11 a write of ours accepted after it lost /controller"
+        elif path == STATE and data[0] <= tree[STATE][DATA][0]:
+            bad = "leader epoch not growing"
+        yield f"{name} {what}", False, put(("L", sess, live, last, (v, n, stage, foreign), left), t), bad

@@ -1,0 +1,225 @@
+"""What surrounds our controllers in the model of the election: the tree, a real controller, faults.
+
+The tree: /controller, /controller_epoch, the registration of the real broker,
+one partition `state` (leader epoch, controller epoch), the epochs we recorded as
+ours, and the `state` of a topic that somebody has just created.
+
+The real controller creates /controller, then reads and bumps the epoch in two
+further steps; sees the node's fate only when it handles the event, and does not
+resign when the node exists again (K1); refuses a state whose controller epoch is
+above its own (F3); has no fence of its own; deletes /controller, whoever owns it,
+when its bump fails (K2); and its client repeats a call in a new session (zkclient).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER, close_session, multi
+
+CTRL, EPOCH, IDR, STATE, HIST, NEW, COUNT = range(7)
+OURS, REAL = "ours", "real"
+VARIANTS = ("recipe", "mended", "no-check", "epoch-only", "version-0", "no-grace", "wide-grace")
+
+Tree = tuple[Any, ...]
+State = tuple[Any, ...]
+Step = tuple[str, bool, State, str | None]
+"""Label, whether it is a fault, the state after it, and what it violates."""
+
+
+class Configuration(NamedTuple):
+    """Who takes part, which recipe they follow, how much goes wrong, and what is looked for."""
+
+    variant: str = "mended"
+    check: str = "ours"
+    """`ours`: S11 and epochs that grow; `overlap`: a real one writes while ours holds /controller;
+    `recovered`: a real one of an older epoch changes a standing state, or is obeyed, after our recovery;
+    `all`: also states that it creates."""
+    real: bool = True
+    r_lives: bool = False
+    """The real one's session never expires."""
+    zkclient: bool = True
+    """A real client repeats a call in a new session."""
+    ours: int = 2
+    expiries: int = 1
+    deletions: int = 1
+    pauses: int = 0
+    restarts: int = 0
+    our_writes: int = 1
+    real_writes: int = 1
+
+
+class Surroundings:
+    """What a real controller does, and what goes wrong; state as in `election.Model`."""
+
+    a: Configuration
+
+    # ---- a real one: (pc, session, 1 lives | 0 expired | 2 new session, event not handled,
+    #                   czxid seen, epoch, local, paused, writes left)
+    # pc: I watches, C created, B read the epoch, L leads, w has read a state, n about to create
+
+    @staticmethod
+    def pending(tree: Tree, r: State) -> bool:
+        c = tree[CTRL]
+        return (c[CZXID] if c else 0) != r[3]
+
+    def real(self, s: State) -> Iterator[Step]:
+        a, tree, r = self.a, s[0], s[3]
+        pc, sess, live, seen, epoch, loc, paused, left = r
+        c, e = tree[CTRL], tree[EPOCH]
+
+        def put(q: State, t: Tree = tree, x: Any = None) -> State:
+            return (t, s[1], s[2], q, x or s[4], s[5])
+
+        if paused:
+            yield "R goes on after its pause", False, put((*r[:6], 0, left)), None
+            return
+        if live == 0:
+            if a.zkclient or pc in "IL":
+                yield "R has a new session", False, put((pc, sess + 1, 2, *r[3:])), None
+            return
+        if pc in "IL":  # the lock is free: events are handled
+            if live == 2:  # expiry: resign, register, elect
+                t, q = tree, (sess, 1)
+                t, _ = multi(t, sess, [("create", IDR, REAL, True)]) if t[IDR] is None else (t, 0)
+                yield (
+                    "R handles its expiry, resigns",
+                    False,
+                    put(("I", sess, 1, -1, 0, None, 0, left), t),
+                    None,
+                )
+            elif self.pending(tree, r):
+                if c is None:
+                    t, _ = multi(tree, sess, [("create", CTRL, REAL, True)])
+                    yield (
+                        "R sees 'deleted', resigns, creates /controller",
+                        False,
+                        put(("C", sess, live, t[COUNT], 0, None, 0, left), t),
+                        None,
+                    )
+                else:
+                    yield (
+                        "R sees 'changed'" + (", does not resign (K1)" if pc == "L" else ""),
+                        False,
+                        put((pc, sess, live, c[CZXID], *r[4:])),
+                        None,
+                    )
+        if pc == "C":
+            yield (
+                f"R reads the epoch {e[DATA]}",
+                False,
+                put(("B", *r[1:5], (e[DATA], e[VER]), *r[6:])),
+                None,
+            )
+        elif pc == "B":
+            t, _ = multi(tree, sess, [("set", EPOCH, loc[0] + 1, loc[1])])
+            if t:
+                yield (
+                    f"R leads, epoch {loc[0] + 1}",
+                    False,
+                    put(("L", sess, live, seen, loc[0] + 1, None, 0, left), t),
+                    None,
+                )
+            else:
+                t = (*tree[:CTRL], None, *tree[CTRL + 1 :])
+                yield (
+                    "R bump fails, deletes /controller (K2)",
+                    False,
+                    put(("I", sess, live, -1, 0, None, 0, left), t),
+                    None,
+                )
+        elif pc == "L" and left:
+            if tree[STATE][DATA][1] <= epoch:
+                yield (
+                    "R reads state",
+                    False,
+                    put(("w", *r[1:5], (tree[STATE][DATA][0], tree[STATE][VER]), *r[6:])),
+                    None,
+                )
+            if tree[NEW] is None:
+                yield "R is about to create new state", False, put(("n", *r[1:])), None
+        elif pc in "wn":
+            path = STATE if pc == "w" else NEW
+            op = ("set", STATE, (loc[0] + 1, epoch), loc[1]) if pc == "w" else ("create", NEW, epoch, False)
+            t, _ = multi(tree, sess, [op])
+            q = ("L", *r[1:5], None, 0, left - 1)
+            if t is None:
+                yield "R write refused (version or exists)", False, put(q), None
+            else:
+                known, n = s[4]
+                told = epoch >= known
+                yield (
+                    (
+                        f"R {'writes' if path == STATE else 'creates new'} state [epoch {epoch}, "
+                        f"broker {'obeys' if told else 'refuses'}]"
+                    ),
+                    False,
+                    put(q, t, (max(known, epoch), n)),
+                    self.judge(s, path, epoch, told),
+                )
+
+    def judge(self, s: State, path: int, epoch: int, told: bool) -> str | None:
+        """What an accepted write of a real controller means while one of ours holds /controller."""
+        c, want = s[0][CTRL], self.a.check
+        if c is None or c[DATA] != OURS or want == "ours":
+            return None
+        holder = next((p for p in s[1:3] if p and p[1] == c[OWNER] and p[0] == "L"), None)
+        if want == "overlap":
+            return "two controllers at once: a real one writes while ours holds /controller"
+        if holder and holder[4][2] == 2 and epoch < holder[4][1]:
+            if path == STATE and want in ("recovered", "all"):
+                return "after recovery a real one changed a standing state"
+            if want == "all":
+                return "after recovery a real one created a new state"
+            if told and want == "recovered":
+                return "after recovery a broker obeyed a real one"
+        return None
+
+    # ---- faults
+
+    def faults(self, s: State) -> Iterator[Step]:
+        tree, expiries, (_, deletions, pauses, restarts) = s[0], s[5][0], s[5]
+        if expiries:
+            left = (expiries - 1, *s[5][1:])
+            for k in (1, 2):
+                p = s[k]
+                if p and p[2]:
+                    new = list(s)
+                    new[0] = close_session(tree, p[1])
+                    new[k] = (*p[:2], 0, *p[3:])
+                    new[5] = left
+                    yield f"session of {'AB'[k - 1]} expires, it does not know", True, tuple(new), None
+            r = s[3]
+            if r and r[2] and not self.a.r_lives:
+                yield (
+                    "session of R expires, it does not know",
+                    True,
+                    (close_session(tree, r[1]), s[1], s[2], (*r[:2], 0, *r[3:]), s[4], left),
+                    None,
+                )
+        if deletions and tree[CTRL]:
+            yield (
+                "/controller deleted by hand",
+                True,
+                (
+                    (*tree[:CTRL], None, *tree[CTRL + 1 :]),
+                    *s[1:5],
+                    (expiries, deletions - 1, pauses, restarts),
+                ),
+                None,
+            )
+        if pauses and s[3] and not s[3][6]:
+            yield (
+                "R pauses",
+                True,
+                (*s[:3], (*s[3][:6], 1, s[3][7]), s[4], (expiries, deletions, pauses - 1, restarts)),
+                None,
+            )
+        if restarts and s[4][0]:
+            yield (
+                "the broker restarts and forgets the epoch",
+                True,
+                (*s[:4], (0, 0), (expiries, deletions, pauses, restarts - 1)),
+                None,
+            )

@@ -1,0 +1,118 @@
+"""Everything that happens to a group from outside: sessions that end, strangers' hands, operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tests.programs.model.jvm import jvm_steps
+from tests.programs.model.member import lost, member_steps
+from tests.programs.model.values import (
+    Client,
+    ClientSession,
+    Configuration,
+    Fault,
+    Op,
+    Pc,
+    State,
+    Tree,
+    create,
+    delete,
+    put,
+    set_data,
+    spend,
+    swap,
+)
+from tests.programs.model.zookeeper import catch_up, end_session, multi
+
+
+class Successor(NamedTuple):
+    """A step to a next state, and who takes it."""
+
+    label: str
+    actor: int
+    is_optional: bool
+    """Never has to happen: faults, and what applications and operators decide."""
+    state: State
+    violation: str | None = None
+
+
+def successors(s: State, cfg: Configuration) -> Iterator[Successor]:
+    """Every step that could come next."""
+    for m in range(cfg.members):
+        for label, is_optional, t, bad in (jvm_steps if m in cfg.jvm else member_steps)(s, cfg, m):
+            is_fault = label.endswith((" lost]", "no reply]"))
+            yield Successor(f"m{m} {label}", m, is_optional or is_fault, t, bad)
+    for c in range(cfg.clients_count):
+        yield from _sessions(s, cfg, c)
+    somebody = cfg.members + cfg.clients_count
+    for m, me in enumerate(s.members):
+        if me.pc == Pc.NOT_STARTED:
+            yield Successor(f"m{m} is started", cfg.members, True, put(s, m, pc=Pc.UNREGISTERED))
+    for p in cfg.parts:
+        for fault, label, ops in strange_acts(s, cfg, p):
+            if t := spend(s, fault):
+                tree, _ = multi(cfg, s.tree, s.zxid, None, ops)
+                yield Successor(label, somebody, True, t._replace(tree=tree, zxid=s.zxid + 1))
+    yield from _group_deletion(s, cfg, somebody)
+
+
+def _ended(s: State, cfg: Configuration, session: ClientSession, client: Client) -> State:
+    tree = end_session(cfg, s.tree, s.zxid, session)
+    return s._replace(tree=tree, zxid=s.zxid + 1, clients=swap(s.clients, session[0], client))
+
+
+def _sessions(s: State, cfg: Configuration, c: int) -> Iterator[Successor]:
+    actor, client = cfg.members + c, s.clients[c]
+    serial, alive, orphan = client
+    if not alive:
+        t = s._replace(clients=swap(s.clients, c, Client(serial + 1, True, orphan)))
+        yield Successor(f"client {c} connects with a new session", actor, False, t)
+    elif t := spend(s, "expire"):
+        t = _ended(t, cfg, (c, serial), Client(serial, False, orphan))
+        yield Successor(f"session of client {c} expires", actor, True, t)
+    if alive and orphan is None and (t := spend(s, "abandon")):
+        t = t._replace(clients=swap(s.clients, c, Client(serial + 1, True, serial)))
+        for m in range(cfg.members):
+            is_there = cfg.client[m] == c and s.members[m].pc not in (Pc.GONE, Pc.NOT_STARTED)
+            if is_there and "deaf" not in cfg.without:
+                t = lost(t, cfg, m)
+        yield Successor(f"client {c} opens a new session, the old one lives on", actor, True, t)
+    if orphan is not None:
+        t = _ended(s, cfg, (c, orphan), Client(serial, alive, None))
+        yield Successor(f"old session of client {c} ends", actor, False, t)
+    if cfg.lagging and s.views[c] != s.tree:
+        yield Successor(f"server of client {c} catches up", actor, False, catch_up(s, cfg, c))
+
+
+def strange_acts(s: State, cfg: Configuration, p: int) -> Iterator[tuple[Fault, str, Sequence[Op]]]:
+    """What hands that are no member's may do to one partition."""
+    nodes = s.tree.nodes
+    owner, offset, marker = (nodes[cfg.at(w, p)] for w in ("owner", "offset", "marker"))
+    if owner is not None:
+        yield "steal", f"a stranger deletes owner of p{p}", [delete("owner", p, -1)]
+    if offset is not None:
+        value = offset.data + 2
+        yield "write", f"a stranger writes p{p}={value}", [set_data("offset", p, value, -1)]
+        yield "wipe", f"a stranger deletes offset of p{p}", [delete("offset", p, -1)]
+        yield (
+            "reset",
+            f"an operator resets p{p} to 0",
+            reset_ops(p, offset.version, is_marked=marker is not None),
+        )
+
+
+def reset_ops(p: int, version: int, *, is_marked: bool, value: int = 0) -> list[Op]:
+    """Recipes 6: the offset and the marker in one multi; the marker is always made anew."""
+    gone = [delete("marker", p, -1)] if is_marked else []
+    return [set_data("offset", p, value, version), *gone, create("marker", p, value)]
+
+
+def _group_deletion(s: State, cfg: Configuration, actor: int) -> Iterator[Successor]:
+    """Recipes 8, with its guard: only while nobody is registered."""
+    nodes = s.tree.nodes
+    if any(nodes[: cfg.members + cfg.partitions]) or not any(nodes):
+        return
+    if t := spend(s, "guard"):
+        tree = Tree((None,) * len(nodes), s.zxid, 0, s.zxid)
+        yield Successor("the empty group is deleted", actor, True, t._replace(tree=tree, zxid=s.zxid + 1))

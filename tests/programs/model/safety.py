@@ -1,0 +1,112 @@
+"""What must never be: at each accepted write (`audit`), in each state (`broken`), for ever (`settled`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.programs.model.plans import range_plan, registered, subscribed
+from tests.programs.model.values import ClientSession, Configuration, Held, Node, Op, Pc, State
+
+
+def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Sequence[Op]) -> str | None:
+    """What an accepted write of ours must never be, judged by the tree just before it."""
+    claimed = {op.key for op in ops if op.kind == "create" and op.where == "owner"}
+    for op in ops:
+        if op.where not in ("owner", "offset"):
+            continue
+        owner, offset = (s.tree.nodes[cfg.at(where, op.key)] for where in ("owner", "offset"))
+        is_mine = owner is not None and owner.data == m and owner.session == session
+        if op.where == "owner" and op.kind == "delete" and not is_mine:
+            return f"release of m{m} deleted the owner znode of m{owner.data}"
+        if op.where == "offset" and op.kind == "set" and op.key in claimed and op.data != offset.data:
+            return f"resurrected: the claim of m{m} changed the offset from {offset.data} to {op.data}"
+        if op.where == "offset" and op.kind in ("set", "create") and op.key not in claimed:
+            if not is_mine:
+                return f"S2: commit of m{m} accepted, owner is {f'm{owner.data}' if owner else 'nobody'}"
+            marker = s.tree.nodes[cfg.at("marker", op.key)]
+            bad = _audit_commit(cfg, m, op, s.members[m].held[op.key], owner, offset, marker)
+            if bad:
+                return bad
+    return None
+
+
+def _audit_commit(
+    cfg: Configuration,
+    m: int,
+    op: Op,
+    held: Held | None,
+    owner: Node,
+    offset: Node | None,
+    marker: Node | None,
+) -> str | None:
+    if held and held.token != owner.czxid:
+        return f"S2: commit of m{m} accepted by the token of an older claim"
+    if offset is None:
+        return None
+    if held and held.life != offset.czxid:
+        return f"resurrected: m{m} wrote into a newer life of the offset znode"
+    is_sought = marker and held and held.last == marker.mzxid and op.data - marker.data in (0, 1)
+    if op.data < offset.data and cfg.policy != "reassert" and not is_sought:
+        return f"S4: offset went back from {offset.data} to {op.data}"
+    if marker and held and marker.mzxid > held.last and op.data > marker.data + 1:
+        return f"reset to {marker.data} ignored, {op.data} written"
+    return None
+
+
+def broken(s: State, cfg: Configuration) -> str | None:
+    """State invariants: S1, and that at most the owner could get a commit accepted now."""
+    nodes = s.tree.nodes
+    for p in cfg.parts:
+        owner, offset = nodes[cfg.at("owner", p)], nodes[cfg.at("offset", p)]
+        if owner is None:
+            continue
+        if owner.data not in cfg.jvm:
+            own = nodes[cfg.at("ids", owner.data)]
+            if own is None or own.session != owner.session:
+                return f"S1: p{p} is owned by m{owner.data}, whose session has no registration"
+        if offset is None or owner.version != 1:
+            continue
+        able = [m for m in range(cfg.members) if _could_commit(s, cfg, m, p, offset)]
+        if any(m != owner.data for m in able):
+            return f"valid fences of p{p} at {able}, owner is m{owner.data}"
+    return None
+
+
+def _could_commit(s: State, cfg: Configuration, m: int, p: int, offset: Node) -> bool:
+    held = s.members[m].held[p]
+    return bool(
+        m not in cfg.jvm
+        and held
+        and held.fence == offset.version
+        and s.tree.nodes[cfg.at("ids", m)]
+        and s.clients[cfg.client[m]].alive
+    )
+
+
+def settled(s: State, cfg: Configuration) -> bool:
+    """The goal of liveness: all idle on the newest snapshot, every partition with its planned member."""
+    nodes = s.tree.nodes
+    for m, me in enumerate(s.members):
+        if me.pc not in (Pc.IDLE, Pc.GONE, Pc.NOT_STARTED):
+            return False
+        is_in_session = s.clients[cfg.client[m]][:2] == (me.known, True)
+        if me.pc == Pc.IDLE and (me.gen != s.tree.pzxid or me.leaving or not is_in_session):
+            return False
+    members = subscribed(registered(cfg, s.tree))
+    if not members:
+        return not any(nodes[cfg.at("owner", p)] for p in cfg.parts)
+    if cfg.sticky and "plan znode" not in cfg.without:
+        plan = nodes[cfg.at("plan")].data[1]
+    elif cfg.sticky:
+        plan = [next((m for m in members if s.members[m].held[p]), None) for p in cfg.parts]
+    else:
+        plan = range_plan(members, cfg.partitions)
+    return all(_is_carried_out(s, cfg, p, m) for p, m in enumerate(plan))
+
+
+def _is_carried_out(s: State, cfg: Configuration, p: int, m: int | None) -> bool:
+    owner = s.tree.nodes[cfg.at("owner", p)]
+    if m is None or owner is None or owner.data != m:
+        return False
+    held = s.members[m].held[p]
+    return held is not None and (m in cfg.jvm or held.token == owner.czxid)

@@ -1,0 +1,227 @@
+"""The members of the day as processes, each behind network proxies of its own, and an operator past them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final, Self
+
+from tests.programs.real_day.member import GROUP, TOPICS
+from zkgroup.errors import EmbeddedServerError, ZkGroupError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, SetData
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
+from zkgroup.znodes.consumers import Offset, Owner
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+SEATS: Final = 4
+PARTITIONS: Final = 6
+"""Of each topic at the beginning."""
+PARTITIONS_MAX: Final = 12
+START_S: Final = 150.0
+STOP_S: Final = 90.0
+SET_BACK: Final = 5
+"""So many records a stranger sets an offset back."""
+REVIVE_S: Final = 10.0
+
+
+class Seat:
+    """Place of one member: whoever leaves it or is killed is followed by another."""
+
+    def __init__(self, number: int, home: Path, network: ChaosZooKeeper) -> None:
+        self.number, self.network = number, network
+        self.wrong: list[str] = []
+        self._home = home
+        self._process: subprocess.Popen[bytes] | None = None
+        self._followers = 0
+        self._name = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives. One that has ended by itself is noted."""
+        if self._process is None:
+            return False
+        if (code := self._process.poll()) is None:
+            return True
+        told = self._errors.read_text("utf-8", "replace")[-1_000:]
+        self.wrong.append(f"{self._name} ended by itself with code {code}: {told}")
+        self._forget()
+        return False
+
+    @property
+    def _errors(self) -> Path:
+        return self._home / f"seat-{self.number}.err"
+
+    def start(self, *, same_name: bool = False) -> None:
+        """A member; under the name of the one before it where that is asked for."""
+        if self.is_running:
+            return
+        if not same_name or not self._name:
+            self._name = f"m{self.number}-{self._followers}"
+        self._followers += 1
+        history = self._home / f"{self._name}.{self._followers}.history.jsonl"
+        words = (self.network.address, self._name, str(history))
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.programs.real_day.member", *words],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+            )
+
+    def kill(self) -> None:
+        if self.is_running:
+            assert self._process is not None
+            self._process.kill()
+            self._process.wait(STOP_S)
+        self._forget()
+
+    def signal(self, which: signal.Signals) -> None:
+        if self.is_running:
+            assert self._process is not None
+            self._process.send_signal(which)
+
+    def wait_left(self) -> None:
+        """After a SIGTERM: it has left. One that has not is killed, and that is wrong."""
+        if self._process is None:
+            return
+        try:
+            code = self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"{self._name} did not leave within {STOP_S:g} s")
+            self.kill()
+            return
+        if code not in (0, -signal.SIGTERM):  # it had not got as far as to handle it
+            self.wrong.append(f"{self._name} left with code {code}")
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
+
+class Cast:
+    """Everybody who takes part. A context manager; the servers run already, and the chroot exists."""
+
+    def __init__(self, zookeeper: EmbeddedZooKeeper, links: PeerLinks, home: Path, chroot: str) -> None:
+        self.zookeeper, self.links, self.home, self.chroot = zookeeper, links, home, chroot
+        self.seats: list[Seat] = []
+        self.planted: list[int] = []
+        """The zxids of the stranger's writes."""
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot, self.links))
+            for number in range(SEATS):
+                network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot))
+                self.seats.append(Seat(number, self.home, network))
+                stack.callback(self.seats[number].kill)
+            settings = ClientSettings(session_timeout_ms=30_000)
+            client = stack.enter_context(ZooKeeperClient(self.network.direct_address, settings))
+            self.zk = stack.enter_context(Blocking(client, timeout_s=5.0))
+            wait_until(self._is_connected, START_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _is_connected(self) -> bool:
+        try:
+            self.zk.wait_connected()
+        except ZkGroupError:
+            return False
+        return True
+
+    @property
+    def wrong(self) -> list[str]:
+        return [why for seat in self.seats for why in seat.wrong]
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        znodes = [self.zk.read(Topic.path(name)) for name in TOPICS]
+        topics = {
+            name: Topic.decode(znode.path, znode.data) for name, znode in zip(TOPICS, znodes, strict=True)
+        }
+        return [TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions]
+
+    def unowned(self) -> list[TopicPartition]:
+        """Partitions without an owner; all of them where that cannot be read."""
+        every = self.partitions()
+        found = self.zk.read_many([Owner.path(GROUP, tp) for tp in every])
+        return [tp for tp in every if found[Owner.path(GROUP, tp)] is None]
+
+    def is_settled(self) -> bool:
+        """Whether every partition has an owner."""
+        try:
+            return not self.unowned()
+        except ZkGroupError:
+            return False
+
+    # --- acts -------------------------------------------------------------------------------------
+
+    def make_topics(self) -> None:
+        self.zk.create_missing(brokers_path(), topics_path())
+        for name in TOPICS:
+            self.zk.multi(Create(Topic.path(name), Topic(dict.fromkeys(range(PARTITIONS), (0,))).encode()))
+
+    def start_all(self) -> None:
+        for seat in self.seats:
+            seat.start()
+        wait_until(self.is_settled, START_S, lambda: f"unowned are {self.unowned()}; {self.wrong}")
+
+    def grow(self, topic: str) -> bool:
+        """One more partition; whether there was room for it."""
+        znode = self.zk.read(Topic.path(topic))
+        before = Topic.decode(znode.path, znode.data).partitions
+        if len(before) >= PARTITIONS_MAX:
+            return False
+        after = Topic({**before, len(before): (0,)})
+        self.zk.multi(SetData(znode.path, after.encode(), znode.stat.version))
+        return True
+
+    def set_back(self, number: int) -> bool:
+        """As a stranger, over the offset of a partition that somebody owns; whether there was one."""
+        every = self.partitions()
+        tp = every[number % len(every)]
+        owner, offset = self.zk.find(Owner.path(GROUP, tp)), self.zk.find(Offset.path(GROUP, tp))
+        if owner is None or offset is None:
+            return False
+        value = Offset.decode(offset.path, offset.data).value
+        if value is None or value <= SET_BACK:
+            return False
+        done = self.zk.multi(SetData(offset.path, Offset(value - SET_BACK).encode(), offset.stat.version))
+        assert done.zxid is not None
+        self.planted.append(done.zxid)
+        return True
+
+    def revive(self) -> None:
+        """Every server is started or goes on; one that others cannot reach serves nobody for now."""
+        with suppress(EmbeddedServerError):
+            self.zookeeper.revive(REVIVE_S)
+
+    def heal(self) -> None:
+        """Every fault has ended."""
+        self.network.heal(cut=True)
+        self.network.heal_servers()
+        for seat in self.seats:
+            seat.network.heal(cut=True)
+            seat.signal(signal.SIGCONT)
+
+    def leave(self) -> None:
+        """Everybody leaves."""
+        for seat in self.seats:
+            seat.signal(signal.SIGTERM)
+        for seat in self.seats:
+            seat.wait_left()

@@ -1,0 +1,110 @@
+"""The day itself: a group on three real servers, faults after faults, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final, Self
+
+from tests.programs.chaos.cluster import hold
+from tests.programs.real_day.cast import Cast
+from tests.programs.real_day.faults import End, Fault, Faults
+from zkgroup.errors import ZkGroupError
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.peer_links import PeerLinks
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+CHROOT: Final = "/day"
+CONFIG: Final = {"snapCount": "20000"}
+"""Several logs and snapshots, as a day has them."""
+BETWEEN_S: Final = 30.0
+"""Longest wait for an owner of every partition between faults; then the next come all the same."""
+REST_S: Final = 100.0
+"""Longest way to an owner of every partition at the end, on a machine that has other work."""
+WORK_S: Final = 2.0
+"""What the group has between faults for its work."""
+
+
+@dataclass(slots=True)
+class Day:
+    """What was done, beside the files: what a judge cannot read from them."""
+
+    seed: int
+    minutes: float = 0.0
+    ahead_ms: float = 0.0
+    """Of the servers' clock before the one of the members' records."""
+    planted: list[int] = field(default_factory=list)
+    """The zxids of the stranger's writes."""
+    bitten: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def keep(self, home: Path) -> None:
+        kept = {each.name: getattr(self, each.name) for each in fields(self)}
+        (home / "day.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
+
+    @classmethod
+    def kept(cls, home: Path) -> Self:
+        found = json.loads((home / "day.json").read_text("utf-8"))
+        return cls(**{**found, "bitten": Counter(found["bitten"])})
+
+
+def run_day(
+    home: Path,
+    seed: int,
+    schedule: Iterator[tuple[Fault, ...]],
+    minutes: float,
+    say: Callable[[str], None] = lambda _: None,
+) -> Day:
+    """Leaves below `home` the servers' folders, the members' records and `day.json`; no process lives on."""
+    home.mkdir(parents=True, exist_ok=True)
+    began_s = time.monotonic()
+    day = Day(seed)
+    with (
+        PeerLinks() as links,
+        EmbeddedZooKeeper(
+            3, fsync=False, route=links.route, config=CONFIG, data_dir=home / "zookeeper"
+        ) as zookeeper,
+    ):
+        zookeeper.create_chroot(CHROOT)
+        with Cast(zookeeper, links, home, CHROOT) as cast:
+            cast.make_topics()
+            cast.start_all()
+            faults = Faults(cast)
+            try:
+                while time.monotonic() - began_s < minutes * 60:
+                    together = next(schedule, None)
+                    if together is None:
+                        break
+                    say(f"{time.monotonic() - began_s:6.0f} s  {' + '.join(f.kind for f in together)}")
+                    _strike(cast, faults, together)
+                cast.heal()
+                for seat in cast.seats:
+                    seat.start()
+                wait_until(cast.is_settled, REST_S, lambda: f"unowned are {cast.unowned()}; {cast.wrong}")
+                hold(WORK_S)
+                cast.leave()
+            except (TimeoutError, ZkGroupError) as error:
+                day.wrong.append(f"{type(error).__name__}: {error}")
+            day.planted, day.bitten, day.wrong = cast.planted, faults.bitten, [*day.wrong, *cast.wrong]
+        day.ahead_ms = time.time() * 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1_000_000
+    day.minutes = (time.monotonic() - began_s) / 60
+    day.keep(home)
+    return day
+
+
+def _strike(cast: Cast, faults: Faults, together: tuple[Fault, ...]) -> None:
+    """The faults begin one after the other and overlap; the shortest ends first."""
+    ends: list[tuple[float, End]] = [(fault.hold_s, faults.begin(fault)) for fault in together]
+    began_s = time.monotonic()
+    for hold_s, end in sorted(ends, key=lambda each: each[0]):
+        hold(max(0.0, began_s + hold_s - time.monotonic()))
+        end()
+    try:
+        wait_until(cast.is_settled, BETWEEN_S)
+    except TimeoutError:
+        return
+    hold(WORK_S)

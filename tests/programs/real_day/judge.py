@@ -1,0 +1,121 @@
+"""Whether everybody tells the same of a day: the rows of the audit, the checker of the group, its members."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.programs.real_day.accounts import Account, account_of_records, account_of_rows, disagreements
+from tests.programs.real_day.day import CHROOT, Day
+from tests.programs.real_day.member import GROUP
+from tests.pure.audit.agreement import Tally, deeds_of_rows, sessions_of, tally_of_checker, tally_of_rows
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.partition_offsets import OffsetWrite
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import open_source
+from zkgroup.history import (
+    CheckOptions,
+    Recording,
+    Report,
+    ServerTransaction,
+    check_history,
+    read_files,
+    read_transactions,
+)
+
+HALF_CLAIM_MS: Final = 120_000
+"""Without a quorum no session ends; on a busy machine it takes a minute to get one back."""
+PLANTED: Final = ("offset_regression", "zombie_commit")
+"""What a stranger's write is found as; the first is a warning while nobody owns the partition."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What does not agree, and how much there was to agree about."""
+
+    wrong: list[str] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def judge(home: Path, day: Day) -> Verdict:
+    """Reads the files of a day: what the servers wrote, and what the members recorded."""
+    folders = sorted((home / "zookeeper").glob("server-*"))
+    source = open_source(folders, CHROOT)
+    events = list(source.rows().events())
+    found = audit(source, ALL_RULES)
+    log = read_transactions([folder / "version-2" for folder in folders], CHROOT)
+    recording = read_files(sorted(home.glob("*.history.jsonl")))
+    report = _checked(recording, log, day.ahead_ms)
+
+    by_rows, by_checker = tally_of_rows(events, GROUP), tally_of_checker(log, GROUP)
+    told, seen = account_of_records(recording.records), account_of_rows(events, found.facts, GROUP)
+    ours = sessions_of(found.facts, GROUP).ours
+    deeds = deeds_of_rows(events, found.facts, GROUP)
+    strangers = {
+        deed.event.zxid
+        for _, deed in deeds
+        if isinstance(deed, OffsetWrite) and deed.event.session not in ours and not deed.event.seed
+    }
+    wrong = [
+        *day.wrong,
+        *_differences(by_rows, by_checker),
+        *disagreements(told, seen),
+        *(f"the checker: {each}" for each in (*report.violations, *report.damage)),
+        *_misfound(found.findings, strangers, set(day.planted)),
+    ]
+    return Verdict(wrong, _figures(by_rows, told, seen, report, found.findings), found.findings)
+
+
+def _checked(recording: Recording, log: Sequence[ServerTransaction], ahead_ms: float) -> Report:
+    """By records and log: the members' clock began when the machine did."""
+    shifted = [dataclasses.replace(each, at_ms=int(each.at_ms - ahead_ms)) for each in log]
+    return check_history(recording, shifted, CheckOptions(group=GROUP, half_claim_ms=HALF_CLAIM_MS))
+
+
+def _differences(rows: Tally, checker: Tally) -> Iterator[str]:
+    for name, one, other in zip(rows._fields, rows, checker, strict=True):
+        if isinstance(one, Counter):
+            one, other = sorted((one - other).items()), sorted((other - one).items())
+        if one != other:
+            yield f"{name}: by the rows {one}, by the checker {other}"
+
+
+def _misfound(findings: Sequence[Finding], strangers: set[int], planted: set[int]) -> Iterator[str]:
+    """Each write of the stranger is found as what it is, at its zxid, and nothing else is an error."""
+    if missing := planted - strangers:
+        yield f"planted writes that the log does not have: {sorted(missing)}"
+    found = {(each.finding, each.from_zxid) for each in findings if each.severity != "info"}
+    expected = {(name, zxid) for name in PLANTED for zxid in strangers}
+    for name, zxid in sorted(expected - found):
+        yield f"no {name} at 0x{zxid:x}, where a stranger wrote an offset"
+    for each in findings:
+        if each.severity == "error" and (each.finding, each.from_zxid) not in expected:
+            yield f"an error that nobody made: {each}"
+
+
+def _figures(
+    rows: Tally, told: Account, seen: Account, report: Report, findings: Sequence[Finding]
+) -> dict[str, int]:
+    return {
+        "transactions": report.figures.transactions,
+        "claims": rows.claims,
+        "claims that were never acknowledged": len(seen.claims.keys() - told.claims.keys()),
+        "commits": rows.commits,
+        "commits that were never acknowledged": len(seen.commits.keys() - told.commits.keys()),
+        "writes of a stranger": rows.foreign_writes,
+        "transactions refused in the log": seen.refused.total(),
+        "transactions refused to a member's face": told.refused.total(),
+        "transactions without an answer": told.open.total(),
+        "deliveries": report.figures.deliveries,
+        "changes of owner": report.figures.ownership_changes,
+        **{
+            f"{severity} findings: {name}": count
+            for (severity, name), count in sorted(Counter((f.severity, f.finding) for f in findings).items())
+        },
+    }

@@ -1,0 +1,55 @@
+"""Takes the pictures of the report for the docs: `python -m tests.programs.report_pictures`, needs Chromium.
+
+They are of the recorded incidents below `tests/golden`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.project import ROOT
+from tests.pure.audit import golden
+from tests.worlds.browser import browser, found
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.report.page import page
+from zkgroup.audit.run import audit
+
+FOLDER = ROOT / "docs" / "pictures"
+WIDTH = 1080
+TOP = "document.querySelector('[data-rule=zombie_commit]').open = true"
+OWNERS = """(() => {
+  stretch.set(report.from + 4000, report.from + 54000);
+  const view = document.querySelector('#owners .view');
+  document.querySelector('#owners').scrollIntoView({ behavior: 'instant' });
+  view.focus();
+})()"""
+
+
+def main() -> None:
+    """Writes them anew."""
+    command = found()
+    if command is None:
+        raise SystemExit("no Chromium on this machine: apt-get install chromium")
+    source = golden.source(golden.INCIDENTS)
+    about = About(inputs=["version-2"])
+    html = page(gather(source.rows().events(), audit(source, ALL_RULES), about))
+    with tempfile.TemporaryDirectory() as folder, browser(command, Path(folder) / "profile") as tab:
+        file = Path(folder) / "report.html"
+        file.write_text(html, encoding="utf-8")
+        for scheme in ("light", "dark"):
+            tab.open(file, WIDTH, 900, dark=scheme == "dark")
+            tab.ask(TOP)
+            tab.settle()
+            tab.picture(FOLDER / f"audit-report-{scheme}.png")
+            tab.open(file, WIDTH, 640, dark=scheme == "dark")
+            tab.ask(OWNERS)
+            for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+                tab.press(key)
+            tab.settle()
+            tab.picture(FOLDER / f"audit-owners-{scheme}.png")
+
+
+if __name__ == "__main__":
+    main()

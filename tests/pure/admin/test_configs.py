@@ -1,0 +1,143 @@
+"""Configurations: described, changed in one transaction with their notification."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.admin_world import World
+from tests.worlds.kafka_cluster import KafkaCluster
+from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
+from zkgroup.admin.topics import plan_topic
+from zkgroup.admin.words import ConfigEntity
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError
+from zkgroup.model.requests import SetData
+from zkgroup.znodes.topics import TopicConfig
+
+ORDERS = ConfigEntity.topic("orders")
+
+
+@pytest.mark.parametrize(
+    ("release", "payload"),
+    [
+        ("0.8.2.2", '"orders"'),
+        ("0.9.0.1", '{"version":1,"entity_type":"topics","entity_name":"orders"}'),
+        ("0.10.0.0", '{"version":1,"entity_type":"topics","entity_name":"orders"}'),
+        ("1.1.1", '{"version":2,"entity_path":"topics/orders"}'),
+        ("2.8.2", '{"version":2,"entity_path":"topics/orders"}'),
+    ],
+)
+def test_the_notification_is_in_the_format_of_the_oldest_broker(
+    world: World, release: str, payload: str
+) -> None:
+    """controller item 11: one notification in one format, beside brokers of 2.8.2 too."""
+    cluster = KafkaCluster(world, 2, "2.8.2")
+    cluster.broker(3, release)
+    cluster.topic("orders", (1,), unknown="kept")
+
+    alter_config(world.ensemble, plan_config(world.ensemble, ORDERS, {"retention.ms": "5"}))
+
+    assert cluster.notifications() == [payload]
+    assert cluster.overrides("/config/topics/orders") == {"unknown": "kept", "retention.ms": "5"}
+
+
+def test_change_and_notification_are_one_transaction(world: World) -> None:
+    """Kafka's tool writes one after the other; a crash in between leaves brokers with the old value."""
+    KafkaCluster(world).topic("orders", (1,))
+
+    alter_config(world.ensemble, plan_config(world.ensemble, ORDERS, {"retention.ms": "5"}))
+
+    paths = [operation.path for operation in world.server.log[-1].operations]
+    assert paths == ["/config/topics/orders", "/config/changes/config_change_"]
+
+
+def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: World) -> None:
+    """The other operator's setting is not lost, and no broker is told."""
+    cluster = KafkaCluster(world)
+    cluster.topic("orders", (1,))
+    plan = plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
+    world.write(SetData("/config/topics/orders", TopicConfig({"b": "2"}).encode(), 0))
+
+    with pytest.raises(ConflictError, match="/config/topics/orders"):
+        alter_config(world.ensemble, plan)
+
+    assert cluster.overrides("/config/topics/orders") == {"b": "2"}
+    assert cluster.notifications() == []
+
+
+@pytest.mark.parametrize(
+    ("set_to", "removed", "told"),
+    [
+        ({}, [], "say what to change"),
+        ({"retention.ms": "1"}, ["retention.ms"], "both"),
+        ({}, ["missing"], "missing is not set"),
+        ({"SCRAM-SHA-256": "x"}, [], "Kafka's own tool"),
+        ({"": "x"}, [], "expected a setting that topics have"),
+        ({"retention.msec": "1"}, [], "did you mean 'retention.ms'"),
+        ({"unclean.leader.election.enable": "maybe"}, [], "true or false"),
+        ({"retention.ms": "1 h"}, [], "whole number"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(
+    world: World, set_to: dict[str, str], removed: list[str], told: str
+) -> None:
+    """One clear error."""
+    KafkaCluster(world).topic("orders", (1,))
+
+    with pytest.raises(ConfigError, match=told):
+        plan_config(world.ensemble, ORDERS, set_to, removed)
+
+
+def test_settings_that_the_oldest_broker_ignores_are_told(world: World) -> None:
+    """What a version ignores is said before: compression.type came with 0.9."""
+    cluster = KafkaCluster(world)
+    cluster.topic("orders", (1,))
+    wanted = {"compression.type": "gzip", "retention.ms": "1"}
+    known = plan_config(world.ensemble, ORDERS, wanted)
+    cluster.broker(4, "0.8.2.2")
+    (note,) = plan_config(world.ensemble, ORDERS, wanted).notes
+
+    assert known.notes == ()
+    assert note.startswith("compression.type came with Kafka 0.9: older brokers")
+    assert plan_topic(world.ensemble, "new", partitions=1, configs=wanted).notes[-1] == note
+    assert plan_config(world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "1"}).notes == ()
+
+
+def test_an_entity_that_old_brokers_do_not_know_is_refused(world: World) -> None:
+    """A broker's settings are read from 0.10.1 on; in the formats before it there is no word for it."""
+    KafkaCluster(world, release="0.8.2.2")
+
+    with pytest.raises(ConfigError, match="single topics only"):
+        plan_config(world.ensemble, ConfigEntity.broker(1), {"a": "1"})
+
+
+def test_a_topic_that_does_not_exist_is_not_found(world: World) -> None:
+    """Its configuration would wait for a topic of that name."""
+    KafkaCluster(world)
+
+    with pytest.raises(NotFoundError, match="/brokers/topics/orders"):
+        plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
+
+
+def test_clients_of_users_get_their_parents(world: World) -> None:
+    """`/config/users/<u>/clients/<c>`: three levels that may be missing."""
+    cluster = KafkaCluster(world)
+    entity = ConfigEntity.user_client("al ice", None)
+
+    alter_config(world.ensemble, plan_config(world.ensemble, entity, {"producer_byte_rate": "9"}))
+    _, rows, _ = describe_configs(world.ensemble, [], "users")
+
+    assert cluster.notifications() == ['{"version":2,"entity_path":"users/al%20ice/clients/<default>"}']
+    assert [(str(row.entity), row.configs) for row in rows] == [
+        ("users/al%20ice/clients/<default>", {"producer_byte_rate": "9"})
+    ]
+
+
+def test_passwords_are_hidden_and_unreadable_ones_named(world: World) -> None:
+    """What proves a password is none of the reader's business."""
+    world.server.put("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x","a":"1"}}')
+    world.server.put("/config/users/bob", b"{")
+
+    _, (alice,), unreadable = describe_configs(world.ensemble, [], "users")
+
+    assert alice.configs == {"SCRAM-SHA-256": HIDDEN, "a": "1"}
+    assert "/config/users/bob" in unreadable[0]

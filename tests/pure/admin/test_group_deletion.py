@@ -1,0 +1,136 @@
+"""Deleting a group: only when nobody is in it, whole or resumable, never an owner that lives."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.admin_world import Meddled, World
+from zkgroup.admin.group_deletion import DELETES_AT_ONCE, delete_group, plan_deletion
+from zkgroup.errors import ConflictError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, Multi
+from zkgroup.znodes.consumers import Offset, Owner, Reset
+
+
+@pytest.fixture
+def idle(world: World) -> World:
+    """A group that had members: owners' parents, offsets, a marker, and something unknown."""
+    world.topic("orders", 2)
+    world.member("g", "a", {"orders": 1})
+    world.own_as_planned("g")
+    world.leave("g", "a")
+    world.commit("g", "orders", 0, 42)
+    world.server.put(Reset.path("g", TopicPartition("orders", 0)), Reset(1, 1, "x").encode())
+    world.server.put("/consumers/g/history/1/deep", b"x")
+    return world
+
+
+def _below(world: World) -> list[str]:
+    return [path for path in world.server.tree() if path.startswith("/consumers/g")]
+
+
+def test_an_idle_group_goes_with_everything_below_it(idle: World) -> None:
+    """item 68: all znodes of the group go, its siblings stay."""
+    idle.server.put("/consumers/other/ids")
+    plan = plan_deletion(idle.ensemble, "g")
+
+    removed = delete_group(idle.ensemble, plan)
+
+    assert _below(idle) == []
+    assert idle.server.find("/consumers/other/ids") is not None
+    assert removed == len(plan.znodes) + 2
+    assert plan.offsets == ((TopicPartition("orders", 0), 42),)
+
+
+def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: World) -> None:
+    """item 68: any child of `ids` refuses the deletion, and is named."""
+    idle.member("g", "b", {"orders": 1})
+    before = _below(idle)
+
+    with pytest.raises(RefusedError, match="g_b"):
+        delete_group(idle.ensemble, plan_deletion(idle.ensemble, "g"))
+
+    assert _below(idle) == before
+
+
+def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: World) -> None:
+    """item 68, recipes 8 [T]: atomic against a concurrent join: `delete(ids)` answers NotEmpty."""
+    plan = plan_deletion(idle.ensemble, "g")
+    idle.member("g", "b", {"orders": 1})
+    before = _below(idle)
+
+    with pytest.raises(RefusedError, match="g_b"):
+        delete_group(idle.ensemble, plan)
+
+    assert _below(idle) == before
+
+
+def test_a_living_owner_is_never_deleted(idle: World) -> None:
+    """recipes 8: `delete(owners/<topic>)` fails while an owner lives; the error names the holder."""
+    stranger = idle.server.client("stranger").session
+    assert stranger is not None
+    idle.own("g", "orders", 1, "g_zombie-0", session=stranger.session_id)
+
+    with pytest.raises(RefusedError, match=f"g_zombie-0 \\(session 0x{stranger.session_id:x}\\)"):
+        delete_group(idle.ensemble, plan_deletion(idle.ensemble, "g"))
+
+    assert idle.server.find(Owner.path("g", TopicPartition("orders", 1))) is not None
+
+
+def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(world: World) -> None:
+    """recipes 8: interrupted between two transactions means partly done; the next run finishes it."""
+    world.server.put("/consumers/g/ids")
+    for number in range(DELETES_AT_ONCE + 5):
+        world.server.put(Offset.path("g", TopicPartition("t", number)), b"1")
+    left = []
+
+    def join() -> None:
+        world.member("g", "late", {"t": 1})
+        left.append(len(_below(world)))
+
+    store = Meddled(world.server.client(), Multi, 2, join)
+
+    with pytest.raises(PartlyDoneError, match=f"{DELETES_AT_ONCE} znodes are removed"):
+        delete_group(world.operator(store), plan_deletion(world.ensemble, "g"))
+    assert len(_below(world)) == left[0]
+    world.leave("g", "late")
+    delete_group(world.ensemble, plan_deletion(world.ensemble, "g"))
+
+    assert _below(world) == []
+
+
+def test_every_transaction_carries_the_guard(idle: World) -> None:
+    """recipes 8: each one begins with delete and create of `ids`; the last removes it with the group."""
+    start = len(idle.server.log)
+
+    delete_group(idle.ensemble, plan_deletion(idle.ensemble, "g"))
+
+    first, last = idle.server.log[start:]
+    assert first.operations[:2] == (Delete("/consumers/g/ids", 0), Create("/consumers/g/ids", None))
+    assert last.operations == (Delete("/consumers/g/ids", 0), Delete("/consumers/g", 0))
+
+
+def test_a_znode_that_changed_since_the_plan_is_a_conflict(idle: World) -> None:
+    """Versions are checked: what somebody wrote meanwhile is not thrown away unseen."""
+    plan = plan_deletion(idle.ensemble, "g")
+    idle.commit("g", "orders", 0, 43)
+
+    with pytest.raises(ConflictError, match="/consumers/g/offsets/orders/0"):
+        delete_group(idle.ensemble, plan)
+
+    assert idle.offset("g", "orders", 0) == "43"
+
+
+def test_a_group_that_never_had_ids_can_be_deleted(world: World) -> None:
+    """A tree that only tools wrote (offsets alone) is a group too."""
+    world.commit("g", "orders", 0, 1)
+
+    delete_group(world.ensemble, plan_deletion(world.ensemble, "g"))
+
+    assert _below(world) == []
+
+
+def test_a_missing_group_is_not_found(world: World) -> None:
+    """Nothing to delete is an error of its own."""
+    with pytest.raises(NotFoundError, match="/consumers/g"):
+        plan_deletion(world.ensemble, "g")

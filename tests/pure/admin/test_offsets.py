@@ -1,0 +1,342 @@
+"""Offsets written by an operator: guarded, marked, recorded, and never against the will of a living group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from tests.worlds.admin_world import Meddled, World
+from zkgroup.admin.offset_plans import (
+    Absolute,
+    AtTime,
+    Earliest,
+    Latest,
+    OffsetPlan,
+    Shift,
+    Target,
+    parse_target,
+    partitions_to_reset,
+    plan_reset,
+    plan_values,
+)
+from zkgroup.admin.offsets import LIVE_TRIES, PARTITIONS_AT_ONCE, Act, apply_plan
+from zkgroup.admin.reading import picture_or_nothing, read_picture
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, Multi, SetData
+from zkgroup.znodes.audit import AuditRecord
+from zkgroup.znodes.consumers import Offset, Reset
+
+ACT = Act(undo_id="20260101-000000-abcd", command="zkgroup offsets set g ...", user="olga")
+
+
+def _tp(partition: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def _plan(world: World, values: dict[int, int], group: str = "g") -> OffsetPlan:
+    picture = picture_or_nothing(world.ensemble, group, ["orders"])
+    return plan_values(picture, {_tp(number): value for number, value in values.items()})
+
+
+@pytest.fixture
+def idle(world: World) -> World:
+    """A group without members and two offsets."""
+    world.topic("orders", 3)
+    world.server.put("/consumers/g/ids")
+    world.commit("g", "orders", 0, 10)
+    world.commit("g", "orders", 1, 20)
+    return world
+
+
+@pytest.fixture
+def living(idle: World) -> World:
+    """The same with a member that owns everything."""
+    idle.member("g", "a", {"orders": 1})
+    idle.own_as_planned("g")
+    return idle
+
+
+class Log:
+    """Positions of a log that holds 5..100 of every partition."""
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, 5)
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, 100)
+
+    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, time_ms // 1000)
+
+
+# --- idle groups --------------------------------------------------------------------------------------
+
+
+def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: World) -> None:
+    """recipes 8 and 18 [T]: one transaction, from delete and create of `ids` to the audit record."""
+    applied = apply_plan(idle.ensemble, _plan(idle, {0: 42, 2: 7}), ACT)
+
+    last = idle.server.log[-1].operations
+    audit = idle.server.find(AuditRecord.path("g"))
+    assert [idle.offset("g", "orders", n) for n in (0, 1, 2)] == ["42", "20", "7"]
+    assert len(applied.done) == 2
+    assert last[:2] == (Delete("/consumers/g/ids", 0), Create("/consumers/g/ids", None))
+    assert last[2:4] == (
+        SetData(Offset.path("g", _tp(0)), b"42", 0),
+        Create(Offset.path("g", _tp(2)), b"7"),
+    )
+    assert audit is not None
+    assert AuditRecord.decode(audit.path, audit.data).user == "olga"
+    assert json.loads(audit.data or b"")["command"] == ACT.command
+
+
+def test_a_member_that_joins_meanwhile_stops_the_act(idle: World) -> None:
+    """recipes 8: the guard refuses in the very transaction, and the error names who has come."""
+    plan = _plan(idle, {0: 42})
+    idle.member("g", "late", {"orders": 1})
+
+    with pytest.raises(RefusedError, match="g_late"):
+        apply_plan(idle.ensemble, plan, ACT)
+
+    assert idle.offset("g", "orders", 0) == "10"
+
+
+def test_an_offset_that_moved_since_the_plan_is_a_conflict(idle: World) -> None:
+    """Nothing is overwritten that the plan did not show."""
+    plan = _plan(idle, {0: 42, 1: 43})
+    idle.commit("g", "orders", 1, 21)
+
+    with pytest.raises(ConflictError, match="/consumers/g/offsets/orders/1"):
+        apply_plan(idle.ensemble, plan, ACT)
+
+    assert [idle.offset("g", "orders", n) for n in (0, 1)] == ["10", "21"]
+
+
+def test_a_plan_without_effect_writes_nothing(idle: World) -> None:
+    """Values that are there already are left alone, version and all."""
+    before = len(idle.server.log)
+
+    applied = apply_plan(idle.ensemble, _plan(idle, {0: 10, 1: 20}), ACT)
+
+    assert (applied.done, len(idle.server.log)) == ([], before)
+
+
+def test_a_new_group_is_made_with_what_kafkas_tools_expect(idle: World) -> None:
+    """An import may be a group's first act: `ids`, `owners` and `offsets` exist afterwards."""
+    apply_plan(idle.ensemble, _plan(idle, {0: 42}, "new"), ACT)
+
+    assert idle.offset("new", "orders", 0) == "42"
+    assert {"/consumers/new/ids", "/consumers/new/owners", "/consumers/new/offsets"} <= set(
+        idle.server.tree()
+    )
+
+
+def test_a_lost_answer_is_resolved_by_the_record(idle: World) -> None:
+    """recipes 10 [T]: applied or not is read back; the record is written by this transaction alone."""
+    plan = _plan(idle, {0: 42})
+    client = idle.server.client("lossy")
+    store = LostAnswers(client, applied=True)
+
+    applied = apply_plan(idle.operator(store), plan, ACT)
+
+    assert (idle.offset("g", "orders", 0), len(applied.done)) == ("42", 1)
+
+
+def test_a_lost_request_is_told_as_unknown(idle: World) -> None:
+    """What was not applied is not called done: the record is not there."""
+    plan = _plan(idle, {0: 42})
+    store = LostAnswers(idle.server.client("lossy"), applied=False)
+
+    with pytest.raises(Exception, match="may or may not"):
+        apply_plan(idle.operator(store), plan, ACT)
+
+    assert idle.offset("g", "orders", 0) == "10"
+
+
+def test_many_offsets_go_in_several_transactions_and_a_stop_in_between_is_partly_done(world: World) -> None:
+    """Exit code 4: the first transaction holds, the second was refused, and the error says both."""
+    count = PARTITIONS_AT_ONCE + 1
+    world.topic("orders", count)
+    world.server.put("/consumers/g/ids")
+    world.server.put("/consumers/g/offsets/orders")
+    plan = _plan(world, dict.fromkeys(range(count), 1))
+    store = Meddled(
+        world.server.client(), Multi, 2, lambda: world.member("g", "late", {"orders": 1}) and None
+    )
+
+    with pytest.raises(PartlyDoneError, match=f"{PARTITIONS_AT_ONCE} of {count}"):
+        apply_plan(world.operator(store), plan, ACT)
+
+    assert world.offset("g", "orders", 0) == "1"
+    assert world.offset("g", "orders", count - 1) is None
+
+
+# --- living groups ------------------------------------------------------------------------------------
+
+
+def test_a_living_group_is_refused_without_force(living: World) -> None:
+    """A group with members keeps its offsets unless forced."""
+    with pytest.raises(RefusedError, match="g_a"):
+        apply_plan(living.ensemble, _plan(living, {0: 42}), ACT)
+
+
+def test_force_writes_offset_and_marker_in_one_transaction(living: World) -> None:
+    """recipes 6: the marker is created with the offset, so that the owner obeys."""
+    apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
+
+    marker = living.server.find(Reset.path("g", _tp(0)))
+    offset = living.server.find(Offset.path("g", _tp(0)))
+    assert marker is not None
+    assert offset is not None
+    assert (offset.data, Reset.decode(marker.path, marker.data).offset) == (b"42", 42)
+    assert marker.stat.czxid == offset.stat.mzxid
+    assert living.server.find(AuditRecord.path("g")) is None
+
+
+def test_a_second_reset_replaces_the_marker(living: World) -> None:
+    """recipes 6: deleted and created, so that the child watch fires and the marker's mzxid is new."""
+    apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
+    first = living.server.find(Reset.path("g", _tp(0)))
+    apply_plan(living.ensemble, _plan(living, {0: 43}), ACT, force=True)
+    second = living.server.find(Reset.path("g", _tp(0)))
+
+    operations = living.server.log[-1].operations
+    assert first is not None
+    assert second is not None
+    assert second.stat.czxid > first.stat.mzxid
+    assert [type(operation) for operation in operations] == [SetData, Delete, Create]
+
+
+def test_a_race_with_a_committing_owner_is_run_again(living: World) -> None:
+    """The owner's commit makes the first try fail; the second carries the version just read."""
+    plan = _plan(living, {0: 42})
+    store = Meddled(living.server.client(), Multi, 1, lambda: living.commit("g", "orders", 0, 11))
+
+    apply_plan(living.operator(store), plan, ACT, force=True)
+
+    assert living.offset("g", "orders", 0) == "42"
+
+
+def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: World) -> None:
+    """The number of races is bounded."""
+    plan = _plan(living, {0: 42})
+    tries = 0
+
+    class Busy(Meddled):
+        def submit(self, request, **rest):  # type: ignore[no-untyped-def]
+            nonlocal tries
+            if isinstance(request, Multi):
+                tries += 1
+                living.commit("g", "orders", 0, 100 + tries)
+            super().submit(request, **rest)
+
+    with pytest.raises(ConflictError, match="commits faster"):
+        apply_plan(
+            living.operator(Busy(living.server.client(), Multi, 0, lambda: None)), plan, ACT, force=True
+        )
+
+    assert tries == LIVE_TRIES
+
+
+# --- plans --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (Absolute(50), [50, 50]),
+        (Shift(5), [15, 25]),
+        (Shift(-15), [5, 5]),
+        (Earliest(), [5, 5]),
+        (Latest(), [100, 100]),
+        (Absolute(1000), [100, 100]),
+        (AtTime(60_000), [60, 60]),
+    ],
+)
+def test_targets_stay_within_the_log(idle: World, target: Target, expected: list[int]) -> None:
+    """With a source every target is kept between the first and the next record."""
+    plan = plan_reset(read_picture(idle.ensemble, "g"), target, [_tp(0), _tp(1)], Log())
+
+    assert [change.after for change in plan.changes] == expected
+
+
+def test_targets_that_need_records_need_a_source(idle: World) -> None:
+    """Earliest, latest and times are refused without a source; numbers and shifts are not."""
+    picture = read_picture(idle.ensemble, "g")
+
+    for target in (Earliest(), Latest(), AtTime(0)):
+        with pytest.raises(ConfigError, match="--source"):
+            plan_reset(picture, target, [_tp(0)])
+    assert [change.after for change in plan_reset(picture, Shift(-50), [_tp(0)]).changes] == [0]
+
+
+def test_a_shift_below_0_is_noted(idle: World) -> None:
+    """Past bug: without a source 0 was taken without a word; one that stays above is not noted."""
+    picture = read_picture(idle.ensemble, "g")
+
+    plan = plan_reset(picture, Shift(-15), [_tp(0), _tp(1)])
+
+    assert [change.after for change in plan.changes] == [0, 5]
+    assert plan.notes == ("orders-0: -5 is below 0, 0 taken",)
+    assert plan_reset(picture, Shift(-15), [_tp(0)], Log()).notes == (
+        "orders-0: -5 is outside the log, 5 taken",
+    )
+
+
+def test_a_shift_leaves_out_what_was_never_committed(idle: World) -> None:
+    """There is nothing to shift, which is said."""
+    plan = plan_reset(read_picture(idle.ensemble, "g"), Shift(1), [_tp(0), _tp(2)])
+
+    assert [change.topic_partition for change in plan.changes] == [_tp(0)]
+    assert "orders-2" in plan.notes[0]
+
+
+def test_partitions_are_picked_by_topic_and_number(idle: World) -> None:
+    """Without topics all that have an offset; a topic means all its partitions; unknown ones are errors."""
+    idle.topic("clicks", 1)
+    picture = read_picture(idle.ensemble, "g", ["clicks", "nothing"])
+
+    assert partitions_to_reset(picture) == (_tp(0), _tp(1))
+    assert partitions_to_reset(picture, [("orders", ())]) == (_tp(0), _tp(1), _tp(2))
+    assert partitions_to_reset(picture, [("orders", (2,)), ("clicks", ())]) == (_tp(0, "clicks"), _tp(2))
+    for wanted in ([("nothing", ())], [("orders", (9,))]):
+        with pytest.raises(NotFoundError):
+            partitions_to_reset(picture, wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("earliest", Earliest()),
+        ("latest", Latest()),
+        ("7", Absolute(7)),
+        ("+7", Shift(7)),
+        ("-7", Shift(-7)),
+        ("2026-01-01T00:00:00Z", None),
+        ("", None),
+    ],
+)
+def test_targets_are_told_apart_by_their_form(text: str, target: Target | None) -> None:
+    """A sign means a shift, digits an offset, words the ends; anything else may be a time."""
+    assert parse_target(text) == target
+
+
+class LostAnswers(Meddled):
+    """A store whose transactions get no answer; `applied` says whether they reach the server."""
+
+    def __init__(self, store: object, *, applied: bool) -> None:
+        super().__init__(store, Multi, 0, lambda: None)  # type: ignore[arg-type]
+        self._applied = applied
+
+    def submit(self, request, *, incarnation: int, on_outcome: Callable, on_watch=None) -> None:  # type: ignore[no-untyped-def,type-arg]
+        from zkgroup.model.requests import Unanswered
+
+        if not isinstance(request, Multi):
+            super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+            return
+        if self._applied:
+            super().submit(request, incarnation=incarnation, on_outcome=lambda _: None)
+        on_outcome(Unanswered("lost"))

@@ -1,0 +1,72 @@
+"""What `topic describe` tells of topics that are to be deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.admin_world import World
+from tests.worlds.kafka_cluster import KafkaCluster, move
+from zkgroup.admin.pending_deletions import PendingDeletion
+from zkgroup.admin.topics import describe_topics
+from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.topics import TopicDeletion
+
+
+@pytest.fixture
+def cluster(world: World) -> KafkaCluster:
+    """Topics `orders` and `clicks`, of which the first is to be deleted."""
+    found = KafkaCluster(world)
+    found.topic("orders", (1, 2), (2, 4))
+    found.topic("clicks", (1, 4))
+    world.server.put(TopicDeletion.path("orders"), b"")
+    return found
+
+
+def _told(world: World) -> PendingDeletion:
+    found = {one.topic: one.deletion for one in describe_topics(world.ensemble)[1]}
+    assert found["clicks"] is None
+    assert found["orders"] is not None
+    return found["orders"]
+
+
+def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
+    world: World, cluster: KafkaCluster
+) -> None:
+    """K20: it names the brokers; before it has said anything the reason is unknown."""
+    cluster.ours()
+    unsaid = _told(world)
+    waiting = {"deletion of orders": "waits for broker 4 to be back", "deletion of clicks": "no"}
+    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
+
+    marker = world.server.find(TopicDeletion.path("orders"))
+    assert marker is not None
+    assert unsaid == PendingDeletion(marker.stat.ctime, None)
+    assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
+
+
+def test_brokers_that_are_not_waited_for_are_told(world: World, cluster: KafkaCluster) -> None:
+    """K20: as the request names them; one that nobody can read names none."""
+    path = TopicDeletion.path("orders")
+    world.server.put(path, TopicDeletion((4,)).encode())
+    named = _told(world).without_brokers
+    world.server.put(path, b'{"zkgroup":{}}')
+
+    assert named == (4,)
+    assert _told(world).without_brokers == ()
+
+
+def test_what_a_real_controller_waits_for_follows_from_the_znodes(
+    world: World, cluster: KafkaCluster
+) -> None:
+    """Kafka's controllers say nothing: brokers that are gone and moves are in the way of every one."""
+    gone = _told(world)
+    cluster.broker(4)
+    free = _told(world)
+    cluster.request(move("orders", 1, 1, 2))
+    moved = _told(world)
+    cluster.no_controller()
+
+    assert gone.detail == "waits for broker 4 to be back"
+    assert free.detail is None
+    assert moved.detail == "waits for the reassignment of its partitions"
+    assert _told(world).detail == "waits for a controller: none lives"

@@ -1,0 +1,92 @@
+"""What a change would do, without doing it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.admin_world import OURS, World
+from zkgroup.admin.groups import preview
+from zkgroup.admin.preview import Change
+from zkgroup.admin.values import Preview
+from zkgroup.errors import ConfigError, NotFoundError
+
+
+@pytest.fixture
+def group(world: World) -> World:
+    """Two members that share four partitions."""
+    world.topic("orders", 4)
+    world.member("g", "a", {"orders": 1})
+    world.member("g", "b", {"orders": 1})
+    world.own_as_planned("g")
+    return world
+
+
+def _then(shown: Preview) -> list[str | None]:
+    return [row.then for row in shown.partitions]
+
+
+def test_no_change_moves_nothing(group: World) -> None:
+    """The plan of a converged group is what it has."""
+    shown = preview(group.ensemble, "g", Change())
+
+    assert shown.moves == 0
+    assert [row.now for row in shown.partitions] == _then(shown) == ["g_a-0", "g_a-0", "g_b-0", "g_b-0"]
+
+
+def test_a_member_more_takes_its_share(group: World) -> None:
+    """An added member subscribes like the others unless its topics are given."""
+    shown = preview(group.ensemble, "g", Change(add=(("c", None),)))
+    other = preview(group.ensemble, "g", Change(add=(("g_c", {"clicks": 1}),)))
+
+    assert (_then(shown), shown.moves) == (["g_a-0", "g_a-0", "g_b-0", "g_c-0"], 1)
+    assert other.moves == 0
+
+
+def test_a_member_less_leaves_its_share(group: World) -> None:
+    """A removed member is named with or without the group's prefix."""
+    for name in ("b", "g_b"):
+        shown = preview(group.ensemble, "g", Change(remove=(name,)))
+
+        assert (_then(shown), shown.moves) == (["g_a-0"] * 4, 2)
+
+
+def test_the_number_of_members_can_be_given(group: World) -> None:
+    """Members beyond the present ones come last in the order, which is said; surplus ones go from the end."""
+    more = preview(group.ensemble, "g", Change(members=4))
+    fewer = preview(group.ensemble, "g", Change(members=1))
+
+    assert len(set(_then(more))) == 4
+    assert more.notes
+    assert _then(fewer) == ["g_a-0"] * 4
+
+
+def test_partitions_can_be_added(group: World) -> None:
+    """New partitions are numbered on and shown without an owner now."""
+    shown = preview(group.ensemble, "g", Change(add_partitions={"orders": 2}))
+
+    assert [row.topic_partition.partition for row in shown.partitions] == [0, 1, 2, 3, 4, 5]
+    assert shown.partitions[5].now is None
+    assert _then(shown) == ["g_a-0"] * 3 + ["g_b-0"] * 3
+
+
+def test_another_strategy_can_be_tried(group: World) -> None:
+    """Sticky starts from who owns what now, so a member more moves the fewest."""
+    change = Change(add=(("0", None),))
+    by_range = preview(group.ensemble, "g", change)
+    sticky = preview(group.ensemble, "g", Change(add=change.add, assignor="sticky"))
+
+    assert (by_range.assignor, sticky.assignor) == ("range", "sticky")
+    assert sticky.moves < by_range.moves
+
+
+def test_what_cannot_be_imagined_is_refused(group: World) -> None:
+    """Unknown members and topics, a name that is taken, and nothing to copy from."""
+    with pytest.raises(NotFoundError, match="no member 'x'"):
+        preview(group.ensemble, "g", Change(remove=("x",)))
+    with pytest.raises(NotFoundError, match="no topic 'x'"):
+        preview(group.ensemble, "g", Change(add_partitions={"x": 1}))
+    with pytest.raises(ConfigError, match="already"):
+        preview(group.ensemble, "g", Change(add=(("a", None),)))
+    group.member("g", "c", {"clicks": 1}, OURS)
+    with pytest.raises(ConfigError, match="different subscriptions"):
+        preview(group.ensemble, "g", Change(members=9))

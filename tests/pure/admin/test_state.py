@@ -1,0 +1,184 @@
+"""The state of a group: empty, stable, rebalancing, inconsistent, frozen, and how each is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.admin_world import Meddled, World
+from zkgroup.admin.groups import describe, list_groups, verify
+from zkgroup.admin.reading import TRIES, read_picture
+from zkgroup.admin.values import GroupState
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete, ReadMany
+from zkgroup.znodes.consumers import Frozen, Owner
+
+OLD_MS = 11_000
+
+
+def _group(world: World) -> None:
+    world.topic("orders", 4)
+    world.member("g", "a", {"orders": 1})
+    world.own_as_planned("g")
+
+
+def _unown(world: World, partition: int = 0) -> None:
+    world.write(Delete(Owner.path("g", TopicPartition("orders", partition)), 1))
+
+
+def test_a_group_without_members_is_empty(world: World) -> None:
+    """Nobody registered: empty, with the topics and partitions that it has offsets of."""
+    world.topic("orders", 4)
+    world.commit("g", "orders", 0, 7)
+
+    _, (row,) = list_groups(world.ensemble)
+
+    assert (row.state, row.members, row.topics, row.partitions, row.unowned) == (
+        GroupState.EMPTY,
+        0,
+        ("orders",),
+        1,
+        0,
+    )
+
+
+def test_a_wrong_group_that_changed_lately_is_rebalancing(world: World) -> None:
+    """A registration or owner younger than 10 s: it is on its way, and no second look is needed."""
+    _group(world)
+    _unown(world)
+    before = world.clock.now_ms()
+
+    state = describe(world.ensemble, "g").state
+
+    assert (state, world.clock.now_ms() - before) == (GroupState.REBALANCING, 0)
+
+
+def test_a_wrong_group_that_stands_still_is_inconsistent(world: World) -> None:
+    """Old and unchanged 2 s later: nobody is about to mend it."""
+    _group(world)
+    _unown(world)
+    world.clock.advance(OLD_MS)
+
+    assert describe(world.ensemble, "g").state is GroupState.INCONSISTENT
+
+
+def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: World) -> None:
+    """A deletion leaves no time behind; the second look 2 s later tells it."""
+    _group(world)
+    _unown(world)
+    world.clock.advance(OLD_MS)
+
+    def meanwhile(seconds: float) -> None:
+        world.clock.advance(int(seconds * 1000))
+        _unown(world, 1)
+
+    operator = world.operator(world.server.client(), pause=meanwhile)
+
+    assert describe(operator, "g").state is GroupState.REBALANCING
+
+
+def test_a_frozen_group_is_frozen_whatever_it_owns(world: World) -> None:
+    """The operator's mark outranks what is owned."""
+    _group(world)
+    _unown(world)
+    world.server.put(Frozen.path("g"), Frozen(0, "somebody").encode())
+
+    assert describe(world.ensemble, "g").state is GroupState.FROZEN
+
+
+def test_one_pause_serves_all_doubtful_groups(world: World) -> None:
+    """Listing many wrong groups waits 2 s once."""
+    world.topic("orders", 1)
+    for name in ("g", "h", "i"):
+        world.member(name, "a", {"orders": 1})
+    world.clock.advance(OLD_MS)
+    before = world.clock.now_ms()
+
+    _, rows = list_groups(world.ensemble)
+
+    assert [row.state for row in rows] == [GroupState.INCONSISTENT] * 3
+    assert [row.unowned for row in rows] == [1, 1, 1]
+    assert world.clock.now_ms() - before == 2000
+
+
+def test_a_group_that_does_not_exist_is_not_found(world: World) -> None:
+    """A missing group is an error that names its path; a name that cannot be one is refused before."""
+    with pytest.raises(NotFoundError, match="/consumers/nobody"):
+        describe(world.ensemble, "nobody")
+    with pytest.raises(ConfigError):
+        describe(world.ensemble, "no/body")
+
+
+def test_verify_waits_for_convergence(world: World) -> None:
+    """With a wait, the check goes on until the group has converged."""
+    _group(world)
+    _unown(world)
+    looks = []
+
+    def meanwhile(seconds: float) -> None:
+        world.clock.advance(int(seconds * 1000))
+        looks.append(seconds)
+        if len(looks) == 3:
+            world.own("g", "orders", 0, "g_a-0")
+
+    operator = world.operator(world.server.client(), pause=meanwhile)
+
+    assert verify(operator, "g", wait_s=60).converged
+    assert len(looks) == 3
+
+
+def test_verify_gives_up_in_time_with_what_is_wrong(world: World) -> None:
+    """A wait that runs out ends with the last problems."""
+    _group(world)
+    _unown(world)
+    before = world.clock.now_ms()
+
+    found = verify(world.ensemble, "g", wait_s=5)
+
+    assert (found.converged, len(found.problems)) == (False, 1)
+    assert 5000 <= world.clock.now_ms() - before <= 5250
+
+
+def test_a_picture_is_taken_again_until_it_stands_still(world: World) -> None:
+    """A member that joins between the lists and the leaves is in the picture (seqlock on `pzxid`)."""
+    _group(world)
+    client = world.server.client()
+    store = Meddled(client, ReadMany, 3, lambda: world.member("g", "b", {"orders": 1}) and None)
+
+    picture = read_picture(world.operator(store), "g")
+
+    assert picture.stood_still
+    assert sorted(picture.registrations) == ["g_a", "g_b"]
+
+
+def test_a_group_that_never_stands_still_is_read_all_the_same(world: World) -> None:
+    """After some tries the last picture is used, marked, and never called inconsistent."""
+    _group(world)
+    client = world.server.client()
+    reads = 0
+
+    class Restless(Meddled):
+        def submit(self, request, **rest):  # type: ignore[no-untyped-def]
+            nonlocal reads
+            if isinstance(request, ReadMany):
+                reads += 1
+                world.leave("g", "b") if "g_b" in world.server.clients and reads > 1 else None
+                world.server.clients.pop("g_b", None)
+                world.member("g", "b", {"orders": 1})
+            super().submit(request, **rest)
+
+    picture = read_picture(world.operator(Restless(client, ReadMany, 0, lambda: None)), "g")
+
+    assert not picture.stood_still
+    assert reads >= TRIES
+
+
+def test_the_picture_tells_its_zxid(world: World) -> None:
+    """`as_of` is the session's last zxid: nothing in the picture is newer."""
+    _group(world)
+
+    picture = read_picture(world.ensemble, "g")
+
+    newest = max(entry.stat.mzxid for entry in picture.owners.values())
+    assert picture.as_of.zxid >= newest
+    assert picture.generation == picture.ids.pzxid if picture.ids else None

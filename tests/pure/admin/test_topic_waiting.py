@@ -1,0 +1,177 @@
+"""Waiting for leaders of partitions, and for the end of a topic's deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.worlds.admin_world import World
+from tests.worlds.kafka_cluster import KafkaCluster
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
+from zkgroup.admin.topic_waiting import wait_for_leaders, wait_until_gone
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Delete
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+
+
+@pytest.fixture
+def cluster(world: World) -> KafkaCluster:
+    """Brokers 1 to 3 of Kafka, and `orders` on 1, 2 and a broker that is not there."""
+    found = KafkaCluster(world)
+    found.topic("orders", (1, 2), (2, 4))
+    return found
+
+
+def _tp(number: int) -> TopicPartition:
+    return TopicPartition("orders", number)
+
+
+def _after(world: World, *acts: Callable[[], object]) -> Ensemble:
+    """An operator who sees one of these happen in each pause, then nothing more."""
+    left = list(acts)
+
+    def pause(seconds: float) -> None:
+        world.pass_time(seconds)
+        if left:
+            left.pop(0)()
+
+    return world.operator(world.server.client(), pause)
+
+
+def _gone(world: World, *paths: str) -> None:
+    world.write(*(Delete(path, -1) for path in paths))
+
+
+# --- leaders ------------------------------------------------------------------------------------------
+
+
+def test_waiting_ends_once_every_partition_is_led(world: World, cluster: KafkaCluster) -> None:
+    """By a broker that is registered and hosts replicas; each look is told."""
+    looks: list[tuple[int, int]] = []
+    cluster.state("orders", 0, -1, (1,))
+    _gone(world, PartitionState.path(_tp(1)))
+    operator = _after(
+        world, lambda: cluster.state("orders", 0, 1, (1,)), lambda: cluster.state("orders", 1, 2, (2,))
+    )
+
+    seen = wait_for_leaders(operator, {_tp(0): (1, 2), _tp(1): (2, 4)}, 60, lambda *look: looks.append(look))
+
+    assert (seen.leaderless, looks) == ({}, [(0, 2), (1, 2), (2, 2)])
+
+
+def test_why_a_partition_has_no_leader_is_told(world: World, cluster: KafkaCluster) -> None:
+    """The znode that cannot be read, brokers that are gone, the controller's own word, or that it is slow."""
+    cluster.topic("orders", *[(1, 2)] * 3, (8, 9), (1, 2))
+    cluster.broker(9, zkgroup={"role": "controller"})
+    world.server.put(PartitionState.path(_tp(0)), b"{")
+    for number, leader in ((1, -1), (2, 4), (4, -1)):
+        cluster.state("orders", number, leader, (2, 4))
+    _gone(world, PartitionState.path(_tp(3)))
+    cluster.ours()
+    waiting = {"leader of orders-1": "broker 2 does not answer"}
+    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
+    replicas = {_tp(number): (1, 2) for number in (0, 1, 2, 4)} | {_tp(3): (8, 9)}
+
+    seen = wait_for_leaders(world.ensemble, replicas, 0, lambda *_: None)
+    cluster.no_controller()
+    unruled = wait_for_leaders(world.ensemble, {_tp(3): (8, 9), _tp(4): (1, 2)}, 0, lambda *_: None)
+
+    told = [why for _, why in sorted(seen.leaderless.items())]
+    assert told[0].startswith(f"{PartitionState.path(_tp(0))}: expected a partition state")
+    assert told[1:] == [
+        "broker 2 does not answer",
+        "its leader 4 is not registered",
+        "brokers 8, 9 are not registered, or hosting nothing",
+        "the controller has elected nobody yet",
+    ]
+    assert list(unruled.leaderless.values()) == [
+        "no controller lives; brokers 8, 9 are not registered, or hosting nothing",
+        "no controller lives",
+    ]
+
+
+def test_the_wait_for_leaders_runs_out(world: World, cluster: KafkaCluster) -> None:
+    """After the time given, not later."""
+    cluster.state("orders", 0, -1, (1,))
+    began = world.clock.now_ms()
+
+    seen = wait_for_leaders(world.ensemble, {_tp(0): (1, 2)}, 1.2, lambda *_: None)
+
+    assert list(seen.leaderless) == [_tp(0)]
+    assert world.clock.now_ms() - began == 1200
+
+
+# --- deletions ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(world: World, cluster: KafkaCluster) -> TopicDeletionPlan:
+    """The deletion of `orders`, asked for."""
+    plan = plan_topic_deletion(world.ensemble, "orders")
+    delete_topic(world.ensemble, plan)
+    return plan
+
+
+def test_waiting_ends_once_nothing_is_left(
+    world: World, cluster: KafkaCluster, asked: TopicDeletionPlan
+) -> None:
+    """Topic, configuration and request, one after the other; what is waited for is told when it changes."""
+    told: list[str] = []
+    tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
+    operator = _after(
+        world,
+        lambda: None,
+        lambda: cluster.broker(4),
+        lambda: _gone(world, *reversed(tree)),
+        lambda: _gone(world, TopicConfig.path("orders")),
+        lambda: _gone(world, TopicDeletion.path("orders")),
+    )
+    began = world.clock.now_ms()
+
+    seen = wait_until_gone(operator, asked, 60, told.append)
+
+    assert (seen.gone, seen.detail, told) == (True, None, ["waits for broker 4 to be back"])
+    assert world.clock.now_ms() - began == 5 * 500
+
+
+def test_the_wait_for_a_deletion_runs_out(world: World, asked: TopicDeletionPlan) -> None:
+    """With what it waits for, as `topic describe` tells it."""
+    seen = wait_until_gone(world.ensemble, asked, 1, lambda _: None)
+
+    assert (seen.gone, seen.detail) == (False, "waits for broker 4 to be back")
+
+
+def test_a_request_that_is_dropped_is_not_waited_for(world: World, asked: TopicDeletionPlan) -> None:
+    """Kafka 1.0 and later take it away and keep the topic where delete.topic.enable is off."""
+    _gone(world, TopicDeletion.path("orders"))
+    told: list[str] = []
+
+    seen = wait_until_gone(world.ensemble, asked, 60, told.append)
+
+    assert (seen.gone, told) == (False, [])
+    assert "dropped the request and kept the topic" in (seen.detail or "")
+
+
+def test_a_topic_made_again_is_another_one(
+    world: World, cluster: KafkaCluster, asked: TopicDeletionPlan
+) -> None:
+    """Its predecessor is gone, whoever made it."""
+    tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
+    _gone(world, *reversed(tree), TopicConfig.path("orders"), TopicDeletion.path("orders"))
+    cluster.topic("orders", (1, 2))
+
+    assert wait_until_gone(world.ensemble, asked, 0, lambda _: None).gone
+
+
+def test_a_configuration_that_is_left_is_told(world: World, asked: TopicDeletionPlan) -> None:
+    """Nobody will remove it: a new topic of that name is refused until somebody has."""
+    tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
+    _gone(world, *reversed(tree), TopicDeletion.path("orders"))
+
+    seen = wait_until_gone(world.ensemble, asked, 60, lambda _: None)
+
+    assert (seen.gone, (seen.detail or "").partition(";")[0]) == (False, "/config/topics/orders is left")

@@ -1,0 +1,317 @@
+"""What is wrong with a group is named, each kind of it; what is right is called so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.admin_world import OURS, RecordedStore, World
+from zkgroup.admin.expectation import expectation
+from zkgroup.admin.groups import describe, verify
+from zkgroup.admin.reading import read_picture
+from zkgroup.admin.values import GroupState, Problem, ProblemKind
+from zkgroup.admin.verify import find_problems
+from zkgroup.assignment.digest import inputs_digest, result_digest
+from zkgroup.model import TopicPartition, Whitelist
+from zkgroup.model.requests import Create, Delete
+from zkgroup.znodes.consumers import Owner, Plan, View
+
+POISON = [
+    b"",
+    b"not json",
+    b"[]",
+    b"{}",
+    b'{"version":1,"pattern":"static"}',
+    b'{"subscription":{"orders":1}}',
+    b"orders",
+]
+
+
+def _problems(world: World, group: str = "g") -> tuple[Problem, ...]:
+    picture = read_picture(world.ensemble, group)
+    return find_problems(picture, expectation(picture))
+
+
+def _two_members(world: World) -> None:
+    world.topic("orders", 4)
+    world.member("g", "a", {"orders": 1})
+    world.member("g", "b", {"orders": 1})
+    world.own_as_planned("g")
+
+
+def test_a_group_whose_partitions_are_where_they_belong_has_no_problem(world: World) -> None:
+    """A converged group is reported as converged, without a look at the clock."""
+    _two_members(world)
+
+    found = verify(world.ensemble, "g")
+
+    assert (found.converged, found.problems) == (True, ())
+
+
+def test_a_partition_without_owner_is_unowned(world: World) -> None:
+    """item 70: an unowned partition is named with the thread that should have it."""
+    _two_members(world)
+    world.write(Delete(Owner.path("g", TopicPartition("orders", 3)), 1))
+
+    (problem,) = _problems(world)
+
+    assert (problem.kind, problem.topic, problem.partition) == (ProblemKind.UNOWNED, "orders", 3)
+    assert (problem.expected, problem.found, problem.since_ms) == ("g_b-0", None, None)
+    assert "/consumers/g/owners/orders/3" in problem.detail
+
+
+def test_an_owner_that_is_no_member_is_named_with_its_session(world: World) -> None:
+    """item 70: an owner whose member is not registered is no owner."""
+    _two_members(world)
+    world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
+    stranger = world.server.client("stranger").session
+    assert stranger is not None
+    world.own("g", "orders", 0, "g_gone-0", session=stranger.session_id)
+
+    (problem,) = _problems(world)
+
+    assert (problem.kind, problem.expected, problem.found) == (
+        ProblemKind.OWNER_NOT_MEMBER,
+        "g_a-0",
+        "g_gone-0",
+    )
+    assert f"0x{stranger.session_id:x}" in problem.detail
+
+
+def test_an_owner_of_a_former_session_is_a_leftover(world: World) -> None:
+    """items 38 and 70: an equal text in another session than the registration's is not the member's claim."""
+    _two_members(world)
+    world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
+    former = world.server.client("former").session
+    assert former is not None
+    world.own("g", "orders", 0, "g_a-0", session=former.session_id)
+
+    (problem,) = _problems(world)
+
+    assert (problem.kind, problem.found) == (ProblemKind.OWNER_NOT_MEMBER, "g_a-0")
+    assert "leftover" in problem.detail
+
+
+def test_an_owner_other_than_the_plan_names_is_wrong(world: World) -> None:
+    """item 70: an owner that the plan does not name is wrong, with both names and since when."""
+    _two_members(world)
+    world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
+    world.own("g", "orders", 0, "g_b-0")
+
+    (problem,) = _problems(world)
+
+    assert (problem.kind, problem.expected, problem.found) == (ProblemKind.WRONG_OWNER, "g_a-0", "g_b-0")
+    assert problem.since_ms == world.clock.wall_ms()
+
+
+def test_owners_of_what_nobody_shares_are_reported(world: World) -> None:
+    """Owners of a partition that is not there, and of a topic that nobody subscribes to, are told apart."""
+    _two_members(world)
+    world.topic("clicks", 1)
+    world.own("g", "orders", 9, "g_a-0")
+    world.own("g", "gone", 0, "g_a-0")
+    world.own("g", "clicks", 0, "g_a-0")
+
+    problems = _problems(world)
+    found = [(problem.kind, problem.topic, problem.partition) for problem in problems]
+
+    assert problems[0].detail.endswith("held by g_a-0, but there is no such topic")
+    assert problems[1].detail.endswith("held by g_a-0, but there is no partition 9 of orders")
+    assert found == [
+        (ProblemKind.OWNER_OF_UNKNOWN_PARTITION, "gone", 0),
+        (ProblemKind.OWNER_OF_UNKNOWN_PARTITION, "orders", 9),
+        (ProblemKind.OWNER_OF_UNSUBSCRIBED_TOPIC, "clicks", 0),
+    ]
+
+
+@pytest.mark.parametrize("data", POISON)
+def test_a_poison_registration_is_reported_and_counts_for_nothing(world: World, data: bytes) -> None:
+    """item 16: what would stop every JVM member is named, and the rest of the group is judged without it."""
+    _two_members(world)
+    world.raw_member("g", "poison", data)
+
+    (problem,) = _problems(world)
+
+    assert problem.kind is ProblemKind.UNREADABLE_REGISTRATION
+    assert "/consumers/g/ids/g_poison" in problem.detail
+
+
+@pytest.mark.parametrize("data", [b"", b" 1", b"1\n", b"x", b"99999999999999999999"])
+def test_a_poison_offset_is_reported_and_never_read_as_none(world: World, data: bytes) -> None:
+    """item 19: an unreadable offset is an error with its path, not a silent reset."""
+    _two_members(world)
+    world.commit("g", "orders", 1, data)
+
+    (problem,) = _problems(world)
+
+    assert (problem.kind, problem.topic, problem.partition) == (ProblemKind.UNREADABLE_OFFSET, "orders", 1)
+    assert "/consumers/g/offsets/orders/1" in problem.detail
+
+
+def test_an_unreadable_topic_is_reported(world: World) -> None:
+    """A topic that cannot be read is named; its owners are not blamed for it."""
+    _two_members(world)
+    world.server.put("/brokers/topics/orders", b"{")
+
+    (problem,) = _problems(world)
+
+    assert (problem.kind, problem.topic) == (ProblemKind.UNREADABLE_TOPIC, "orders")
+
+
+def test_names_below_owners_that_are_no_partitions_are_reported(world: World) -> None:
+    """A foreign child below `owners` or `offsets` is reported and disturbs nothing."""
+    _two_members(world)
+    world.server.put("/consumers/g/owners/orders/01", b"x")
+    world.server.put("/consumers/g/offsets/orders/one", b"1")
+
+    kinds = [problem.kind for problem in _problems(world)]
+
+    assert kinds == [ProblemKind.OWNER_OF_UNKNOWN_PARTITION, ProblemKind.UNREADABLE_OFFSET]
+
+
+def test_members_that_publish_different_strategies_are_told(world: World) -> None:
+    """Members of different strategies never agree, which is said whatever the owners are."""
+    _two_members(world)
+    world.member("g", "c", {"clicks": 1}, {**OURS, "strategy": "roundrobin"})
+
+    (problem,) = _problems(world)
+
+    assert problem.kind is ProblemKind.ASSIGNORS_DIFFER
+    assert problem.found == "range (2), roundrobin (1)"
+
+
+def test_a_member_that_published_another_result_disagrees(world: World) -> None:
+    """recipes 11: `views` names who computed something else from the same membership."""
+    _two_members(world)
+    generation = read_picture(world.ensemble, "g").generation
+    assert generation is not None
+    world.publish("g", "a", View(generation, "0" * 16, "f" * 16))
+
+    (problem,) = _problems(world)
+    members = describe(world.ensemble, "g").members
+
+    assert (problem.kind, problem.found) == (ProblemKind.MEMBER_DISAGREES, "f" * 16)
+    assert [member.agrees for member in members] == [False, None]
+
+
+def test_a_result_published_for_an_older_membership_says_nothing_yet(world: World) -> None:
+    """Members publish lazily: another result counts only for the present generation, an equal one always."""
+    _two_members(world)
+    expected = expectation(read_picture(world.ensemble, "g")).owners
+    assert expected is not None
+    world.publish("g", "a", View(1, "0" * 16, "f" * 16))
+    world.publish("g", "b", View(1, "0" * 16, result_digest(expected)))
+
+    agrees = [member.agrees for member in describe(world.ensemble, "g").members]
+
+    assert agrees == [None, True]
+
+
+def test_a_wildcard_that_python_cannot_evaluate_leaves_no_expectation(world: World) -> None:
+    """item 67: a peer's expression that cannot be evaluated faithfully is reported and nothing is guessed."""
+    world.topic("orders", 1)
+    world.member("g", "a", Whitelist(r"\p{javaLowerCase}+"), {})
+    world.member("g", "b", {"orders": 1})
+    world.own("g", "orders", 0, "g_b-0")
+
+    found = describe(world.ensemble, "g")
+
+    assert [problem.kind for problem in found.problems] == [ProblemKind.UNSUPPORTED_SUBSCRIPTION]
+    assert [row.expected_owner for row in found.partitions] == [None]
+    assert found.state is not GroupState.STABLE
+
+
+def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwise(world: World) -> None:
+    """item 65: the published flag decides; without one it is Kafka's default."""
+    world.topic("__consumer_offsets", 2)
+    world.topic("orders", 1)
+    world.member("g", "a", Whitelist(".*"), {})
+    world.member("h", "a", Whitelist(".*"), {**OURS, "exclude_internal": "false"})
+
+    topics = [sorted(expectation(read_picture(world.ensemble, name)).topics) for name in ("g", "h")]
+
+    assert topics == [["orders"], ["__consumer_offsets", "orders"]]
+
+
+@pytest.mark.parametrize(
+    ("file", "group", "members"),
+    [
+        ("22-group-three-members", "g3", 3),
+        ("23-group-with-offsets", "g4", 3),
+        ("25-group-member-killed-after-expiry", "g4", 2),
+    ],
+)
+def test_real_groups_of_kafka_are_judged_stable(world: World, file: str, group: str, members: int) -> None:
+    """item 70: groups that real 0.8.2.2 members left in peace are converged, by their own range plan."""
+    operator = world.operator(RecordedStore(f"kafka-0.8.2.2/{file}.jsonl"))
+
+    found = describe(operator, group)
+
+    assert (found.state, found.problems) == (GroupState.STABLE, ())
+    assert (len(found.members), {member.kind for member in found.members}) == (members, {"jvm"})
+    assert found.assignor == "range"
+
+
+def test_a_real_group_with_a_member_just_killed_is_still_owned(world: World) -> None:
+    """A killed JVM member owns until its session ends: nothing in ZooKeeper says otherwise yet."""
+    operator = world.operator(RecordedStore("kafka-0.8.2.2/24-group-member-killed-before-expiry.jsonl"))
+
+    assert describe(operator, "g4").state is GroupState.STABLE
+
+
+def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: World) -> None:
+    """JVM members publish no strategy: owners that only round-robin explains mean round-robin."""
+    world.topic("orders", 4)
+    world.topic("page-views", 4)
+    for name in ("a", "b"):
+        world.member("g", name, {"orders": 1, "page-views": 1}, {})
+    picture = read_picture(world.ensemble, "g")
+    planned = expectation(picture, "roundrobin").owners
+    assert planned is not None
+    assert planned != expectation(picture).owners
+    for tp, thread in planned.items():
+        world.own("g", tp.topic, tp.partition, thread)
+
+    found = describe(world.ensemble, "g")
+
+    assert (found.assignor, found.state) == ("roundrobin", GroupState.STABLE)
+
+
+def test_sticky_counts_only_where_every_member_publishes_it(world: World) -> None:
+    """recipes 4: one registration without sticky and every member of ours uses range."""
+    world.topic("orders", 2)
+    world.member("g", "a", {"orders": 1}, {**OURS, "strategy": "sticky"})
+    alone = expectation(read_picture(world.ensemble, "g")).assignor
+    world.member("g", "jvm", {"orders": 1}, {})
+
+    mixed = expectation(read_picture(world.ensemble, "g")).assignor
+
+    assert (alone, mixed) == ("sticky", "range")
+
+
+def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: World) -> None:
+    """recipes 4: the plan for the present membership names the owners, whatever would be computed anew."""
+    world.topic("orders", 2)
+    for name in ("a", "b"):
+        world.member("g", name, {"orders": 1}, {**OURS, "strategy": "sticky"})
+    members = expectation(read_picture(world.ensemble, "g")).members
+    inputs = inputs_digest("sticky", members, {"orders": (0, 1)})
+    owners = {TopicPartition("orders", 0): "g_b-0", TopicPartition("orders", 1): "g_a-0"}
+    world.server.put(Plan.path("g"), Plan(1, inputs, owners).encode())
+    for tp, thread in owners.items():
+        world.own("g", tp.topic, tp.partition, thread)
+
+    found = describe(world.ensemble, "g")
+
+    assert (found.assignor, found.state, found.problems) == ("sticky", GroupState.STABLE, ())
+
+
+def test_a_persistent_owner_is_nobodys(world: World) -> None:
+    """An owner znode without a session never goes by itself: it is named so."""
+    _two_members(world)
+    world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
+    world.write(Create(Owner.path("g", TopicPartition("orders", 0)), b"g_a-0"))
+
+    (problem,) = _problems(world)
+
+    assert problem.kind is ProblemKind.OWNER_NOT_MEMBER
+    assert "persistent" in problem.detail

@@ -1,0 +1,71 @@
+"""Sessions that make and drop ephemerals."""
+
+from __future__ import annotations
+
+from tests.pure.audit.rows import Log
+from zkgroup.audit.findings.ephemeral_churn import RULE
+
+A, B = 0xA, 0xB
+
+
+def churn(log: Log, session: int, times: int, every_ms: int) -> list[int]:
+    """Claims and releases in turn; the zxids of both."""
+    zxids = []
+    for _ in range(times):
+        zxids.append(log.claim("g", ("t", 0), "g_a-0", session))
+        zxids.append(log.release("g", ("t", 0), session))
+        log.wait(every_ms)
+    return zxids
+
+
+def test_creates_and_deletes_beyond_the_bound_are_found() -> None:
+    """Both count."""
+    log = Log()
+    zxids = churn(log, A, times=60, every_ms=60_000)
+
+    (found,) = log.find(RULE, per_hour=100)
+
+    assert (found.severity, found.session) == ("warning", A)
+    assert (found.from_zxid, found.to_zxid) == (zxids[0], zxids[-1])
+    assert found.detail == "session 0xa created and deleted ephemerals 120 times in 59.0 min"
+
+
+def test_fewer_or_persistent_ones_are_not() -> None:
+    """Commits are no ephemerals; a default rebalance is far below the bound."""
+    log = Log()
+    churn(log, A, times=49, every_ms=60_000)
+    for number in range(200):
+        log.commit("g", ("t", 0), number, B)
+        log.create(f"/persistent/{number}", session=B)
+
+    assert log.find(RULE, per_hour=100) == []
+    assert log.find(RULE) == []
+
+
+def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
+    """One without any is a tool, and one that lives on may have just begun."""
+    log = Log()
+    opened = log.open(A)
+    log.join("g", "g_a", A)
+    log.wait(3_000)
+    closed = log.close(A)
+    log.open(B)
+    log.close(B)
+    log.open(0xD)
+    log.join("g", "g_d", 0xD)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("info", opened, closed)
+    assert found.detail == "member g_a (session 0xa) lived for 3.0 s and made 1 ephemeral"
+
+
+def test_a_session_of_a_minute_is_not_short() -> None:
+    """The bound itself is long enough."""
+    log = Log()
+    log.open(A)
+    log.join("g", "g_a", A)
+    log.wait(60_000)
+    log.close(A)
+
+    assert log.find(RULE) == []

@@ -1,0 +1,112 @@
+"""An owner at the end whose member is not registered."""
+
+from __future__ import annotations
+
+from tests.pure.audit.rows import Log
+from zkgroup.audit.findings.orphan_owner import RULE
+
+T0 = ("t", 0)
+
+
+def _group() -> Log:
+    log = Log()
+    log.topic("t", 1)
+    log.open(1)
+    log.join("g", "g_a", 1)
+    return log
+
+
+def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
+    """An owner that stands over ten seconds after its member unregistered is an error since then."""
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    gone = log.leave("g", "g_a", 1)
+    log.wait(10_001)
+    log.create("/mark")
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.to_zxid, found.session) == ("error", gone, None, 1)
+    assert (found.group, found.topic, found.partition) == ("g", "t", 0)
+
+
+def test_of_a_member_that_never_was_it_counts_from_the_claim() -> None:
+    """An owner in the name of a member that never registered is an error since its claim."""
+    log = _group()
+    claimed = log.claim("g", T0, "g_other-0", 1)
+    log.wait(10_001)
+    log.create("/mark")
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid) == ("error", claimed)
+
+
+def test_a_history_that_ends_at_once_does_not_make_it_an_error() -> None:
+    """A member may be on its way out: ten seconds are granted, or what the user says."""
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    log.leave("g", "g_a", 1)
+    log.wait(10_000)
+    log.create("/mark")
+
+    assert [found.severity for found in log.find(RULE)] == ["info"]
+    assert [found.severity for found in log.find(RULE, grace_ms=9_999)] == ["error"]
+
+
+def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> None:
+    """An owner with its member registered is none, nor is one that expired along with the member."""
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    log.wait(60_000)
+    log.create("/mark")
+    assert log.find(RULE) == []
+
+    log.expire(1)
+    log.wait(60_000)
+    log.create("/other")
+    assert log.find(RULE) == []
+
+
+def test_a_snapshot_alone_is_enough() -> None:
+    """An owner without a registration in a snapshot is an error, with nothing but the snapshot."""
+    log = Log()
+    log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=7, ms=log.ms - 60_000, session=5)
+    log.seed("/mark", zxid=9)
+
+    (found,) = log.find(RULE)
+
+    assert (found.severity, found.from_zxid, found.session) == ("error", 7, 5)
+
+
+def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> None:
+    """Its member may have registered before the log begins."""
+    log = Log(zxid=1000)
+    log.claim("g", T0, "g_a-0", 1)
+    log.wait(60_000)
+    log.create("/mark")
+
+    assert log.find(RULE) == []
+
+
+def test_of_a_session_that_the_log_saw_begin_all_is_known_without_the_beginning_too() -> None:
+    """Whatever it registered is in the log."""
+    log = Log(zxid=1000)
+    log.open(1)
+    claimed = log.claim("g", T0, "g_a-0", 1)
+    log.wait(60_000)
+    log.create("/mark")
+
+    assert [(found.severity, found.from_zxid) for found in log.find(RULE)] == [("error", claimed)]
+
+
+def test_a_member_that_was_gone_before_the_claim_has_no_part_in_it() -> None:
+    """It stands alone since the claim, not since that registration went."""
+    log = _group()
+    log.leave("g", "g_a", 1)
+    log.wait(5_000)
+    claimed = log.claim("g", T0, "g_a-0", 1)
+    log.wait(10_000)
+    log.create("/mark")
+
+    assert [(found.severity, found.from_zxid) for found in log.find(RULE)] == [("info", claimed)]

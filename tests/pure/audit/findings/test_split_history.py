@@ -1,0 +1,68 @@
+"""One zxid with different records on two servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.pure.audit.whole import calm, look, places
+from tests.worlds.zkfiles_world import World
+from zkgroup.audit.findings.digest_mismatch import RULE as DIGESTS
+from zkgroup.audit.findings.split_history import RULE
+from zkgroup.zkfiles.records import TreeDigest
+
+
+def branch(data: bytes, *, digests: bool = True) -> World:
+    """Servers that agree up to a point, and two records later again."""
+    world = World(digests=digests)
+    world.open(1)
+    world.create("/a", b"1")
+    world.set("/a", data)
+    world.set("/a", data)
+    world.set("/a", b"same")
+    return world
+
+
+def test_records_that_differ_are_an_error(tmp_path: Path) -> None:
+    """Also before 3.6; records in a row are told together."""
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder, data in zip(folders, (b"x", b"y", b"x"), strict=True):
+        branch(data, digests=False).log(folder)
+
+    (found,) = look(RULE, *folders)
+
+    assert (found.severity, found.from_zxid, found.to_zxid) == ("error", 3, 4)
+    assert found.detail == (
+        f"2 records are not the same on all servers: {folders[0]}, {folders[2]} against {folders[1]}"
+    )
+
+
+def test_servers_that_have_the_same_are_not(tmp_path: Path) -> None:
+    """Nor is one that has less."""
+    world = calm()
+    world.log(tmp_path / "one")
+    world.log(tmp_path / "two", to_zxid=4)
+
+    assert look(RULE, tmp_path / "one", tmp_path / "two") == []
+
+
+def test_one_server_alone_cannot_differ(tmp_path: Path) -> None:
+    """The log of one server has nothing to differ from."""
+    calm().log(tmp_path)
+
+    assert look(RULE, tmp_path) == []
+
+
+def test_digests_alone_that_differ_are_a_digest_mismatch(tmp_path: Path) -> None:
+    """The same records, and memory that is not the same."""
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        world = calm()
+        if folder.name == "two":
+            world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(2, 7))
+        world.log(folder)
+
+    assert look(RULE, *folders) == []
+    found = look(DIGESTS, *folders)
+    assert places(found) == [("error", 4, 4)]
+    assert found[0].detail.startswith("1 digest is not the same on all servers: ")

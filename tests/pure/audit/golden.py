@@ -1,0 +1,54 @@
+"""The files of real servers as rows, read once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.worlds.golden_data import FOLDER, lines
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import Source, open_source
+
+KAFKA = "kafka-0.8.2.2"
+HEALTHY = ("zookeeper-3.4.6", "zookeeper-3.9.4")
+INCIDENTS = "zookeeper-3.4.6-incidents"
+
+
+class Incident(NamedTuple):
+    """A labelled accident, bracketed by its zxids."""
+
+    name: str
+    from_zxid: int
+    to_zxid: int
+    fields: dict[str, Any]
+
+    def touches(self, finding: Finding) -> bool:
+        """Whether a finding is of that time, at least in part."""
+        to_zxid = self.to_zxid if finding.to_zxid is None else finding.to_zxid
+        return (finding.from_zxid or 0) <= self.to_zxid and to_zxid >= self.from_zxid
+
+
+def folder(name: str) -> Path:
+    """The data folder of a server."""
+    return FOLDER / KAFKA / name / "version-2"
+
+
+@cache
+def source(name: str) -> Source:
+    return open_source([folder(name)])
+
+
+@cache
+def findings(name: str) -> tuple[Finding, ...]:
+    """What all rules find in a folder."""
+    return tuple(audit(source(name), ALL_RULES).findings)
+
+
+def incidents() -> list[Incident]:
+    return [
+        Incident(each["incident"], each["from_zxid"], each["to_zxid"], each)
+        for each in lines(f"{KAFKA}/{INCIDENTS}/incidents.jsonl")
+    ]

@@ -1,0 +1,52 @@
+"""Groups that rebalance as JVM members do, for the tests of rebalances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.pure.audit.rows import Log
+from zkgroup.audit.rebalances import Rebalance, rebalances_of
+
+OURS = {"zkgroup": "1", "strategy": "sticky"}
+T = [("t", number) for number in range(4)]
+
+
+def alone(**extensions: str) -> Log:
+    """Member a of session 1 owns the four partitions of t."""
+    log = Log()
+    log.topic("t", 4)
+    log.open(1)
+    log.join("g", "g_a", 1, **extensions)
+    for partition in T:
+        log.claim("g", partition, "g_a-0", 1)
+    return log
+
+
+def shared(**extensions: str) -> Log:
+    """Then b of session 2 comes, a lets go of everything, and each claims two."""
+    log = alone(**extensions)
+    log.wait(10_000)
+    log.open(2)
+    log.join("g", "g_b", 2, **extensions)
+    for partition in T:
+        log.release("g", partition, 1)
+    log.wait(300)
+    for partition in T:
+        thread, session = ("g_a-0", 1) if partition[1] < 2 else ("g_b-0", 2)
+        log.claim("g", partition, thread, session)
+    return log
+
+
+def rebalances(log: Log, group: str = "g") -> list[Rebalance]:
+    events = log.events()
+    return list(rebalances_of(events, group, log.facts()))
+
+
+def causes(log: Log) -> list[list[tuple[str, str]]]:
+    """Cause and subject of each rebalance's triggers."""
+    return [list(_told(rebalance)) for rebalance in rebalances(log)]
+
+
+def _told(rebalance: Rebalance) -> Iterator[tuple[str, str]]:
+    for trigger in rebalance.triggers:
+        yield trigger.cause, trigger.what

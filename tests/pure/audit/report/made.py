@@ -1,0 +1,88 @@
+"""Reports of histories made by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.pure.audit.rows import Log
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.run import Found, find
+
+GROUP = "billing"
+HOSTILE = (
+    '</script><script>document.title="broken"</script><img src=x onerror=alert(1)>'
+    "&amp;\"'`${x}\u202e\x00\u2028"
+)
+"""A name that ends what it is in, wherever a page forgets to escape it."""
+
+
+def found_in(log: Log) -> Found:
+    """What the rules that fold rows find."""
+    return Found(find(RULES, log.events), [], log.facts())
+
+
+def data_of(log: Log, limits: Limits | None = None) -> dict[str, Any]:
+    """The data of a report of a history."""
+    return gather(log.events(), found_in(log), About(inputs=["made"]), limits)
+
+
+def shape_of(log: Log) -> dict[str, Any]:
+    """The same without findings, which take most of the time."""
+    return gather(log.events(), Found([], [], log.facts()), About(inputs=["made"]))
+
+
+def data_in(html: str) -> dict[str, Any]:
+    """The data that a page carries."""
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert match is not None
+    return dict(json.loads(match[1]))
+
+
+def busy(partitions: int, rounds: int, members: int = 4) -> Log:
+    """A group whose members come and go, commit, and are written over by a stranger now and then."""
+    log = Log()
+    log.topic("orders", dict.fromkeys(range(partitions), (1, 2)))
+    stranger = 99
+    log.open(stranger)
+    for number in range(2):
+        log.open(50 + number)
+        log.create(f"/brokers/ids/{number + 1}", json.dumps(BROKER), 50 + number, ephemeral=True)
+    log.create("/controller", json.dumps(CONTROLLER), 50, ephemeral=True)
+    log.create("/controller_epoch", "1", 50)
+    session, living = 100, {}
+    for turn in range(rounds):
+        while len(living) < members:
+            session += 1
+            log.open(session)
+            name = f"{GROUP}_host{session % 7}-{session}"
+            log.join(GROUP, name, session, {"orders": 1})
+            living[name] = session
+        names = sorted(living)
+        for number in range(partitions):
+            owner = names[number * len(names) // partitions]
+            log.claim(GROUP, ("orders", number), f"{owner}-0", living[owner])
+            log.wait(1)
+        for step in range(3):
+            log.wait(7_000)
+            for number in range(partitions):
+                owner = names[number * len(names) // partitions]
+                log.commit(GROUP, ("orders", number), turn * 300 + step * 100 + number % 50, living[owner])
+        if turn % 3 == 1:
+            log.commit(GROUP, ("orders", turn % partitions), 5, stranger)
+        gone = names[turn % len(names)]
+        for number in range(partitions):
+            owner = names[number * len(names) // partitions]
+            if owner != gone:
+                log.release(GROUP, ("orders", number), living[owner])
+        log.wait(4_000)
+        log.expire(living.pop(gone))
+        log.wait(900)
+    return log
+
+
+BROKER = {"jmx_port": -1, "timestamp": "1", "host": "localhost", "version": 1, "port": 9092}
+CONTROLLER = {"version": 1, "brokerid": 1, "timestamp": "1"}

@@ -1,0 +1,190 @@
+"""The facts of a history."""
+
+from __future__ import annotations
+
+import json
+
+from tests.pure.audit.rows import START_MS, Log, registration
+from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
+from zkgroup.audit.gathering import Gathering, facts_of, is_fact
+from zkgroup.zkfiles.records import Operation, TransactionType
+
+
+def test_the_ends_of_a_history_are_its_first_record_and_its_latest_time() -> None:
+    """The clock can step back, and seeds are from before."""
+    log = Log(zxid=50)
+    log.seed("/a", zxid=3, ms=START_MS - 500)
+    log.create("/b")
+    log.wait(2_000)
+    log.create("/c")
+    log.wait(-1_000)
+    log.create("/d")
+
+    facts = log.facts()
+
+    assert (facts.start_zxid, facts.start_ms) == (50, START_MS)
+    assert (facts.end_zxid, facts.end_ms) == (52, START_MS + 2_000)
+    assert facts.has_log
+
+
+def test_a_snapshot_alone_ends_with_its_latest_write() -> None:
+    """Without a log the history is whole, and ends at the latest zxid and write of the snapshot."""
+    log = Log()
+    log.seed("/a", zxid=3, ms=100, mtime_ms=900)
+    log.seed("/b", zxid=7, ms=500)
+
+    facts = log.facts()
+
+    assert (facts.has_log, facts.is_whole, facts.end_zxid, facts.end_ms) == (False, True, 7, 900)
+
+
+def test_what_stood_before_is_known_from_seeds_or_from_the_first_record_ever() -> None:
+    """Whole is what has seeds or starts at the first zxid of epoch 0 or 1; epoch 2 had one before it."""
+
+    def whole(zxid: int, *, seeded: bool = False) -> bool:
+        log = Log(zxid=zxid)
+        if seeded:
+            log.seed("/a")
+        log.create("/b")
+        return log.facts().is_whole
+
+    assert [whole(1), whole((1 << 32) + 1), whole(2), whole((2 << 32) + 1)] == [True, True, False, False]
+    assert whole(2, seeded=True)
+
+
+def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
+    """An opened session has timeout, beginning, end and its kind; one that only wrote has none of them."""
+    log = Log()
+    log.open(1, 4_000)
+    log.open(2)
+    log.wait(10)
+    log.expire(1)
+    log.close(2)
+    log.create("/a", "", 3)
+
+    sessions = log.facts().sessions
+
+    assert sessions[1] == SessionLife(1, 4_000, 1, START_MS, 3, START_MS + 10, True)
+    assert sessions[2].expired is False
+    assert sessions[3] == SessionLife(3, None, None, None)
+
+
+def test_open_sessions_are_counted_by_the_server_that_issued_them() -> None:
+    """Those that were not seen to end, whether they were seen to begin or not."""
+    log = Log()
+    for session in (0x0100_0000_0000_0001, 0x0100_0000_0000_0002, 0x0300_0000_0000_0001):
+        log.open(session)
+    log.close(0x0100_0000_0000_0001)
+    log.create("/a", "", -1)
+
+    assert log.facts().open_by_server == {1: 1, 3: 1, 255: 1}
+
+
+def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
+    """Lives of controller, brokers and members, and writes of epoch and topics, are kept to the zxid."""
+    log = Log()
+    log.open(1)
+    log.create("/controller", "c1", 1, ephemeral=True)
+    log.create("/controller_epoch", "1", 1)
+    log.set("/controller_epoch", "2", 1)
+    log.create("/brokers/ids/4", "b", 1, ephemeral=True)
+    log.topic("t", 1)
+    log.delete("/brokers/topics/t", 5)
+    log.join("g", "g_a", 1)
+    log.create("/brokers/topics/t/partitions", "")
+    log.expire(1)
+
+    facts = log.facts()
+
+    assert facts.controllers == (Life("/controller", 1, b"c1", 2, START_MS, 10, START_MS, 1),)
+    assert [(change.zxid, change.data) for change in facts.controller_epochs] == [(3, b"1"), (4, b"2")]
+    assert [(life.from_zxid, life.to_zxid, life.ended_by) for life in facts.brokers["4"]] == [(5, 10, 1)]
+    assert facts.topics["t"][-1] == Change(7, START_MS, 5, None)
+    assert [life.data for life in facts.members["g"]] == [registration().encode()]
+    assert set(facts.topics) == {"t"}
+
+
+def test_moves_are_kept_as_long_as_they_are_asked_for() -> None:
+    """Controllers write what is left of a request; one that cannot be read asks for nothing."""
+    path = "/admin/reassign_partitions"
+    log = Log()
+
+    def entries(*partitions: int) -> str:
+        moves = [{"topic": "t", "partition": number, "replicas": [2]} for number in partitions]
+        return json.dumps({"version": 1, "partitions": moves})
+
+    asked = log.create(path, entries(0, 1))
+    one_done = log.set(path, entries(1, 2))
+    torn = log.set(path, "{")
+    again = log.set(path, entries(2))
+    log.delete(path)
+    last = log.create(path, entries(5))
+
+    assert log.facts().moves == {
+        "t": (
+            Requested(0, asked, one_done),
+            Requested(1, asked, torn),
+            Requested(2, one_done, torn),
+            Requested(2, again, again + 1),
+            Requested(5, last),
+        )
+    }
+
+
+def test_lives_of_one_path_follow_each_other() -> None:
+    """Two members that register twice each have four lives, in the order of their beginnings."""
+    log = Log()
+    for session in (1, 2):
+        log.join("g", "g_a", session)
+        log.join("g", "g_b", session)
+        log.leave("g", "g_a", session)
+        log.close(session)
+
+    lives = [(life.path[-1], life.from_zxid, life.to_zxid) for life in log.facts().members["g"]]
+
+    assert lives == [("a", 1, 3), ("b", 2, 4), ("a", 5, 7), ("b", 6, 8)]
+
+
+def test_operators_leave_markers_with_what_they_do() -> None:
+    """A reset marker and an audit record give the group the zxid at which an operator acted."""
+    log = Log()
+    log.multi(0, log.creation("/consumers/g/resets/t-0", "{}"), log.creation("/other", ""))
+    log.create("/zkgroup/audit/h", "{}")
+
+    assert log.facts().operator_acts == {"g": frozenset({1}), "h": frozenset({2})}
+
+
+def test_what_failed_is_no_fact() -> None:
+    """Of a refused request nothing is kept but that its session was there; of a multi neither."""
+    log = Log()
+    log.fail(1)
+    registered = log.creation("/consumers/g/ids/g_a", registration(), ephemeral=True)
+    marked = log.creation("/consumers/g/resets/t-0", "{}")
+    log.multi(1, registered, marked, Operation(TransactionType.ERROR, error=-103))
+
+    facts = log.facts()
+
+    assert facts.sessions == {1: SessionLife(1, None, None, None)}
+    assert (facts.members, facts.operator_acts) == ({}, {})
+    assert [event.path for event in log.events() if is_fact(event)] == []
+
+
+def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions() -> None:
+    """Spark folds these alone, and brings ends and sessions from elsewhere."""
+    log = Log()
+    log.open(1)
+    log.join("g", "g_a", 1)
+    log.topic("t", 2)
+    log.commit("g", ("t", 0), 3, 1)
+    log.create("/consumers/g/resets/t-0", "{}")
+    log.expire(1)
+    rows = log.events()
+    some = [row for row in rows if is_fact(row)]
+
+    assert len(some) < len(rows)
+    assert facts_of(some) == facts_of(rows)
+
+
+def test_nothing_at_all_has_no_log() -> None:
+    """No rows give facts that have no log and are not whole."""
+    assert Gathering().facts() == Facts(has_log=False, is_whole=False)

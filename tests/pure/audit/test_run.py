@@ -1,0 +1,183 @@
+"""The laptop's runner: bounds, keys, order, and what it leaves out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder, source
+from tests.pure.audit.rows import Log
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.keyings import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION
+from zkgroup.audit.rules import Bounds, Finding, Key, Rule, WholeRule
+from zkgroup.audit.run import audit, bounds_of, find
+from zkgroup.audit.sources import Moment, OneTree, open_source
+from zkgroup.errors import ConfigError
+
+
+class _Rows:
+    """Tells at the end which rows it saw."""
+
+    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
+        self._key, self._bounds, self._zxids = key, bounds, list[int]()
+
+    def see(self, event: Event) -> Iterator[Finding]:
+        self._zxids.append(event.zxid)
+        yield from ()
+
+    def end(self) -> Iterator[Finding]:
+        detail = f"{'/'.join(self._key)} {self._zxids} {dict(self._bounds)}"
+        yield Finding("rows", "info", detail=detail)
+
+
+def _rule(**changes: Any) -> Rule:
+    fields: dict[str, Any] = {
+        "name": "rows",
+        "severity": "info",
+        "question": "?",
+        "needs": ("log",),
+        "act": "",
+        "keying": BY_GROUP,
+        "fold": _Rows,
+        "bounds": {"most": 3},
+    }
+    return Rule(**{**fields, **changes})
+
+
+def _log() -> Log:
+    log = Log()
+    log.open(1)
+    log.join("g", "g_a", 1)
+    log.join("h", "h_a", 1)
+    log.claim("g", ("t", 0), "g_a-0", 1)
+    log.commit("g", ("t", 1), 5, 1)
+    log.fail(1)
+    return log
+
+
+def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
+    """By group, by partition or by session, each key's fold sees its own rows and no others, in order."""
+
+    def told(rule: Rule) -> list[str]:
+        return [each.detail.removesuffix(" {'most': 3}") for each in _log().find(rule)]
+
+    assert told(_rule()) == ["g [2, 4, 5]", "h [3]"]
+    assert told(_rule(keying=BY_GROUP_PARTITION)) == ["g/t/0 [4]", "g/t/1 [5]"]
+    assert told(_rule(keying=BY_SESSION)) == ["1 [1, 2, 3, 4, 5, 6]"]
+
+
+def test_bounds_are_the_rules_own_unless_the_user_sets_them() -> None:
+    """A bound that the user sets reaches the fold; a bound that no rule has is a ConfigError."""
+    assert {each.detail[-11:] for each in _log().find(_rule(), most=7)} == {"{'most': 7}"}
+    with pytest.raises(ConfigError, match=r"expected one of rows\.most"):
+        bounds_of([_rule()], {"rows.least": 1})
+    with pytest.raises(ConfigError, match=r"bound 'other\.most'"):
+        bounds_of([_rule()], {"other.most": 1})
+
+
+def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
+    """Findings of many rules over a recorded history come in the order of their first zxid."""
+    found = audit(source(INCIDENTS), ALL_RULES).findings
+
+    zxids = [each.from_zxid or 0 for each in found]
+    assert zxids == sorted(zxids)
+    assert len({each.finding for each in found}) > 5
+
+
+def test_what_the_input_is_not_enough_for_is_named() -> None:
+    """One tree answers what a snapshot can; the others say what they lack."""
+    tree = OneTree(znodes=tuple, zxid=5, time_ms=None, is_exact=True)
+    whole = WholeRule("whole", "info", "?", ("snapshot",), "", lambda history, facts, bounds: ())
+    needs_tree = _rule(name="tree", needs=("snapshot",))
+
+    skipped = audit(tree, [_rule(), needs_tree, whole]).skipped
+
+    assert [(each.rule.name, each.reason) for each in skipped] == [
+        ("rows", "needs a log"),
+        ("whole", "needs the files of a server"),
+    ]
+
+
+def test_a_group_is_asked_for_alone() -> None:
+    """An audit of one group has just those findings of the whole audit that name it."""
+    everything = audit(source(INCIDENTS), RULES).findings
+    of_group = audit(source(INCIDENTS), RULES, group="idle").findings
+
+    assert of_group == [each for each in everything if each.group == "idle"]
+    assert of_group
+
+
+def test_a_stretch_starts_from_the_tree_before_it_and_ends_where_it_is_told() -> None:
+    """The owner of the partition is from before, and known; what comes later is not."""
+    found = audit(source(INCIDENTS), RULES, start=Moment(zxid=107), end=Moment(zxid=110)).findings
+
+    errors = [(each.finding, each.from_zxid, each.to_zxid) for each in found if each.severity == "error"]
+    assert errors == [
+        ("claim_stolen", 108, 108),
+        ("owner_session_mismatch", 108, 110),
+        ("claim_stolen", 110, 110),
+    ]
+
+
+def test_a_log_from_the_middle_is_audited_without_what_stood_before(tmp_path: Path) -> None:
+    """No snapshot came with it: findings know, and say nothing that they cannot know."""
+    _copy(INCIDENTS, ["log.c6.gz", "log.1ae.gz"], tmp_path)
+
+    opened = open_source([tmp_path])
+    found = audit(opened, ALL_RULES)
+
+    assert "is not known" in opened.rows().seen.detail
+    assert not found.facts.is_whole
+    assert found.facts.start_zxid == 0xC6
+    names = {each.finding for each in found.findings if each.severity == "error"}
+    assert {"owner_session_mismatch", "zombie_commit"} <= names
+
+
+def test_snapshots_without_logs_are_audited_as_the_last_of_them(tmp_path: Path) -> None:
+    """Of two snapshots the later is audited; rules that need a log are skipped by name."""
+    _copy(HEALTHY[0], ["snapshot.100.gz", "snapshot.352.gz"], tmp_path)
+
+    found = audit(open_source([tmp_path]), ALL_RULES)
+
+    assert (found.facts.has_log, found.facts.end_zxid > 0x300) == (False, True)
+    assert "g5" in found.facts.members
+    assert {each.rule.name for each in found.skipped} >= {"rebalance", "claim_stolen"}
+    assert not {each.finding for each in found.findings if each.severity == "error"}
+
+
+def _copy(name: str, files: list[str], target: Path) -> None:
+    (target / "version-2").mkdir()
+    for file in files:
+        shutil.copy(folder(name) / file, target / "version-2")
+
+
+def test_whole_rules_are_held_to_the_stretch_too() -> None:
+    """What a rule over whole files finds outside the stretch is left out, unless it lasts to the end."""
+
+    def look(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:
+        return [Finding("whole", "error", from_zxid=zxid, to_zxid=zxid) for zxid in (50, 107, 110, 111)] + [
+            Finding("whole", "error", from_zxid=20)
+        ]
+
+    rule = WholeRule("whole", "error", "?", (), "", look)
+    found = audit(source(INCIDENTS), [rule], start=Moment(zxid=107), end=Moment(zxid=110)).findings
+
+    assert [each.from_zxid for each in found] == [20, 107, 110]
+
+
+def test_facts_that_are_known_are_not_folded_again() -> None:
+    """With the facts given, the rows are read once and not a second time to gather them."""
+    asked = []
+
+    def events() -> list[Event]:
+        asked.append(1)
+        return _log().events()
+
+    find([_rule()], events, facts=_log().facts())
+    assert len(asked) == 1

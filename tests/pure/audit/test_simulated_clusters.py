@@ -1,0 +1,56 @@
+"""What the findings say of brokers and controllers under faults, as the simulator makes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.audit.simulated import events_of_log
+from zkgroup.audit.events import Event
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.run import find
+from zkgroup.testing import ClusterSimulation
+
+OURS = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "ours"][:12]
+LATE = (337, 354, 403)
+"""Schedules in which a candidate of Kafka won, expired, and raised the epoch afterwards."""
+
+
+def _run(seed: int) -> tuple[ClusterSimulation, list[Event], list[Finding]]:
+    simulation = ClusterSimulation(seed)
+    simulation.run()
+    events = events_of_log(simulation.world.server.log, with_lists=seed % 2 == 0)
+    return simulation, events, find(RULES, lambda: events)
+
+
+@pytest.mark.parametrize("seed", OURS)
+def test_controllers_of_ours_leave_no_fault_behind(seed: int) -> None:
+    """Whatever is killed, cut off or deleted; that nobody led is told, where every replica was gone."""
+    _, events, found = _run(seed)
+    elected = [
+        event.zxid
+        for event in events
+        if event.op == "create" and event.path == "/controller" and event.applied
+    ]
+
+    assert {each.finding for each in found if each.severity == "error"} <= {"offline_partition"}
+    assert [
+        each.from_zxid for each in found if each.finding == "controller_election" and "elected" in each.detail
+    ] == elected
+
+
+@pytest.mark.parametrize("seed", LATE)
+def test_candidates_of_kafka_that_come_back_raise_the_epoch_too_late(seed: int) -> None:
+    """As real ones can (recipes 13), and ours cannot."""
+    simulation, events, found = _run(seed)
+    late = [
+        each
+        for each in found
+        if each.finding == "deposed_controller_write" and "/controller_epoch set to" in each.detail
+    ]
+    brokers = facts_of(events).brokers
+    kafkas = {life.session for broker in simulation.setup.brokers for life in brokers.get(str(broker), ())}
+
+    assert late
+    assert all((each.severity, each.session in kafkas) == ("error", True) for each in late)

@@ -1,0 +1,92 @@
+"""What the findings say of our own members under faults, as the simulator makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.pure.audit.agreement import tally_of_checker, tally_of_rows
+from tests.pure.audit.simulated import events_of_log
+from tests.pure.simulation.setups import SETUPS
+from zkgroup.audit.events import Event
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.run import find
+from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.simulation import Simulation
+from zkgroup.testing.simulation.setup import GROUP
+
+STRANGE = ("steal", "foreign_write", "reset", "unregister")
+"""Faults that are a foreign hand in the group's znodes."""
+QUIET = sorted(name for name, setup in SETUPS.items() if not any(map(setup.weights.get, STRANGE)))
+SEEDS = 3
+STRANGER = 0
+
+
+def _run(name: str, seed: int) -> tuple[list[Event], list[Finding]]:
+    """A schedule, audited as the log of a server with lists in its closes, or without."""
+    simulation = Simulation(seed, setup=SETUPS[name])
+    simulation.run()
+    events = events_of_log(simulation.world.server.log, with_lists=seed % 2 == 0)
+    return events, find(RULES, lambda: events)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_lost_replies_expiries_and_pauses_leave_no_fault_behind(name: str) -> None:
+    """Members of ours, alone or beside JVM members, raise no error whatever the network does."""
+    for seed in range(SEEDS):
+        _, found = _run(name, seed)
+
+        assert [each for each in found if each.severity == "error"] == []
+        assert any(each.finding == "rebalance" for each in found)
+
+
+@pytest.mark.parametrize("name", ["strangers", "lagging-steal", "three", "abandon-shared", "sticky-lost"])
+def test_each_claim_that_a_stranger_deletes_is_found_and_nothing_else(name: str) -> None:
+    """Each owner that a stranger deletes is a `claim_stolen` at its zxid; our members have no error."""
+    stolen = 0
+    for seed in range(SEEDS):
+        events, found = _run(name, seed)
+        deletions = [
+            event.zxid
+            for event in events
+            if event.op == "delete" and "/owners/" in event.path and event.session == STRANGER
+        ]
+
+        assert [each.from_zxid for each in found if each.finding == "claim_stolen"] == deletions
+        assert {each.session for each in found if each.severity == "error"} <= {STRANGER}
+        stolen += len(deletions)
+    assert stolen
+
+
+def test_a_registration_that_somebody_deletes_leaves_claims_behind_for_a_moment() -> None:
+    """The member finds out, and its claims go: an interval that is over, never one that stands."""
+    found = [each for seed in range(SEEDS) for each in _run("unregister", seed)[1]]
+    errors = {(each.finding, each.to_zxid is None) for each in found if each.severity == "error"}
+
+    assert errors == {("orphan_owner_interval", False)}
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        *((name, range(SEEDS)) for name in ("join", "lost-claims", "strangers", "reset")),
+        *((name, range(SEEDS)) for name in ("sticky", "jvm", "shared-client")),
+        ("threads", (5, 8)),  # in which a partition moves between threads of one member
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rows_and_checker_count_the_same_claims_commits_and_owners(name: str, seeds: Iterable[int]) -> None:
+    """Out of one simulated log, audit and history checker count the same claims, commits and owners."""
+    claims = commits = 0
+    for seed in seeds:
+        simulation = Simulation(seed, setup=SETUPS[name])
+        simulation.run()
+        log = simulation.world.server.log
+        tally = tally_of_rows(events_of_log(log, with_lists=seed % 2 == 0), GROUP)
+
+        assert tally == tally_of_checker(server_transactions(log, simulation.world.clock), GROUP)
+        claims, commits = claims + tally.claims, commits + tally.commits
+    assert claims
+    assert commits

@@ -1,0 +1,225 @@
+"""Where an audit looks: folders of real servers and exports of their trees say the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.golden_data import FOLDER
+from zkgroup.audit.sources import Folders, Moment, OneTree, open_source
+from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.diffs import diff_trees
+from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
+from zkgroup.zkfiles.history import History
+
+V346 = FOLDER / "kafka-0.8.2.2" / "zookeeper-3.4.6"
+V394 = FOLDER / "kafka-0.8.2.2" / "zookeeper-3.9.4"
+
+
+def _export(folder: Path, to: Path, **header: object) -> Path:
+    """The last tree of a folder as an export."""
+    tree, account = History(folder).tree_at()
+    fields = {
+        "time_ms": 5,
+        "source": "",
+        "zxid_before": account.zxid,
+        "zxid_after": account.zxid,
+        **header,
+    }
+    znodes = [tree.stored(path) for path in tree.paths()]
+    counts = Counter(path.rpartition("/")[0] or "/" for path in tree.paths() if path != "/")
+    write_export(
+        to,
+        ExportHeader(**fields),  # type: ignore[arg-type]
+        [exported(znode, counts[znode.path]) for znode in znodes if znode is not None],
+    )
+    return to
+
+
+@pytest.mark.parametrize("folder", [V346, V394], ids=lambda folder: folder.name)
+def test_an_export_is_the_tree_that_the_folder_has(folder: Path, tmp_path: Path) -> None:
+    """Znode by znode, as clients see them; and both are what the server itself served."""
+    past = open_source([folder]).tree()
+    seen = open_source([_export(folder, tmp_path / "tree.gz")]).tree()
+
+    assert list(seen.tree.znodes()) == list(past.tree.znodes())
+    assert (seen.zxid, seen.is_exact, seen.detail, seen.time_ms) == (past.zxid, True, "", 5)
+    recorded = [json.loads(line) for line in (folder / "tree.jsonl").read_text().splitlines()]
+    assert {record["path"] for record in recorded} == {
+        path for path in seen.tree.paths() if not path.startswith("/zookeeper")
+    }
+
+
+def test_rows_go_on_from_the_tree_before_them() -> None:
+    """Seeds, then the transactions of the stretch; the same as often as asked."""
+    source = Folders(History(V394))
+    whole = list(source.rows().events())
+    rows = source.rows(Moment(zxid=0x100), Moment(zxid=0x110))
+
+    events = list(rows.events())
+
+    assert events == list(rows.events())
+    assert {event.path for event in events if event.seed and event.path} == {
+        path for path in source.tree(Moment(zxid=0xFF)).tree.paths() if path != "/"
+    }
+    assert [event for event in events if not event.seed] == [
+        event for event in whole if not event.seed and 0x100 <= event.zxid <= 0x110
+    ]
+    assert (rows.seen.zxid, rows.to_zxid) == (0xFF, 0x110)
+
+
+def test_a_time_is_the_transactions_around_it() -> None:
+    """Both ends included; a time before the first record is the beginning of all."""
+    source = Folders(History(V394))
+    stamps = {each.zxid: each.time_ms for each in source.history.transactions()}
+    start, end = stamps[0x80], stamps[0x90]
+
+    rows = source.rows(Moment(time_ms=start), Moment(time_ms=end))
+
+    zxids = {event.zxid for event in rows.events() if not event.seed}
+    assert zxids == {zxid for zxid, time_ms in stamps.items() if start <= time_ms <= end}
+    early = source.rows(Moment(time_ms=0), Moment(time_ms=end))
+    assert min(event.zxid for event in early.events() if not event.seed) == 1
+    with pytest.raises(NotFoundError):
+        source.tree(Moment(time_ms=0))
+
+
+def test_a_stretch_that_ends_before_it_starts_is_refused() -> None:
+    """It would be empty, which nobody wants to know."""
+    with pytest.raises(ConfigError, match="before its start"):
+        Folders(History(V394)).rows(Moment(zxid=9), Moment(zxid=8))
+
+
+def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
+    """With the tree of the first snapshot; an earlier tree is not known."""
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    for name in ("snapshot.66.gz", "log.68.gz", "snapshot.114.gz", "log.116.gz"):
+        shutil.copy(V394 / "version-2" / name, folder)
+    source = Folders(History(tmp_path))
+
+    rows = source.rows(Moment(zxid=5))
+
+    assert rows.seen.zxid == 0x66
+    assert min(event.zxid for event in rows.events() if not event.seed) == 0x68
+    with pytest.raises(NotFoundError, match="begin later"):
+        source.tree(Moment(zxid=5))
+
+
+def _without(tmp_path: Path, *names: str) -> Folders:
+    """A folder that lacks some files."""
+    folder = Path(shutil.copytree(V394 / "version-2", tmp_path / "version-2"))
+    for name in names:
+        (folder / name).unlink()
+    return Folders(History(tmp_path))
+
+
+def test_what_is_missing_on_the_way_is_told(tmp_path: Path) -> None:
+    """Rows and differences go on behind it, and are not said to be exact."""
+    source = _without(tmp_path, "log.68.gz", "snapshot.114.gz")
+    assert source.damages() == []
+
+    zxids = [event.zxid for event in source.rows().events() if not event.seed]
+    found = source.diff(Moment(zxid=0x60), Moment(zxid=0x120))
+
+    assert {0x67, 0x116} <= set(zxids)
+    assert source.damages() == ["zxids 0x68 to 0x115 are missing"]
+    assert not found.is_exact
+
+
+def test_a_snapshot_that_is_damaged_and_needed_is_told(tmp_path: Path) -> None:
+    """Rows go on without it, trees cannot; where another way leads to an exact tree it does not matter."""
+    source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz")
+    snapshot = tmp_path / "version-2" / "snapshot.114.gz"
+    whole = snapshot.read_bytes()
+    snapshot.write_bytes(whole[:900])
+
+    assert list(source.rows().events())
+    assert [text.count(str(snapshot)) for text in source.damages()] == [1]
+    with pytest.raises(NotFoundError, match=r"snapshot\.114\.gz, byte"):
+        source.tree()
+
+    for name in ("log.1.gz", "log.68.gz", "snapshot.0.gz"):
+        shutil.copy(V394 / "version-2" / name, tmp_path / "version-2")
+    mended = Folders(History(tmp_path))
+    assert (mended.tree().is_exact, mended.notes(), mended.damages()) == (True, [], [])
+
+
+def test_a_log_without_what_stood_before_is_told(tmp_path: Path) -> None:
+    """Its rows are there, without seeds."""
+    source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz", "snapshot.114.gz")
+
+    events = list(source.rows().events())
+
+    assert (events[0].zxid, events[0].seed) == (0x116, False)
+    assert source.damages() == []
+    assert ["what stood before" in note for note in source.notes()] == [True]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0x90, 0x110), (0x110, 0x90), (0, 0x163), (0x100, 0x100)])
+def test_a_difference_is_that_of_the_two_trees(start: int, end: int) -> None:
+    """By zxid, in either order; each digest on the way agrees."""
+    source = Folders(History(V394))
+    trees = [source.tree(Moment(zxid=zxid)).tree for zxid in (start, end)]
+
+    found = source.diff(Moment(zxid=start), Moment(zxid=end))
+
+    assert list(found.changes) == list(diff_trees(*trees))
+    assert (found.from_zxid, found.to_zxid, found.is_exact) == (start, end, True)
+
+
+def test_one_tree_has_no_history(tmp_path: Path) -> None:
+    """Its rows are seeds; other moments are not known."""
+    source = open_source([_export(V394, tmp_path / "tree.gz", changed=("/a",), zxid_after=999)])
+    assert isinstance(source, OneTree)
+
+    rows = source.rows()
+
+    assert {event.seed for event in rows.events()} == {True}
+    assert (rows.seen.is_exact, source.damages()) == (False, [])
+    assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
+    assert source.tree(Moment(zxid=source.zxid)).zxid == source.zxid
+    for moment in (Moment(zxid=1), Moment(time_ms=1)):
+        with pytest.raises(NotFoundError, match="nothing but the tree"):
+            source.tree(moment)
+        with pytest.raises(ConfigError, match="no history"):
+            source.rows(moment)
+
+
+def test_damage_and_what_was_left_out_are_told(tmp_path: Path) -> None:
+    """Once it was read."""
+    folder = Path(shutil.copytree(V394 / "version-2", tmp_path / "version-2"))
+    packed = (folder / "log.68.gz").read_bytes()
+    (folder / "log.68.gz").write_bytes(packed[: len(packed) // 2])
+    source = Folders(History(tmp_path))
+
+    seen = source.tree(Moment(zxid=0x113))
+
+    assert [text.partition(",")[0] for text in source.damages()] == [str(folder / "log.68.gz")]
+    assert (seen.is_exact, seen.is_damaged) == (False, True)
+    assert "missing" in seen.detail
+
+
+def test_what_is_neither_is_refused(tmp_path: Path) -> None:
+    """An empty folder, a file, nothing; and an export beside anything else."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("hello")
+    for name in ("empty", "file", "none"):
+        with pytest.raises(NotZooKeeperFileError, match=name):
+            open_source([tmp_path / name])
+    export = _export(V394, tmp_path / "tree.gz")
+    with pytest.raises(ConfigError, match="asked alone"):
+        open_source([V394, export])
+
+
+def test_the_chroot_is_taken_off_the_rows() -> None:
+    """As a client with that chroot sees them."""
+    rows = Folders(History(V394), "/brokers").rows()
+
+    assert {event.path.split("/")[1] for event in rows.events() if event.path not in ("", "/")} == {
+        *("ids", "topics")
+    }

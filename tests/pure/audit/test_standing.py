@@ -1,0 +1,69 @@
+"""What stood at a moment, folded from rows, is what a replay of the tree gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.audit.golden import HEALTHY, INCIDENTS, source
+from tests.pure.audit.rows import Log
+from zkgroup.audit.converted import Mark, last_at
+from zkgroup.audit.moments import Moment
+from zkgroup.audit.standing import Standing, stretch
+from zkgroup.zkfiles.records import Operation, TransactionType
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
+def test_a_stretch_begins_with_what_a_replay_gives(name: str) -> None:
+    """Znodes with their data, versions, ACLs and times, sessions with their timeouts; at every tenth row."""
+    history = source(name)
+    # What a server of 3.5 makes when it starts with nothing is in no record.
+    rows = [row for row in history.rows().events() if row.path != "/zookeeper/config"]
+    zxids = sorted({row.zxid for row in rows if not row.seed})
+
+    for zxid in zxids[1::10]:
+        expected = history.rows(Moment(zxid)).events()
+        assert list(stretch(rows, zxid)) == [row for row in expected if row.path != "/zookeeper/config"]
+
+
+def test_what_is_refused_or_gone_leaves_nothing() -> None:
+    """A multi that failed, a delete, an ephemeral that went with its session, and the session itself."""
+    log = Log()
+    log.open(1)
+    log.open(2)
+    log.create("/a", "1")
+    log.create("/a/gone", "x")
+    log.create("/mine", "x", 1, ephemeral=True)
+    log.set("/a", "2")
+    log.delete("/a/gone")
+    log.write(
+        TransactionType.MULTI,
+        2,
+        Operation(TransactionType.CREATE, "/b", b"x"),
+        Operation(TransactionType.ERROR, error=-110),
+    )
+    log.expire(1)
+    standing = Standing()
+    for event in log.events():
+        standing.see(event)
+
+    session, znode = standing.seeds()
+
+    assert (session.op, session.session, session.seed) == ("createSession", 2, True)
+    assert (znode.path, znode.data, znode.version, znode.sub) == ("/a", b"2", 1, -1)
+
+
+def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
+    """Seeds alone, and the rows before are not told."""
+    log = Log()
+    log.create("/a", "1")
+
+    assert [row.seed for row in stretch(log.events(), log.zxid + 5)] == [True]
+
+
+def test_a_time_is_looked_for_in_the_last_log_that_begins_by_then() -> None:
+    """A clock that steps back does not lead into a later log; before the first log nothing is known."""
+    marks = [Mark(100, 7), Mark(200, -1), Mark(150, 30)]
+
+    assert last_at(marks, 99) is None
+    assert last_at(marks[:1], 120) == 7
+    assert last_at(marks, 120) == 7

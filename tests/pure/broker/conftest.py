@@ -1,0 +1,46 @@
+"""Folders of a broker, written and fresh, and brokers that run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pure.broker.folders import write_batches
+from tests.worlds.node_world import World
+from zkgroup.broker.directory import DirectoryReplicaHost
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written") / "broker"
+    write_batches(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return shutil.copytree(written, tmp_path / "broker")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[DirectoryReplicaHost]:
+    made = DirectoryReplicaHost(1, tmp_path / "fresh")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """No brokers yet."""
+    world = World()
+    try:
+        yield world
+    finally:
+        for idle in world.running.idle.values():
+            idle.answers.clear()
+        world.running.close()
+        world.zk.close()

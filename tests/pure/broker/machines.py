@@ -1,0 +1,170 @@
+"""Brokers' machines on a ZooKeeper in memory, driven step by step; their port and host are the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from tests.worlds.stepped_world import SteppedWorld
+from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.machine.effects import (
+    BrokerEffect,
+    CountIsrs,
+    FollowOn,
+    HoldFetches,
+    LookAtFollowers,
+    Prepared,
+)
+from zkgroup.broker.machine.events import (
+    BrokerEvent,
+    FetchesHeld,
+    FollowersSeen,
+    IsrsCounted,
+    Led,
+    Serving,
+)
+from zkgroup.broker.machine.machine import BrokerMachine
+from zkgroup.broker.replica_host import Follower
+from zkgroup.machinery.effects import Note
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Code, Multi, Outcome, ReadMany, ReadManyDone, Refused, Request, Sync
+from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.wire.control import PartitionStateInfo
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.partitions import PartitionState
+
+EffectT = TypeVar("EffectT", bound=BrokerEffect)
+T0 = TopicPartition("t", 0)
+
+
+class Guarded:
+    """A client from which ACLs hide what the test names. What is hidden in a bulk read is so in its place."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        self.hidden: set[str] = set()
+        self.asked = 0
+        self._client = client
+
+    def submit(self, request: Request, **named: Any) -> None:
+        self.asked += 1
+        on_outcome: Callable[[Outcome], None] = named.pop("on_outcome")
+        path = None if isinstance(request, Sync) else getattr(request, "path", None)
+        if path in self.hidden:
+            on_outcome(Refused(Code.NO_AUTH, str(path)))
+        else:
+            self._client.submit(
+                request, on_outcome=lambda found: on_outcome(self._seen(found, request)), **named
+            )
+
+    def _seen(self, outcome: Outcome, request: Request) -> Outcome:
+        if not isinstance(outcome, ReadManyDone) or not isinstance(request, ReadMany):
+            return outcome
+        found = zip(request.paths, outcome.znodes, strict=True)
+        return ReadManyDone(tuple(Code.NO_AUTH if path in self.hidden else znode for path, znode in found))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+class Node:
+    """One broker's machine in its loop, without a thread."""
+
+    def __init__(self, world: World, config: BrokerConfig, name: str, folder: str | None) -> None:
+        self.machine = BrokerMachine(config)
+        self.effects: list[BrokerEffect] = []
+        self.client: MemoryClient = world.server.client(name)
+        self.guard = Guarded(self.client)
+        self.followers: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
+        """What the host knows of followers, by partition, with the leader epoch."""
+        self.followed: set[TopicPartition] = set()
+        """What is fetched from leaders."""
+        self.answers = True
+        """Whether the host answers at once."""
+        self._folder = folder
+
+        def crashed(error: BaseException) -> None:
+            raise error
+
+        self.loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
+            self.machine,
+            self.guard,  # type: ignore[arg-type]
+            world.clock,
+            perform=self._perform,
+            after_step=lambda: None,
+            on_crash=crashed,
+            name=name,
+        )
+        self.loop.listen()
+
+    def _perform(self, effect: BrokerEffect) -> None:
+        self.effects.append(effect)
+        if isinstance(effect, Prepared):
+            self.loop.post(Serving("h", 9000 + effect.broker, self._folder))
+        elif self.answers:
+            self.answer(effect)
+
+    def answer(self, effect: BrokerEffect) -> None:
+        """As the host would."""
+        match effect:
+            case LookAtFollowers(partitions):
+                seen = {tp: self.followers[tp] for tp in partitions if tp in self.followers}
+                self.loop.post(FollowersSeen(partitions, seen))
+            case HoldFetches():
+                self.loop.post(FetchesHeld(frozenset(self.followed)))
+                self.followed.clear()
+            case FollowOn(partitions):
+                self.followed.update(partitions)
+            case CountIsrs(batch) if batch is not None:
+                self.loop.post(IsrsCounted(batch))
+
+    def told(self, kind: type[EffectT]) -> list[EffectT]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def notes(self, kind: str) -> list[Note]:
+        return [note for note in self.told(Note) if note.kind == kind]
+
+
+class World(SteppedWorld[Node]):
+    """A server, a clock, and brokers."""
+
+    def node(
+        self, broker: int | None = 1, *, name: str | None = None, folder: str | None = None, **config: object
+    ) -> Node:
+        made = BrokerConfig(broker=broker, new_cluster_id=bytes(16), **config)  # type: ignore[arg-type]
+        node = Node(self, made, name or f"n{len(self.nodes)}", folder)
+        self.nodes.append(node)
+        return node
+
+    def until_asked(self, node: Node, path: str) -> None:
+        """Everything up to the moment before this node's transaction about this path is executed."""
+        self.run(lambda: self._asks(node, path))
+        assert self._asks(node, path), f"{node.client.name} never asked about {path}"
+
+    def _asks(self, node: Node, path: str) -> bool:
+        flight = node.client.requests[0].request if node.client.requests else None
+        return isinstance(flight, Multi) and any(op.path.startswith(path) for op in flight.operations)
+
+    def lose(self, node: Node, fault: Fault) -> None:
+        """What becomes of the node's next request."""
+        self.deliver(Step("request", node.client.name), fault)
+
+    def registration(self, broker: int) -> BrokerRegistration:
+        path = BrokerRegistration.path(broker)
+        return BrokerRegistration.decode(path, self.find(path).data)
+
+    def lead(
+        self, node: Node, *, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), epoch: int = 0
+    ) -> None:
+        """The controller makes the node leader of `T0`: the state stands, and the host is told."""
+        path = PartitionState.path(T0)
+        state = PartitionState(1, epoch, isr, 1)
+        self.server.put(path, state.encode())
+        version = self.find(path).stat.version
+        node.loop.post(Led(PartitionStateInfo("t", 0, 1, 1, epoch, isr, version, replicas)))
+        self.run()
+
+    def state(self) -> PartitionState:
+        path = PartitionState.path(T0)
+        return PartitionState.decode(path, self.find(path).data)

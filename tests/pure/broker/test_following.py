@@ -1,0 +1,187 @@
+"""What a broker follows on after its session has ended: topics that are the ones it was told to follow."""
+
+from __future__ import annotations
+
+from tests.pure.broker.machines import Node, World
+from zkgroup.broker.machine.effects import FollowOn, HoldFetches, Registered
+from zkgroup.broker.machine.events import Followed
+from zkgroup.broker.machine.following import READ_AT_ONCE
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.znodes.brokers import Topic
+
+DATA = Topic({0: (1, 2)}).encode()
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _follower(*topics: str) -> tuple[World, Node]:
+    """A controller has had it follow the first partition of each."""
+    world = World()
+    node = world.node()
+    world.run()
+    for topic in topics:
+        world.server.put(Topic.path(topic), DATA)
+    _order(node, *(TopicPartition(topic, 0) for topic in topics))
+    world.run()
+    return world, node
+
+
+def _order(node: Node, *partitions: TopicPartition) -> None:
+    node.followed.update(partitions)
+    node.loop.post(Followed(frozenset(tp.topic for tp in partitions)))
+
+
+def _end_session(world: World) -> None:
+    """The client gets to know when it reaches a server again: with `run`."""
+    world.server.expire("n0")
+    world.server.cut("n0")
+
+
+def _make_again(world: World, topic: str = "t") -> None:
+    world.write(Delete(Topic.path(topic), -1))
+    world.write(Create(Topic.path(topic), DATA))
+
+
+def _topics(node: Node) -> set[str]:
+    return {tp.topic for tp in node.followed}
+
+
+def test_the_topic_that_was_ordered_is_followed_on() -> None:
+    """All is held from the end of the session, until the broker is registered again; as often as it ends."""
+    world, node = _follower("t")
+    assert node.told(HoldFetches) == []
+    for _ in range(2):
+        node.effects.clear()
+        _end_session(world)
+        world.run()
+
+        told = [type(one) for one in node.effects if isinstance(one, HoldFetches | Registered | FollowOn)]
+        assert told == [HoldFetches, Registered, FollowOn]
+        assert _topics(node) == {"t"}
+        assert node.notes("topic.not_followed") == []
+
+
+def test_a_topic_that_was_made_again_or_is_gone_or_hidden_waits_for_a_controller() -> None:
+    """K20: its terms begin anew, and old lines would be taken for lines of the new one."""
+    world, node = _follower("again", "gone", "hidden", "same")
+    _end_session(world)
+    _make_again(world, "again")
+    world.write(Delete(Topic.path("gone"), -1))
+    node.guard.hidden.add(Topic.path("hidden"))
+    world.run()
+
+    assert _topics(node) == {"same"}
+    told = [dict(note.fields)["path"] for note in node.notes("topic.not_followed")]
+    assert told == [Topic.path(name) for name in ("again", "gone", "hidden")]
+
+
+def test_what_was_refused_once_is_not_followed_on_after_the_next_session() -> None:
+    """The second session ends before the controller has said anything. What it orders then is another thing,
+    also of the same topic."""
+    world, node = _follower("t")
+    _end_session(world)
+    _make_again(world)
+    world.run()
+    _end_session(world)
+    world.run()
+    assert node.followed == set()
+    _order(node, T1)
+    world.run()
+    _end_session(world)
+    world.run()
+
+    assert node.followed == {T1}
+
+
+def test_a_session_that_ends_while_nothing_is_followed_says_nothing_of_later_topics() -> None:
+    """What is ordered in the next session is known as it was then."""
+    world, node = _follower()
+    _end_session(world)
+    world.run()
+    world.server.put(Topic.path("t"), DATA)
+    _order(node, T0)
+    world.run()
+    _end_session(world)
+    world.run()
+
+    assert node.followed == {T0}
+
+
+def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing() -> None:
+    """Read in the next session it could be another topic. A word of the controller then is good again."""
+    world, node = _follower()
+    world.server.put(Topic.path("t"), DATA)
+    node.answers = False
+    _order(node, T0)
+    _end_session(world)
+    world.run()
+    (hold,) = node.told(HoldFetches)
+    assert _reads(node) == 0, "the order to hold is not answered yet"
+    node.answers = True
+    node.answer(hold)
+    world.run()
+    assert node.followed == set()
+    assert len(node.notes("topic.not_followed")) == 1
+    _order(node, T0)
+    world.run()
+    _end_session(world)
+    world.run()
+
+    assert node.followed == {T0}
+
+
+def _reads(node: Node) -> int:
+    return len(node.told(FollowOn))
+
+
+def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
+    """Two sessions ended in a row; what the first answer names is held for both."""
+    world, node = _follower("t")
+    node.answers = False
+    _end_session(world)
+    _make_again(world)
+    world.run()
+    _end_session(world)
+    world.run()
+    first, second = node.told(HoldFetches)
+    node.answer(first)
+    world.run()
+    assert _reads(node) == 0
+    node.answers = True
+    node.answer(second)
+    world.run()
+
+    assert _reads(node) == 1
+    assert node.followed == set()
+
+
+def test_a_look_without_an_answer_is_made_again() -> None:
+    """And many topics are looked at in turns."""
+    topics = [f"t{number}" for number in range(READ_AT_ONCE + 1)]
+    world, node = _follower(*topics)
+    _end_session(world)
+
+    def looks() -> bool:
+        flight = world.server.clients["n0"].requests
+        return bool(flight) and Topic.path("t0") in getattr(flight[0].request, "paths", ())
+
+    world.run(looks)
+    assert looks()
+    world.deliver(Step("request", "n0"), "lost_request")
+    world.advance(1000)
+
+    first, second = (effect.partitions for effect in node.told(FollowOn))
+    assert len(first) == READ_AT_ONCE
+    assert {tp.topic for tp in first | second} == set(topics)
+
+
+def test_a_process_that_was_never_registered_holds_nothing() -> None:
+    """It has followed nothing, and its port may not be open yet."""
+    world = World()
+    node = world.node()
+    world.run(lambda: node.machine.core.connected)
+    _end_session(world)
+    world.run()
+
+    assert node.told(HoldFetches) == []

@@ -1,0 +1,82 @@
+"""What `MemoryReplicaHost` has for scripts: followers that wait, catch up in part, and places that fail."""
+
+from __future__ import annotations
+
+from tests.worlds.replica_hosts import TP, append, end, pair, text_of, view, watermark
+from tests.worlds.replica_hosts import fetch as fetch_from
+from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
+from zkgroup.broker.replica_host import Role
+from zkgroup.wire.error_codes import ErrorCode
+
+
+def led_pair() -> tuple[MemoryReplicaHost, MemoryReplicaHost]:
+    one, two = MemoryReplicaHost(1), MemoryReplicaHost(2)
+    pair(one, two)
+    for line in (b"a", b"b", b"c"):
+        append(one, 0, line)
+    return one, two
+
+
+def test_a_follower_catches_up_as_far_as_the_script_says() -> None:
+    """The leader counts what it has; asked to go to the end, it knows the high watermark too."""
+    one, two = led_pair()
+
+    assert two.catch_up(one, TP, until=2)
+    assert (end(two), watermark(one), view(one).followers[2].log_end_offset) == (2, 2, 2)
+    assert two.catch_up(one, TP)
+    assert (end(two), watermark(one), watermark(two)) == (3, 3, 3)
+
+
+def test_a_follower_that_is_held_asks_for_nothing() -> None:
+    """Until it is released."""
+    one, two = led_pair()
+
+    two.hold(TP)
+    assert not two.catch_up(one, TP)
+    assert two.next_fetch(TP, broker_epoch=0, max_bytes=1, max_wait_ms=0) is None
+    two.release(TP)
+
+    assert two.catch_up(one, TP)
+
+
+def test_a_follower_does_not_get_further_than_the_leader() -> None:
+    """Nor anything from a host that does not lead."""
+    one, two = led_pair()
+
+    assert not two.catch_up(one, TP, until=4)
+    assert end(two) == 3
+    one.stop(TP)
+    assert not two.catch_up(one, TP)
+
+
+def test_a_place_outlives_its_host() -> None:
+    """With its lines; what it loses is gone for the next host, which has another incarnation."""
+    place = MemoryPlace()
+    first = MemoryReplicaHost(1, place)
+    first.become_leader(TP, 0, (1,), {1})
+    append(first, 0, b"a")
+    first.close()
+    second = MemoryReplicaHost(1, place)
+    assert second.become_leader(TP, 1, (1,), {1}) is ErrorCode.NONE
+    assert text_of(fetch_from(second, 0)) == b"a\n"
+    second.close()
+
+    place.lose()
+
+    assert MemoryReplicaHost(1, place).become_leader(TP, 2, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert second.incarnation == place.incarnation != MemoryReplicaHost(1).incarnation
+
+
+def test_a_log_that_is_broken_is_answered_with_an_error() -> None:
+    """56 in either role and for its deletion, and no exception; mended it is as before."""
+    place = MemoryPlace()
+    place.break_log(TP)
+    host = MemoryReplicaHost(1, place)
+
+    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert host.become_follower(TP, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert host.delete(TP) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (view(host).role, view(host).failure) == (Role.NONE, "the log of orders-0 is broken")
+
+    place.break_log(TP, broken=False)
+    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.NONE

@@ -1,0 +1,259 @@
+"""How a broker obeys its controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.broker_requests import (
+    ORDERS,
+    broker,
+    handled,
+    leader_and_isr,
+    state,
+    stop_replica,
+    update_metadata,
+)
+from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Delete, Receiver, Replica, Stop
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import (
+    LeaderAndIsrResponse,
+    PartitionError,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+
+ONE = TopicPartition("orders", 1)
+TWO = TopicPartition("orders", 2)
+STALE = 11
+
+
+def receiver() -> Receiver:
+    """Of broker 1."""
+    return Receiver(1, MetadataCache())
+
+
+# --- the controller's epoch -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["leader and isr", "stop", "update"])
+def test_an_older_controller_is_refused_whatever_showed_the_newer_one(first: str) -> None:
+    """Controller item 66: 11 for all three, an empty list, nothing done; the higher epoch is remembered."""
+    one, cache = receiver(), MetadataCache()
+    one = Receiver(1, cache)
+    match first:
+        case "leader and isr":
+            handled(one.leader_and_isr(leader_and_isr(epoch=5)))
+        case "stop":
+            handled(one.stop_replica(stop_replica(epoch=5)))
+        case "update":
+            one.update_metadata(update_metadata(epoch=5, live=(1,)), 0)
+    known = cache.metadata([])
+
+    assert handled(one.leader_and_isr(leader_and_isr(state(), epoch=4))) == ([], LeaderAndIsrResponse(STALE))
+    assert handled(one.stop_replica(stop_replica(ORDERS, epoch=4))) == ([], StopReplicaResponse(STALE))
+    assert one.update_metadata(update_metadata(state(), epoch=4), 0) == UpdateMetadataResponse(STALE)
+    assert (one.controller_epoch, dict(one.replicas), cache.metadata([])) == (5, {}, known)
+
+
+def test_an_equal_or_higher_controller_epoch_is_accepted() -> None:
+    """Controller item 66: by each of the three."""
+    one = receiver()
+    assert one.controller_epoch is None
+    for epoch in (0, 0, 3, 3):
+        assert handled(one.leader_and_isr(leader_and_isr(epoch=epoch))) == ([], LeaderAndIsrResponse(0))
+        assert handled(one.stop_replica(stop_replica(epoch=epoch))) == ([], StopReplicaResponse(0))
+        assert one.update_metadata(update_metadata(epoch=epoch), 0) == UpdateMetadataResponse(0)
+    assert one.controller_epoch == 3
+
+
+# --- LeaderAndIsr ---------------------------------------------------------------------------------
+
+
+def test_leaders_are_made_before_followers_and_answered_in_the_order_asked() -> None:
+    """A new leader of one partition may be the source for nobody yet: it must not wait for fetchers."""
+    one = receiver()
+    lead, follow = state(ONE, leader=1), state(ORDERS, leader=2)
+
+    actions, response = handled(one.leader_and_isr(leader_and_isr(follow, lead)))
+
+    assert actions == [BecomeLeader(lead), BecomeFollower(follow, broker(2))]
+    assert response == LeaderAndIsrResponse(
+        0, (PartitionError("orders", 0, 0), PartitionError("orders", 1, 0))
+    )
+    assert one.replicas == {ONE: Replica(lead, leads=True), ORDERS: Replica(follow, leads=False)}
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_an_equal_or_lower_leader_epoch_has_error_13(epoch: int) -> None:
+    """Controller item 67: for that partition alone, and its state is untouched."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state(leader=1, epoch=4))))
+    known = dict(one.replicas)
+
+    actions, response = handled(
+        one.leader_and_isr(leader_and_isr(state(leader=2, epoch=epoch), state(ONE, leader=2)))
+    )
+
+    assert [action.topic_partition for action in actions] == [ONE]
+    assert response.partitions == (PartitionError("orders", 0, 13), PartitionError("orders", 1, 0))
+    assert one.replicas[ORDERS] == known[ORDERS]
+
+
+def test_what_this_broker_does_not_replicate_is_not_in_the_response() -> None:
+    """Controller item 67; even where it is named as leader, and it is not remembered."""
+    one = receiver()
+
+    actions, response = handled(
+        one.leader_and_isr(leader_and_isr(state(leader=1, replicas=(2, 3)), state(ONE, leader=2)))
+    )
+
+    assert [action.topic_partition for action in actions] == [ONE]
+    assert response == LeaderAndIsrResponse(0, (PartitionError("orders", 1, 0),))
+    assert list(one.replicas) == [ONE]
+
+
+@pytest.mark.parametrize("leader", [2, -1])
+def test_a_follower_of_nobody_stops_what_it_did_and_answers_0(leader: int) -> None:
+    """The leader is not among those named, or there is none. The same decision can come again with it."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state(leader=1, epoch=4))))
+    decision = state(leader=leader, epoch=5)
+
+    actions, response = handled(one.leader_and_isr(leader_and_isr(decision, leaders=(1, 3))))
+
+    assert actions == [BecomeFollower(decision, None)]
+    assert response == LeaderAndIsrResponse(0, (PartitionError("orders", 0, 0),))
+    assert one.replicas[ORDERS] == Replica(state(leader=1, epoch=4), leads=False)
+    again, _ = handled(one.leader_and_isr(leader_and_isr(decision, leaders=(leader,))))
+    assert again == [BecomeFollower(decision, broker(leader))]
+
+
+def test_a_follower_of_nobody_that_was_not_known_is_not_remembered() -> None:
+    """Its leader epoch is open."""
+    one = receiver()
+
+    handled(one.leader_and_isr(leader_and_isr(state(leader=2), leaders=())))
+
+    assert one.replicas == {}
+
+
+def test_a_partition_named_twice_counts_once_by_its_last_entry() -> None:
+    """And is answered once."""
+    one = receiver()
+
+    actions, response = handled(one.leader_and_isr(leader_and_isr(state(leader=1), state(leader=2, epoch=1))))
+
+    assert actions == [BecomeFollower(state(leader=2, epoch=1), broker(2))]
+    assert response.partitions == (PartitionError("orders", 0, 0),)
+
+
+def test_an_empty_list_is_answered() -> None:
+    """K40: controllers of Kafka send them."""
+    one = receiver()
+
+    assert handled(one.leader_and_isr(leader_and_isr())) == ([], LeaderAndIsrResponse(0))
+    assert handled(one.stop_replica(stop_replica())) == ([], StopReplicaResponse(0))
+    assert handled(one.stop_replica(stop_replica(delete=True))) == ([], StopReplicaResponse(0))
+
+
+def test_what_the_host_cannot_do_is_in_the_response() -> None:
+    """56: the broker does not lead then, and only a new decision is tried."""
+    one = receiver()
+    request = leader_and_isr(state(epoch=1), state(ONE, leader=2), state(TWO))
+
+    _, response = handled(one.leader_and_isr(request), {ORDERS: 56, ONE: 56})
+
+    assert [entry.error for entry in response.partitions] == [56, 56, 0]
+    assert {tp: replica.leads for tp, replica in one.replicas.items()} == {
+        ORDERS: False,
+        ONE: False,
+        TWO: True,
+    }
+    _, response = handled(one.leader_and_isr(request))
+    assert [entry.error for entry in response.partitions] == [13, 13, 13]
+    _, response = handled(one.leader_and_isr(leader_and_isr(state(epoch=2))))
+    assert (response.partitions[0].error, one.replicas[ORDERS].leads) == (0, True)
+
+
+# --- StopReplica ----------------------------------------------------------------------------------
+
+
+def test_a_stopped_replica_keeps_its_leader_epoch() -> None:
+    """So a late LeaderAndIsr does not bring it back."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state(epoch=4))))
+
+    actions, response = handled(one.stop_replica(stop_replica(ORDERS)))
+
+    assert actions == [Stop(ORDERS)]
+    assert response == StopReplicaResponse(0, (PartitionError("orders", 0, 0),))
+    assert one.replicas[ORDERS] == Replica(state(epoch=4), leads=False)
+    _, late = handled(one.leader_and_isr(leader_and_isr(state(epoch=4))))
+    assert late.partitions == (PartitionError("orders", 0, 13),)
+
+
+def test_a_deleted_replica_is_forgotten() -> None:
+    """The topic can be made again, at leader epoch 0."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state(epoch=4))))
+
+    assert handled(one.stop_replica(stop_replica(ORDERS, delete=True)))[0] == [Delete(ORDERS)]
+    assert one.replicas == {}
+    _, again = handled(one.leader_and_isr(leader_and_isr(state(epoch=0))))
+    assert again.partitions == (PartitionError("orders", 0, 0),)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_stopping_what_is_not_known_is_asked_of_the_host_and_answered_0(delete: bool) -> None:
+    """There may be lines of it from before a restart."""
+    actions, response = handled(receiver().stop_replica(stop_replica(ONE, ONE, delete=delete)))
+
+    assert actions == [Delete(ONE) if delete else Stop(ONE)]
+    assert response.partitions == (PartitionError("orders", 1, 0),)
+
+
+def test_a_deletion_that_fails_is_told_and_can_be_asked_again() -> None:
+    """What was known of the replica stays until then."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state())))
+
+    _, response = handled(one.stop_replica(stop_replica(ORDERS, delete=True)), {ORDERS: 56})
+
+    assert response.partitions == (PartitionError("orders", 0, 56),)
+    assert list(one.replicas) == [ORDERS]
+    _, response = handled(one.stop_replica(stop_replica(ORDERS, delete=True)))
+    assert (response.partitions[0].error, dict(one.replicas)) == (0, {})
+
+
+# --- UpdateMetadata and order ---------------------------------------------------------------------
+
+
+def test_metadata_goes_to_the_cache_alone() -> None:
+    """Its leader epochs are no fence for LeaderAndIsr."""
+    cache = MetadataCache()
+    one = Receiver(1, cache)
+
+    assert one.update_metadata(update_metadata(state(epoch=3)), 70) == UpdateMetadataResponse(0)
+
+    assert (cache.partition(ORDERS), cache.age_ms(75)) == (state(epoch=3), 5)
+    assert one.replicas == {}
+    assert handled(one.leader_and_isr(leader_and_isr(state(epoch=3))))[1].partitions[0].error == 0
+
+
+def test_a_batch_that_comes_twice_ends_as_it_did_the_first_time() -> None:
+    """Controller item 68, the receiver's half: in the order LeaderAndIsr, UpdateMetadata, StopReplica."""
+    cache = MetadataCache()
+    one = Receiver(1, cache)
+    ends = []
+    for _ in range(2):
+        handled(one.leader_and_isr(leader_and_isr(state(leader=1, epoch=4), state(ONE, leader=2))))
+        one.update_metadata(update_metadata(state(leader=1, epoch=4), state(ONE, leader=2)), 0)
+        handled(one.stop_replica(stop_replica(ONE)))
+        ends.append((dict(one.replicas), cache.metadata([])))
+
+    assert ends[0] == ends[1]
+    assert ends[0][0] == {
+        ORDERS: Replica(state(leader=1, epoch=4), leads=True),
+        ONE: Replica(state(ONE, leader=2), leads=False),
+    }

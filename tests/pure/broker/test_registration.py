@@ -1,0 +1,240 @@
+"""How a broker comes into `/brokers/ids`, and what may stand in its way."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.broker.machines import Node, World
+from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
+from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
+from zkgroup.model.requests import Create, Delete
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
+from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, later_parents
+
+PATH = BrokerRegistration.path(1)
+WAIT_MS = 6000 + 2000
+"""The session timeout and the slack."""
+
+
+def _story(node: Node) -> list[type[BrokerEffect]]:
+    return [type(effect) for effect in node.effects if isinstance(effect, Prepared | Registered | Failed)]
+
+
+def _else(world: World, broker: int, host: str = "h", port: int = 1, **extensions: object) -> str:
+    """Somebody else's registration; the name of its client."""
+    name = f"else-{broker}"
+    client = world.server.client(name)
+    world.server.deliver(Step("connect", name))
+    assert client.session is not None
+    world.server.put(broker_ids_path())
+    made = BrokerRegistration(host, port, 1, 0, extensions=extensions).encode()
+    world.write(Create(BrokerRegistration.path(broker), made, True), session_id=client.session.session_id)
+    return name
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_every_format_can_be_written(version: int) -> None:
+    """Address, time and our key stand in each of them."""
+    world = World()
+    world.node(registration_version=version)
+    world.run()
+    found = world.registration(1)
+
+    assert (found.version, found.host, found.port) == (version, "h", 9001)
+    assert found.timestamp_ms == world.clock.wall_ms()
+    assert found.is_zkgroup
+    assert found.role == "data"
+
+
+def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
+    """Parents and cluster id are made before it."""
+    world = World()
+    node = world.node()
+    world.run()
+
+    assert _story(node) == [Prepared, Registered]
+    assert node.told(Registered)[0].epoch == world.find(PATH).stat.czxid
+    for path in (*common_parents(), *later_parents()):
+        world.find(path)
+    assert (
+        ClusterId.decode(ClusterId.path(), world.find(ClusterId.path()).data).id == ClusterId.of(bytes(16)).id
+    )
+
+
+def test_a_cluster_id_that_stands_is_taken() -> None:
+    """The first broker makes it, the others read it."""
+    world = World()
+    theirs = ClusterId.of(bytes(range(16)))
+    world.server.put(ClusterId.path(), theirs.encode())
+    node = world.node()
+    world.run()
+
+    assert node.told(Prepared)[0].cluster_id == theirs.id
+
+
+def test_a_registration_whose_answer_was_lost_is_known_as_ours() -> None:
+    """It is found in the own session."""
+    world = World()
+    node = world.node()
+    world.until_asked(node, PATH)
+    world.lose(node, "lost_reply")
+    world.advance(1000)
+
+    assert _story(node) == [Prepared, Registered]
+    assert node.told(Registered)[0].epoch == world.find(PATH).stat.czxid
+
+
+def test_after_an_expiry_the_own_ghost_is_taken_off_at_once() -> None:
+    """Controller item 73: the former session still lives by the server's clock (KAFKA-7165)."""
+    world = World()
+    node = world.node()
+    world.run()
+    ghost = world.find(PATH).stat
+    node.client.abandon(node.client.incarnation, "given up")
+    while len(node.told(Registered)) < 2:
+        for step in world.server.pending():
+            if step.kind != "orphan":  # the goodbye is on its way
+                world.deliver(step)
+
+    assert world.server.leader.sessions[ghost.ephemeral_owner].alive
+    assert world.find(PATH).stat.czxid > ghost.czxid
+    assert node.told(Registered)[1].epoch == world.find(PATH).stat.czxid
+
+
+def test_what_may_be_our_ghost_is_waited_for() -> None:
+    """A quick restart has forgotten its session; nobody else can listen where it listens."""
+    world = World()
+    name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
+    node = world.node()
+    world.run()
+    assert _story(node) == [Prepared]
+    world.server.expire(name)
+    world.run()
+
+    assert _story(node) == [Prepared, Registered]
+
+
+def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
+    """The port may be another one, but the folder is held by one process at a time."""
+    world = World()
+    name = _else(world, 1, "h", 5, zkgroup={"role": "data", "folder": "f"})
+    node = world.node(folder="f")
+    world.run()
+    assert _story(node) == [Prepared]
+    world.server.expire(name)
+    world.run()
+
+    assert world.registration(1).extensions == {"zkgroup": {"role": "data", "folder": "f"}}
+
+
+def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
+    """Its session is kept alive by somebody, so it is no ghost."""
+    world = World()
+    name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
+    node = world.node()
+    for _ in range(WAIT_MS // 250 - 1):
+        world.server.ping(name)
+        world.advance(250)
+    assert _story(node) == [Prepared]
+    world.server.ping(name)
+    world.advance(500)
+
+    assert _story(node) == [Prepared, Failed]
+
+
+def test_a_ghost_lives_longer_where_the_servers_have_a_new_leader() -> None:
+    """It gives every session its whole time again, and all connections break: the wait begins anew."""
+    world = World()
+    name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
+    node = world.node()
+    for number in range(3):
+        for _ in range(WAIT_MS // 250 - 1):
+            world.server.ping(name)
+            world.advance(250)
+        assert _story(node) == [Prepared], number
+        world.server.cut(node.client.name)
+        world.run()
+    world.server.expire(name)
+    world.run()
+
+    assert _story(node) == [Prepared, Registered]
+
+
+def test_an_id_in_use_names_session_and_host() -> None:
+    """Controller item 73: another live owner; nothing of it is touched and nothing more is asked."""
+    world = World()
+    name = _else(world, 1, "other", 9001, zkgroup={"role": "data"})
+    session = world.server.clients[name].session
+    node = world.node()
+    world.run()
+    before = world.find(PATH)
+    (failed,) = node.told(Failed)
+    error = failed.error
+
+    assert isinstance(error, BrokerIdInUseError)
+    assert session is not None
+    assert f"0x{session.session_id:x} on host other" in str(error)
+    assert error.exit_code == 6
+    world.advance(WAIT_MS)
+    assert world.find(PATH) == before
+
+
+def test_among_brokers_of_kafka_ours_does_not_start() -> None:
+    """Recipes 15: refused with their ids; what cannot be read is none, nor a controller of ours."""
+    world = World()
+    _else(world, 12)
+    _else(world, 3)
+    _else(world, 4, zkgroup={"role": "controller"})
+    world.server.put(BrokerRegistration.path(5), b"{")
+    node = world.node()
+    world.run()
+    (failed,) = node.told(Failed)
+
+    assert isinstance(failed.error, ForeignBrokersError)
+    assert failed.error.brokers == ("3", "12")
+    assert failed.error.exit_code == 6
+    assert [note.fields["path"] for note in node.notes("registration.unreadable")] == ["/brokers/ids/5"]
+    assert world.server.find(PATH) is None
+
+
+def test_an_id_that_is_given_out_is_nobody_elses() -> None:
+    """Controller item 74: above 1000, and never one that a person has given away."""
+    world = World()
+    world.server.put(BrokerSequence.path())
+    _else(world, 1001, zkgroup={"role": "data"})
+    nodes = [world.node(None) for _ in range(3)]
+    world.run()
+
+    found = [node.told(Prepared)[0].broker for node in nodes]
+    assert len(set(found)) == 3
+    assert 1001 not in found
+    assert min(found) > 1000
+
+
+def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
+    """Its roles are its own affair; its epoch is a new one, and so is its owner."""
+    world = World()
+    node = world.node()
+    world.run()
+    world.server.expire("n0")
+    world.server.cut("n0")
+    world.run()
+    first, second = node.told(Registered)
+
+    assert second.epoch > first.epoch
+    assert second.incarnation == first.incarnation + 1
+    assert world.find(PATH).stat.czxid == second.epoch
+
+
+def test_missing_parents_are_made_again() -> None:
+    """Somebody has cleared the tree while the broker was away."""
+    world = World()
+    node = world.node()
+    world.run()
+    world.server.expire("n0")
+    world.write(Delete(broker_ids_path(), 0))
+    world.server.cut("n0")
+    world.run()
+
+    assert len(node.told(Registered)) == 2

@@ -1,0 +1,400 @@
+"""The numbered rules of replication, on every host that is shipped.
+
+1 leader epochs instead of cutting to the high watermark, 2 the high watermark, 3 who may be in the ISR, 4 who
+may lead, 5 what is shown.
+"""
+
+from __future__ import annotations
+
+from tests.worlds.replica_hosts import TP, Hosts, append, asked, end, fetch, pair, text_of, view, watermark
+from zkgroup.broker.memory_host import replicate
+from zkgroup.broker.replica_host import Follower, ReplicaHost, Role
+from zkgroup.model import TopicPartition
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.line_batches import batch_of
+from zkgroup.wire.replica_host import OBSERVER, EpochEnd, FetchLinesResponse
+
+OTHER = TopicPartition("orders", 1)
+
+
+# --- rule 1: leader epochs ------------------------------------------------------------------------
+
+
+def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
+    hosts: Hosts, one: ReplicaHost
+) -> None:
+    """A term without lines leaves no mark behind once the next one begins."""
+    one.become_leader(TP, 0, (1,), {1})
+    append(one, 0, b"a", b"b")
+    one.become_leader(TP, 3, (1,), {1})
+    assert hosts.epochs(1) == ((0, 0), (3, 2))
+
+    one.become_leader(TP, 4, (1,), {1})
+    append(one, 4, b"c")
+
+    assert hosts.epochs(1) == ((0, 0), (4, 2))
+
+
+def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaHost, two: ReplicaHost) -> None:
+    """Lines above the high watermark stay through changes of role: the leader says what diverges."""
+    pair(one, two)
+    append(one, 0, b"a", b"b")
+    request = asked(two)
+    two.take(request, one.fetch(request))
+    assert (end(two), watermark(two)) == (2, 0)
+
+    two.become_follower(TP, 1)
+    two.stop(TP)
+    two.become_follower(TP, 2)
+
+    assert end(two) == 2
+
+
+def test_rule_1_a_leader_that_lacks_the_epoch_answers_diverging(one: ReplicaHost) -> None:
+    """The latest epoch that both can have, and where it ends on the leader."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a", b"b")
+    one.become_leader(TP, 3, (1, 2), {1})
+    append(one, 3, b"c")
+
+    response = fetch(one, 5, replica=2, leader_epoch=3, last_fetched_epoch=2)
+
+    assert response.diverging == EpochEnd(0, 2)
+    assert (response.error, response.batches) == (ErrorCode.NONE, ())
+    assert view(one).followers[2].log_end_offset is None
+
+
+def test_rule_1_a_leader_whose_end_of_the_epoch_is_below_answers_diverging(one: ReplicaHost) -> None:
+    """At the end of the epoch the follower is right, one line further it is not."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a", b"b")
+    one.become_leader(TP, 3, (1, 2), {1})
+    append(one, 3, b"c")
+
+    at_the_end = fetch(one, 2, replica=2, leader_epoch=3, last_fetched_epoch=0)
+    further = fetch(one, 3, replica=2, leader_epoch=3, last_fetched_epoch=0)
+
+    assert (at_the_end.diverging, text_of(at_the_end)) == (None, b"c\n")
+    assert further.diverging == EpochEnd(0, 2)
+
+
+def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
+    hosts: Hosts, one: ReplicaHost, two: ReplicaHost
+) -> None:
+    """Twice here: the leader's end of its epoch is larger than the follower's own end of that epoch."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+    two.become_follower(TP, 0)
+    assert replicate(one, two, TP)
+    append(one, 0, b"b", b"c")
+    two.become_leader(TP, 1, (1, 2), {2})
+    append(two, 1, b"x", b"y", b"z")
+    one.become_leader(TP, 2, (1, 2), {1})
+    two.become_follower(TP, 2)
+
+    request = asked(two)
+    response = one.fetch(request)
+    assert (request.last_fetched_epoch, request.offset, response.diverging) == (1, 4, EpochEnd(0, 3))
+    assert two.take(request, response)
+    assert end(two) == 1
+    assert replicate(one, two, TP)
+
+    assert hosts.epochs(2) == ((0, 0),)
+    assert end(two) == 3
+
+
+def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
+    hosts: Hosts, one: ReplicaHost, two: ReplicaHost
+) -> None:
+    """Who led for a moment and got no line takes those of the term before from the next leader."""
+    pair(one, two)
+    append(one, 0, b"a")
+    assert replicate(one, two, TP)
+    append(one, 0, b"b")
+    two.become_leader(TP, 1, (1, 2), {2})
+    one.become_leader(TP, 2, (1, 2), {1})
+    two.become_follower(TP, 2)
+
+    assert replicate(one, two, TP)
+
+    assert hosts.lines(2) == [b"a", b"b"]
+    assert hosts.epochs(2) == ((0, 0),)
+
+
+def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaHost, two: ReplicaHost) -> None:
+    """A leader that takes back what it gave in the same term has lost it; its follower keeps the lines."""
+    pair(one, two)
+    append(one, 0, b"a")
+    assert replicate(one, two, TP)
+    request = asked(two)
+
+    again = two.take(request, FetchLinesResponse(0, 0, 0, diverging=EpochEnd(-1, 0)))
+
+    assert not again
+    assert end(two) == 1
+    assert "has lost lines" in (view(two).failure or "")
+
+
+def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two: ReplicaHost) -> None:
+    """Its folder was lost in the first term, where nothing else can tell; it does not lead again so."""
+    first = hosts.open(1)
+    pair(first, two)
+    append(first, 0, b"a")
+    assert replicate(first, two, TP)
+    first.close()
+    hosts.lose(1)
+    emptied = hosts.open(1)
+    failures: list[str] = []
+    emptied.listen_to_failures(lambda _, why: failures.append(why))
+    assert emptied.become_leader(TP, 0, (1, 2), {1, 2}) is ErrorCode.NONE
+
+    response = fetch(emptied, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+
+    assert failures == ["lines are lost: broker 2 has 1 of them from this leader in epoch 0, and 0 are left"]
+    assert response.error == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert append(emptied, 0, b"x").error == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert emptied.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR
+    emptied.close()
+
+
+def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaHost) -> None:
+    """Its lines can be of a former topic of that name; nobody has been told of them by this leader."""
+    assert one.become_leader(TP, 0, (1, 2, 3), {1, 3}) is ErrorCode.NONE
+    append(one, 0, b"a")
+
+    ahead = fetch(one, 5, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert ahead.error == ErrorCode.STALE_BROKER_EPOCH
+    assert append(one, 0, b"b").error == ErrorCode.NONE
+    assert fetch(one, 2, replica=3, leader_epoch=0, last_fetched_epoch=0).high_watermark == 2
+
+
+# --- rule 2: the high watermark -------------------------------------------------------------------
+
+
+def test_rule_2_the_high_watermark_is_the_smallest_end_of_the_isr(one: ReplicaHost) -> None:
+    """Of the leader too; a replica outside does not count."""
+    one.become_leader(TP, 0, (1, 2, 3, 4), {1, 2, 3})
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+    append(one, 0, b"c")
+
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert watermark(one) == 0, "broker 3 has not been heard"
+    fetch(one, 1, replica=3, leader_epoch=0, last_fetched_epoch=0)
+
+    assert watermark(one) == 1
+
+
+def test_rule_2_every_isr_that_is_proposed_counts(one: ReplicaHost) -> None:
+    """`set_isr` is told the union; what leaves it holds nothing any more."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+    assert watermark(one) == 1
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+
+    one.set_isr(TP, 0, {1, 2})
+    append(one, 0, b"b")
+    assert watermark(one) == 1
+    one.set_isr(TP, 0, {1})
+
+    assert watermark(one) == 2
+
+
+def test_rule_2_the_high_watermark_never_falls_within_a_term(one: ReplicaHost) -> None:
+    """Neither for a member that is behind nor for one that has not been heard."""
+    one.become_leader(TP, 0, (1, 2, 3), {1})
+    append(one, 0, b"a")
+    fetch(one, 0, replica=2, leader_epoch=0)
+
+    one.set_isr(TP, 0, {1, 2, 3})
+
+    assert watermark(one) == 1
+
+
+def test_rule_2_consumers_read_below_the_high_watermark(one: ReplicaHost) -> None:
+    """At and above it they get nothing, past the end an error; followers get all."""
+    one.become_leader(TP, 0, (1, 2), {1, 2})
+    append(one, 0, b"a", b"b")
+    append(one, 0, b"c")
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
+
+    assert text_of(fetch(one, 0)) == b"a\nb\n"
+    assert text_of(fetch(one, 1)) == b"a\nb\n", "a batch is given as a whole"
+    assert (fetch(one, 2).error, text_of(fetch(one, 2)), text_of(fetch(one, 3))) == (0, b"", b"")
+    assert fetch(one, 4).error == fetch(one, -1).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert text_of(fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)) == b"c\n"
+
+
+def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaHost, two: ReplicaHost) -> None:
+    """As far as its own lines go, and for the next term."""
+    pair(one, two)
+    append(one, 0, b"a")
+    assert replicate(one, two, TP)
+
+    assert (watermark(one), watermark(two)) == (1, 1)
+    assert two.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.NONE
+    assert watermark(two) == 1
+
+
+# --- rule 3: the ISR ------------------------------------------------------------------------------
+
+
+def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_term(
+    one: ReplicaHost,
+) -> None:
+    """Lines of former terms above the high watermark may have been acknowledged, so it needs them too."""
+    one.become_leader(TP, 0, (1, 2, 3), {1, 2})
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+    one.become_leader(TP, 1, (1, 2, 3), {1, 2})
+    assert not one.caught_up(TP, 3), "not heard in this term"
+
+    fetch(one, 1, replica=3, leader_epoch=1, last_fetched_epoch=0)
+    assert watermark(one) == 0
+    fetch(one, 1, replica=3, leader_epoch=1, last_fetched_epoch=0)
+    assert not one.caught_up(TP, 3), "below the start of the term"
+    fetch(one, 2, replica=3, leader_epoch=1, last_fetched_epoch=0)
+    assert one.caught_up(TP, 3)
+
+    fetch(one, 2, replica=2, leader_epoch=1, last_fetched_epoch=0)
+    append(one, 1, b"c")
+    fetch(one, 3, replica=2, leader_epoch=1, last_fetched_epoch=1)
+    assert not one.caught_up(TP, 3), "below the high watermark"
+
+
+def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
+    """It must know that it is level: else one that was emptied would be in the ISR and refuse to lead."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert not one.caught_up(TP, 2), "it has not been told where the log ends"
+    append(one, 0, b"b")
+    one.set_isr(TP, 0, {1})
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert not one.caught_up(TP, 2), "below the high watermark"
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
+
+    assert one.caught_up(TP, 2)
+
+
+def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: ReplicaHost) -> None:
+    """It gets none before it is out of the ISR: with some of them it could be elected."""
+    one.become_leader(TP, 0, (1, 2), {1, 2})
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
+
+    response = fetch(one, 0, replica=2, leader_epoch=0, broker_epoch=6)
+    assert (response.error, response.batches, response.high_watermark) == (ErrorCode.NONE, (), 2)
+    assert view(one).followers == {2: Follower(log_end_offset=0, caught_up=False, lost=True)}
+    one.set_isr(TP, 0, {1})
+
+    assert text_of(fetch(one, 0, replica=2, leader_epoch=0, broker_epoch=6)) == b"a\nb\n"
+    assert view(one).followers == {2: Follower(log_end_offset=0, caught_up=False, lost=False)}
+
+
+# --- rule 4: who may lead -------------------------------------------------------------------------
+
+
+def test_rule_4_leading_without_data_is_an_error_but_in_the_first_term(one: ReplicaHost) -> None:
+    """56: the controller takes such a replica for offline."""
+    assert one.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert one.become_leader(OTHER, 0, (1, 2), {1, 2}) is ErrorCode.NONE
+
+    assert (view(one).role, view(one).log_end_offset) == (Role.NONE, 0)
+    assert view(one).failure == "cannot lead in epoch 1: there is nothing of it here"
+    assert append(one, 1, b"a").error == fetch(one, 0).error == ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert one.partitions() == (OTHER,)
+
+
+def test_rule_4_an_empty_partition_of_the_first_term_can_be_led_later(one: ReplicaHost) -> None:
+    """Nothing can be missing in a replica that was there from the beginning."""
+    one.become_follower(TP, 0)
+
+    assert one.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.NONE
+
+
+def test_rule_4_a_folder_that_was_emptied_does_not_lead_before_it_was_level(
+    hosts: Hosts, one: ReplicaHost
+) -> None:
+    """Not with no line, not with some, and after a restart no more; then it does."""
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+    emptied = hosts.open(2)
+    emptied.become_follower(TP, 1)
+    assert emptied.become_leader(TP, 2, (1, 2), {2}) is ErrorCode.KAFKA_STORAGE_ERROR
+    one.become_leader(TP, 3, (1, 2), {1})
+    emptied.become_follower(TP, 3)
+    assert replicate(one, emptied, TP, until=1)
+    emptied.close()
+
+    again = hosts.open(2)
+    assert end(again) == 1
+    assert again.become_leader(TP, 4, (1, 2), {2}) is ErrorCode.KAFKA_STORAGE_ERROR
+    one.become_leader(TP, 5, (1, 2), {1})
+    again.become_follower(TP, 5)
+    assert replicate(one, again, TP)
+
+    assert again.become_leader(TP, 6, (1, 2), {2}) is ErrorCode.NONE
+    again.close()
+
+
+def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
+    hosts: Hosts, one: ReplicaHost
+) -> None:
+    """A new leader may know a lower one than the last did, so that says nothing of what was acknowledged."""
+    one.become_follower(TP, 0)
+    batches = tuple(batch_of([line], offset, 0) for offset, line in enumerate((b"a", b"b")))
+    one.take(asked(one), FetchLinesResponse(0, 0, 2, batches=batches))
+    one.become_leader(TP, 1, (1, 2), {1, 2})
+    assert (end(one), watermark(one)) == (2, 0)
+    emptied = hosts.open(2)
+    emptied.become_follower(TP, 1)
+    assert replicate(one, emptied, TP, until=1)
+    assert (end(emptied), watermark(one)) == (1, 1)
+
+    assert emptied.become_leader(TP, 2, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR
+    emptied.close()
+
+
+# --- rule 5: what is shown ------------------------------------------------------------------------
+
+
+def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
+    one: ReplicaHost, two: ReplicaHost
+) -> None:
+    """The leader's view holds those of its followers; a partition that is not here has none."""
+    one.become_leader(TP, 0, (1, 2, 3), {1, 2})
+    two.become_follower(TP, 0)
+    append(one, 0, b"a")
+    assert replicate(one, two, TP)
+    append(one, 0, b"b")
+
+    leader, follower = view(one), view(two)
+    assert (leader.role, leader.leader_epoch, leader.term_start) == (Role.LEADER, 0, 0)
+    assert (leader.log_end_offset, leader.high_watermark, leader.failure) == (2, 1, None)
+    assert leader.followers == {2: Follower(1, caught_up=True, lost=False), 3: Follower(None, False, False)}
+    assert (follower.role, follower.log_end_offset, follower.high_watermark) == (Role.FOLLOWER, 1, 1)
+    assert one.view(OTHER) is one.log_end_offset(OTHER) is one.high_watermark(OTHER) is None
+    assert not one.caught_up(OTHER, 2)
+
+
+def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaHost, two: ReplicaHost) -> None:
+    """Leader, follower or stopped; it gets no line and counts as nobody."""
+    pair(one, two)
+    append(one, 0, b"a", b"b")
+    request = asked(two)
+    two.take(request, one.fetch(request))
+    append(one, 0, b"c")
+    before = view(one).followers
+
+    told = [fetch(host, 0, replica=OBSERVER) for host in (one, two)]
+    two.stop(TP)
+    stopped = fetch(two, 0, replica=OBSERVER)
+
+    ends = [(each.error, each.log_end_offset, each.high_watermark) for each in (*told, stopped)]
+    assert ends == [(0, 3, 0), (0, 2, 0), (0, 2, 0)]
+    assert all(not each.batches for each in (*told, stopped))
+    assert view(one).followers == before

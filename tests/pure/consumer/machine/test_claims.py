@@ -1,0 +1,259 @@
+"""Claims: what they rest on, and what a blocked partition does to the rest (recipes 5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.pure.consumer.machine.stage import (
+    GROUP,
+    Stage,
+    claims,
+    is_stable,
+    owned,
+    reads,
+    told,
+    tp,
+    writes_to,
+)
+from zkgroup.consumer.effects import (
+    Finish,
+    Lose,
+    MemberState,
+)
+from zkgroup.consumer.machine import MemberConfig, MemberMachine
+from zkgroup.consumer.machine.writes import CLAIMED_VERSION
+from zkgroup.errors import RebalanceFailedError
+from zkgroup.model import StaticSubscription
+from zkgroup.model.requests import Check, Create, Delete, SetData
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+
+
+def blocked_stage(**settings: object) -> tuple[Stage, Actor]:
+    """A member whose partition 1 of 4 is held by a stranger's session."""
+    stage = Stage(**settings)
+    stage.client("stranger")
+    stage.drain()
+    session = stage.client("stranger").session
+    assert session is not None
+    stage.server.put("/consumers/g/owners/t")
+    stage.server.write(
+        Create(Owner.path(GROUP, tp(1)), b"g_x-0", ephemeral=True), session_id=session.session_id
+    )
+    return stage, stage.join("a", run_ms=2000)
+
+
+def test_blocked_partition_delays_no_other() -> None:
+    """Item 37, recipes 5: nothing of the refused packet was created; the others are claimed at once."""
+    _, member = blocked_stage()
+
+    assert owned(member) == [0, 2, 3]
+    assert member.machine.describe().blocked == {tp(1): "g_x-0"}
+    assert len(claims(member)) == 2
+
+
+def test_blocked_claim_resumes_soon_after_the_blocker_is_gone() -> None:
+    """Item 43: by the watch, within 500 ms."""
+    stage, member = blocked_stage(rebalance_backoff_ms=60_000)
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+
+    assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) < 500
+
+
+def test_blocked_claim_is_looked_at_again_without_a_watch() -> None:
+    """Recipes 5: a jittered second look beside the watch, without limit."""
+    stage, member = blocked_stage(rebalance_backoff_ms=2000)
+    member.client.data_watches.clear()
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+
+    assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) <= 3000
+
+
+def test_equal_text_of_another_session_is_a_conflict() -> None:
+    """Item 38: mine is session and text; a JVM member would adopt it."""
+    stage = Stage(topics={"t": 1})
+    stage.client("stranger")
+    stage.drain()
+    session = stage.client("stranger").session
+    assert session is not None
+    stage.server.put("/consumers/g/owners/t")
+    stage.server.write(
+        Create(Owner.path(GROUP, tp(0)), b"g_a-0", ephemeral=True), session_id=session.session_id
+    )
+    member = stage.join("a", run_ms=3000)
+
+    assert owned(member) == []
+    assert member.machine.describe().blocked == {tp(0): "g_a-0"}
+
+
+def test_own_session_with_another_members_text_is_a_conflict() -> None:
+    """Recipes 1: members that share a client share a session; the session alone never suffices."""
+    stage = Stage(topics={"t": 2})
+    first = stage.join("a", client="shared")
+    second = stage.join("b", client="shared")
+
+    assert (owned(first), owned(second)) == ([0], [1])
+    assert first.client is second.client
+
+
+def test_no_limit_of_attempts_by_default() -> None:
+    """Item 44: after a minute of looks at the blocker the member still tries, and gets it in the end."""
+    stage, member = blocked_stage(rebalance_backoff_ms=500)
+    member.asked.clear()
+    stage.run(60_000)
+    looks = [request for request in member.asked if reads("/owners/t/1")(request)]
+
+    assert len(looks) > 50
+    assert member.finished is None
+    assert member.state is MemberState.JOINING
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.run(1000)
+    assert owned(member) == [0, 1, 2, 3]
+
+
+def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -> None:
+    """Items 44, 45: the error names who held what; the member has left, it is never registered and idle."""
+    stage, member = blocked_stage(rebalance_backoff_ms=300, rebalance_max_retries=3)
+    stage.run(5000)
+    (finish,) = told(member, Finish)
+
+    assert isinstance(finish.error, RebalanceFailedError)
+    assert finish.error.blockers == {tp(1): "g_x-0"}
+    assert stage.registration("a") is None
+    assert set(stage.owners()) == {1}
+
+
+def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
+    """Item 55: BadVersion, read again, claimed again; the value of the claim is where it starts."""
+    stage = Stage(topics={"t": 1})
+    stage.server.put("/consumers/g/offsets/t/0", b"5")
+    stage.when(
+        "client-a",
+        writes_to("/owners/", Create),
+        lambda: stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
+    )
+    member = stage.join("a")
+
+    assert member.machine.held()[tp(0)].offset == 9
+    assert len(claims(member)) == 2
+
+
+def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
+    """Item 39, recipes 5: ephemeralOwner and text are mine: adopted as it stands, not claimed again."""
+    stage = Stage(topics={"t": 2})
+    stage.server.put("/consumers/g/offsets/t/1", b"42")
+    stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
+    member = stage.join("a", run_ms=3000)
+    owners, held = [stage.owner(0), stage.owner(1)], member.machine.held()
+
+    assert is_stable(member)
+    assert len(claims(member)) == 1
+    assert [o.stat.czxid if o else None for o in owners] == [held[tp(0)].token, held[tp(1)].token]
+    assert (held[tp(0)].offset, held[tp(1)].offset) == (None, 42)
+    stage.commit(member, {tp(0): 1, tp(1): 43})
+    assert [stage.offset(number).data for number in (0, 1)] == [b"1", b"43"]
+
+
+def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
+    """Item 39, recipes 10: nothing of mine stands there, so it is claimed again with what was read back."""
+    stage = Stage(topics={"t": 2})
+    stage.when("client-a", writes_to("/owners/", Create), fault="lost_request")
+    member = stage.join("a", run_ms=3000)
+
+    assert is_stable(member)
+    assert len(claims(member)) == 2
+    assert owned(member) == [0, 1]
+
+
+def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:
+    """Recipes 5: the claim is refused at the topic's version, and a new picture is taken."""
+    stage = Stage(topics={"t": 2})
+    stage.when("client-a", writes_to("/owners/", Create), lambda: stage.topic("t", 3))
+    member = stage.join("a")
+
+    assert owned(member) == [0, 1, 2]
+    assert len(claims(member)) == 2
+
+
+def test_claim_rests_on_the_topic_it_was_planned_from() -> None:
+    """Recipes 5: `check` of the topic's version; a change in between is a new picture, not a wrong claim."""
+    stage = Stage()
+    member = stage.join("a")
+    (claim,) = claims(member)
+
+    assert Check(Topic.path("t"), 0) in claim
+    assert claim[0] == Check(Registration.path(GROUP, "g_a"), 0)
+
+
+def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
+    """Recipes 5: owner of data version 1, offset created as -1 or set to the same value."""
+    stage = Stage(topics={"t": 2})
+    stage.server.put("/consumers/g/offsets/t/1", b"42")
+    member = stage.join("a")
+    owner = stage.owner(0)
+
+    assert owner is not None
+    assert owner.stat.version == CLAIMED_VERSION
+    assert (stage.offset(0).data, stage.offset(0).stat.version) == (b"-1", 0)
+    assert (stage.offset(1).data, stage.offset(1).stat.version) == (b"42", 1)
+    grants = member.machine.held()
+    assert (grants[tp(0)].offset, grants[tp(1)].offset) == (None, 42)
+    assert grants[tp(0)].token == owner.stat.czxid
+
+
+def test_claims_too_big_for_one_packet_are_several() -> None:
+    """Recipes 5: cut by bytes, each transaction stands alone."""
+    stage = Stage(topics={"t": 40})
+    member = stage.join("a", run_ms=None)
+    config = MemberConfig(
+        group=GROUP,
+        member_id="g_a",
+        subscription=StaticSubscription({"t": 1}),
+        settings=stage.settings,
+    )
+    member.machine = MemberMachine(replace(config, request_bytes_max=3000))
+    stage.run(1000)
+
+    assert len(claims(member)) > 3
+    assert len(stage.owners()) == 40
+
+
+def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
+    """Item 19: the partition waits, the path is told once; when it is readable it is claimed."""
+    stage = Stage(topics={"t": 2}, rebalance_backoff_ms=500)
+    stage.server.put("/consumers/g/offsets/t/0", b"x")
+    member = stage.join("a", run_ms=5000)
+
+    assert owned(member) == [1]
+    assert [note.fields["path"] for note in stage.notes("poison")] == ["/consumers/g/offsets/t/0"]
+    stage.server.put("/consumers/g/offsets/t/0", b"3")
+    stage.run(2000)
+    assert member.machine.held()[tp(0)].offset == 3
+
+
+def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
+    """Recipes 5, D-06: verified by bulk read every 30 s; told as a loss, then claimed with a new token."""
+    stage = Stage(topics={"t": 1}, verify_interval_ms=5000)
+    member = stage.join("a")
+    token = member.machine.held()[tp(0)].token
+    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.run(8000)
+
+    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
+    assert member.machine.held()[tp(0)].token > token
+    assert is_stable(member)
+
+
+def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() -> None:
+    """Recipes 5: a JVM member deletes by path, so what is held is looked at soon."""
+    stage = Stage(topics={"t": 2})
+    stage.server.put("/consumers/g/ids")
+    member = stage.join("a")
+    jvm = b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}'
+    stage.stranger(Create(Registration.path(GROUP, "g_j"), jvm))
+    stage.run(500)
+    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.run(2000)
+
+    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]

@@ -1,0 +1,359 @@
+"""Commits: fenced, told partition by partition, and what they do with an offset that somebody else wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.consumer.machine.stage import GROUP, Stage, multis, reads, told, tp, writes_to
+from zkgroup.consumer import events as ev
+from zkgroup.consumer.effects import FinishCommit, Lose, MoveTo
+from zkgroup.errors import CommitUnknownError, LeaseLostError, NotOwnerError, OffsetConflictError
+from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
+
+
+def commits(actor: Actor) -> list[tuple[Operation, ...]]:
+    """The transactions that set offsets and change no owner."""
+    return [
+        ops
+        for ops in multis(actor.asked)
+        if any(isinstance(o, SetData) and "/offsets/" in o.path for o in ops)
+        and not any(isinstance(o, (Create, Delete)) for o in ops)
+    ]
+
+
+def last(actor: Actor) -> FinishCommit:
+    return told(actor, FinishCommit)[-1]
+
+
+def reset(stage: Stage, number: int, value: int) -> None:
+    """What `offsets reset --force` writes (recipes 6)."""
+    marker = Reset.path(GROUP, tp(number))
+    gone = [Delete(marker, -1)] if stage.server.find(marker) else []
+    made = Create(marker, Reset(value, stage.clock.wall_ms(), "operator").encode())
+    stage.stranger(SetData(Offset.path(GROUP, tp(number)), str(value).encode(), -1), *gone, made)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(topics={"t": 3}, verify_interval_ms=600_000)
+
+
+@pytest.fixture
+def member(stage: Stage) -> Actor:
+    actor = stage.join("a")
+    stage.commit(actor, {tp(n): 10 for n in range(3)})
+    actor.asked.clear()
+    return actor
+
+
+def test_batch_is_one_transaction_with_all_its_checks(stage: Stage, member: Actor) -> None:
+    """Recipes 6: the registration, and for each partition the owner and the offset under its fence."""
+    stage.commit(member, {tp(0): 11, tp(1): 12})
+
+    assert commits(member) == [
+        (
+            Check(Registration.path(GROUP, "g_a"), 0),
+            Check(Owner.path(GROUP, tp(0)), 1),
+            SetData(Offset.path(GROUP, tp(0)), b"11", 1),
+            Check(Owner.path(GROUP, tp(1)), 1),
+            SetData(Offset.path(GROUP, tp(1)), b"12", 1),
+        )
+    ]
+    assert last(member).committed == {tp(0): 11, tp(1): 12}
+
+
+def test_unchanged_values_are_not_written(stage: Stage, member: Actor) -> None:
+    """Item 56: they count as committed; nothing is sent."""
+    stage.commit(member, {tp(0): 10})
+
+    assert last(member).committed == {tp(0): 10}
+    assert commits(member) == []
+
+
+def test_offset_does_not_go_back_without_a_seek(stage: Stage, member: Actor) -> None:
+    """Item 59: refused without a write; with a seek it is written."""
+    stage.commit(member, {tp(0): 7})
+    assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
+    assert commits(member) == []
+
+    stage.commit(member, {tp(0): 7}, rewinds=frozenset({tp(0)}))
+    assert stage.offset(0).data == b"7"
+
+
+def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(stage: Stage, member: Actor) -> None:
+    """interfaces, "Commit": what could be committed is, whatever happens to the others."""
+    stage.commit(member, {tp(0): 11, tp(9): 1})
+
+    assert last(member).committed == {tp(0): 11}
+    assert isinstance(last(member).refused[tp(9)], NotOwnerError)
+
+
+def test_commit_fails_without_effect_where_the_owner_is_gone(stage: Stage, member: Actor) -> None:
+    """Item 57: the rest of the batch is sent once more; the partition is lost, and claimed again."""
+    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.commit(member, {tp(0): 11, tp(1): 12})
+
+    assert last(member).committed == {tp(1): 12}
+    assert isinstance(last(member).refused[tp(0)], NotOwnerError)
+    assert told(member, Lose)[0].partitions == (tp(0),)
+    stage.run(500)
+    assert member.machine.held()[tp(0)].offset == 10
+
+
+def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: Stage, member: Actor) -> None:
+    """Item 57: a JVM claim has data version 0, so the check of version 1 never passes."""
+    stage.client("jvm")
+    stage.drain()
+    session = stage.client("jvm").session
+    assert session is not None
+    path = Owner.path(GROUP, tp(0))
+    stage.stranger(Delete(path, -1))
+    stage.server.write(Create(path, b"g_j-0", ephemeral=True), session_id=session.session_id)
+    stage.commit(member, {tp(0): 11})
+
+    assert isinstance(last(member).refused[tp(0)], NotOwnerError)
+    assert stage.offset(0).data == b"10"
+
+
+def test_equal_text_claimed_by_another_session_is_not_mine(stage: Stage, member: Actor) -> None:
+    """Recipes 1 [T]: a re-created owner znode is not the claim that is held."""
+    path = Owner.path(GROUP, tp(0))
+    stage.stranger(Delete(path, -1))
+    stage.client("other")
+    stage.drain()
+    session = stage.client("other").session
+    assert session is not None
+    stage.server.write(
+        Create(path, b"g_a-0", ephemeral=True), SetData(path, b"g_a-0", 0), session_id=session.session_id
+    )
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"10", -1))
+    stage.commit(member, {tp(0): 11})
+
+    assert isinstance(last(member).refused[tp(0)], NotOwnerError)
+    assert stage.offset(0).data == b"10"
+
+
+@pytest.mark.parametrize(("policy", "written", "moves"), [("adopt", b"20", [20]), ("reassert", b"11", [])])
+def test_foreign_write_is_treated_by_policy_and_counted(
+    policy: str, written: bytes, moves: list[int]
+) -> None:
+    """Item 58, recipes 6: without effect first, then adopted (a possible skip) or written over."""
+    stage = Stage(topics={"t": 1}, on_foreign_commit=policy)
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 10})
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
+    stage.commit(member, {tp(0): 11})
+
+    assert stage.offset(0).data == written
+    assert [move.offset for move in told(member, MoveTo)] == moves
+    assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
+    assert (tp(0) in last(member).committed) is (policy == "reassert")
+
+
+@pytest.mark.parametrize(("jvm", "policy"), [(True, "reassert"), (False, "adopt")])
+def test_default_policy_depends_on_who_is_registered(jvm: bool, policy: str) -> None:
+    """Recipes 6: `reassert` while a member without our key is registered, `adopt` in groups of ours alone."""
+    stage = Stage(topics={"t": 1})
+    member = stage.join("a")
+    if jvm:
+        text = b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}'
+        stage.stranger(Create(Registration.path(GROUP, "g_j"), text))
+        stage.run(500)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
+    stage.commit(member, {tp(0): 11})
+
+    assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
+
+
+def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: Stage, member: Actor) -> None:
+    """Recipes 10: version fence + 1 with my value is my own write; nothing is written twice."""
+    stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_reply")
+    stage.commit(member, {tp(0): 11})
+    stage.run(1000)
+
+    assert last(member).committed == {tp(0): 11}
+    assert stage.offset(0).stat.version == 2
+
+
+def test_lost_request_of_a_commit_is_sent_again(stage: Stage, member: Actor) -> None:
+    """Recipes 10: read back after an acknowledged write; the fence stands, so it was not applied."""
+    stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_request")
+    stage.commit(member, {tp(0): 11})
+    stage.run(1000)
+
+    assert last(member).committed == {tp(0): 11}
+    assert len(commits(member)) == 2
+
+
+def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: Stage, member: Actor) -> None:
+    """Recipes 10: before that, an old request may still be in flight and a read tells nothing."""
+    stage.when("client-a", writes_to("/offsets/", SetData), fault="late")
+    stage.commit(member, {tp(0): 11})
+    stage.run(1000)
+    after = member.asked[next(i for i, r in enumerate(member.asked) if writes_to("/offsets/")(r)) + 1 :]
+
+    probe = next(i for i, r in enumerate(after) if writes_to("/ids/g_a", Check)(r))
+    read = next(i for i, r in enumerate(after) if reads("/offsets/")(r))
+    assert probe < read
+    assert last(member).committed == {tp(0): 11}
+    assert stage.offset(0).stat.version == 2
+
+
+def test_refused_commit_reads_offsets_before_owners(stage: Stage, member: Actor) -> None:
+    """Recipes 6 [M]: in the other order a successor's fence could be taken for ours."""
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
+    stage.commit(member, {tp(0): 11})
+    read = [str(r) for r in member.asked if "ReadMany" in str(r)]
+
+    assert "/offsets/" in read[0]
+    assert "/owners/" in read[1]
+    assert "/resets/" in read[1]
+
+
+# --- resets ---------------------------------------------------------------------------------------
+
+
+def test_idle_owner_obeys_a_reset(stage: Stage, member: Actor) -> None:
+    """Recipes 6: by the child watch on `resets`; the marker's offset, the version just read as fence."""
+    reset(stage, 1, 3)
+    stage.run(200)
+
+    assert [(m.topic_partition, m.offset, m.reason) for m in told(member, MoveTo)] == [(tp(1), 3, "reset")]
+    stage.commit(member, {tp(1): 4})
+    assert stage.offset(1).data == b"4"
+
+
+def test_second_reset_with_the_same_value_is_obeyed_again(stage: Stage, member: Actor) -> None:
+    """Recipes 6: the marker is deleted and created, so the watch fires and its mzxid is new."""
+    reset(stage, 1, 3)
+    stage.run(200)
+    stage.commit(member, {tp(1): 8})
+    reset(stage, 1, 3)
+    stage.run(200)
+
+    assert [m.offset for m in told(member, MoveTo)] == [3, 3]
+
+
+def test_reset_comes_before_any_other_reading_of_a_refusal(stage: Stage, member: Actor) -> None:
+    """Recipes 6 [M]: also when a stranger wrote the offset after it; comparing for equality loses it."""
+    actor_watches = member.client.child_watches
+    actor_watches.clear()  # the commit finds it first
+    reset(stage, 0, 2)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
+    stage.commit(member, {tp(0): 11})
+
+    assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
+    assert [m.offset for m in told(member, MoveTo)] == [2]
+    assert stage.offset(0).data == b"2"
+
+
+def test_position_from_before_a_reset_is_void(stage: Stage, member: Actor) -> None:
+    """Recipes 6: a commit that the application asked for before it heard of the reset is refused."""
+    stage.commit(member, {tp(1): 12})
+    before = ev.CommitRequested(99, {tp(1): 15}, last_move_id=member.application._last_move)
+    member.application._open[99] = {}
+    reset(stage, 1, 3)
+    stage.run(200)
+    member.inbox.append(before)
+    stage.drain()
+
+    assert isinstance(last(member).refused[tp(1)], OffsetConflictError)
+    assert stage.offset(1).data == b"3"
+
+
+def test_old_marker_means_nothing_to_a_later_claim(stage: Stage, member: Actor) -> None:
+    """Recipes 6: a claim is newer than the marker; only markers after my last write are orders."""
+    reset(stage, 0, 3)
+    stage.run(200)
+    second = stage.join("0")
+    reset_before = len(told(second, MoveTo))
+    stage.commit(second, {tp(0): 9})
+
+    assert reset_before == 0
+    assert stage.offset(0).data == b"9"
+
+
+def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: Stage, member: Actor) -> None:
+    """Recipes 6: another life of the offset znode; versions of the old one mean nothing any more."""
+    path = Offset.path(GROUP, tp(0))
+    token = member.machine.held()[tp(0)].token
+    stage.stranger(Delete(path, -1), Create(path, b"10"))
+    stage.commit(member, {tp(0): 11})
+    stage.run(500)
+
+    assert isinstance(last(member).refused[tp(0)], NotOwnerError)
+    assert len(stage.notes("fence_broken")) == 1
+    assert member.machine.held()[tp(0)].token > token
+
+
+# --- without a lease ------------------------------------------------------------------------------
+
+
+def test_commit_without_a_lease_is_refused_at_once(stage: Stage, member: Actor) -> None:
+    """Recipes 9: no commit outside the lease."""
+    stage.server.suspend("client-a")
+    stage.run(5000)
+    stage.commit(member, {tp(0): 11})
+
+    assert isinstance(last(member).refused[tp(0)], LeaseLostError)
+
+
+def test_commit_while_suspended_waits_for_the_lease_to_end(stage: Stage, member: Actor) -> None:
+    """Recipes 10: nothing is issued while suspended; the lease's end tells what could not be sent."""
+    stage.server.suspend("client-a")
+    stage.drain()
+    sent = len(member.asked)
+    stage.commit(member, {tp(0): 11})
+    assert told(member, FinishCommit)[-1].commit_id != member.application._last_commit
+    assert len(member.asked) == sent
+
+    stage.run(5000)
+    assert isinstance(last(member).refused[tp(0)], LeaseLostError)
+
+
+def test_commit_while_suspended_is_written_after_a_short_break(stage: Stage, member: Actor) -> None:
+    """Item 49: a break shorter than the lease costs nothing but time."""
+    stage.server.suspend("client-a")
+    stage.drain()
+    stage.commit(member, {tp(0): 11})
+    stage.server.resume("client-a")
+    stage.run(500)
+
+    assert last(member).committed == {tp(0): 11}
+
+
+def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(stage: Stage, member: Actor) -> None:
+    """interfaces, "Commit": neither committed nor refused is claimed where nobody knows."""
+    stage.when("client-a", writes_to("/offsets/", SetData), lambda: stage.server.suspend("client-a"))
+    stage.commit(member, {tp(0): 11})
+    stage.run(20_000)
+
+    assert isinstance(last(member).refused[tp(0)], CommitUnknownError)
+
+
+def test_stale_commit_of_an_earlier_claim_is_void(stage: Stage, member: Actor) -> None:
+    """Recipes 6: a partition can be lost and claimed again while a commit is on its way to the machine."""
+    old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application._last_move)
+    member.application._open[98] = {}
+    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.commit(member, {tp(0): 11})
+    stage.run(500)
+    assert tp(0) in member.machine.held()
+    member.inbox.append(old)
+    stage.drain()
+
+    assert last(member).committed == {}
+    assert stage.offset(0).data == b"10"
+
+
+def test_thousand_partitions_are_one_packet() -> None:
+    """Speed (issue, 4): a fenced commit of 1,000 partitions is one transaction."""
+    stage = Stage(topics={"t": 1000})
+    member = stage.join("a")
+    member.asked.clear()
+    stage.commit(member, {tp(n): n + 1 for n in range(1000)})
+
+    assert len(commits(member)) == 1
+    assert len(last(member).committed) == 1000

@@ -1,0 +1,304 @@
+"""The lease: own clock, quorum writes only, and what happens at its end and after."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, multis, told, tp, writes_to
+from zkgroup.consumer.effects import (
+    Abandon,
+    Assign,
+    ChangeState,
+    ExtendLease,
+    Lose,
+    MemberState,
+    Revoke,
+)
+from zkgroup.model.requests import Check, Create, Delete, Multi, Operation, SetData
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+
+T_MS = 6000
+
+
+def span_ms(timeout_ms: int = T_MS) -> int:
+    """How long a lease is, with the settings as they are by default."""
+    return int(2 / 3 * timeout_ms - min(2000 / 2, timeout_ms / 4))
+
+
+def heartbeats(actor: Actor) -> list[tuple[Operation, ...]]:
+    return [
+        ops for ops in multis(actor.asked) if ops == (Check(Registration.path(GROUP, actor.member_id), 0),)
+    ]
+
+
+def until(actor: Actor) -> int:
+    return told(actor, ExtendLease)[-1].until_ms
+
+
+def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
+    """Recipes 9: sent_at + fraction x T - min(tick / 2, T / 4); the time of the answer plays no part."""
+    stage = Stage()
+    member = stage.join("a")
+    sent_ms = stage.clock.now_ms()
+    member.asked.clear()
+    member.inbox.append(member.application.commit({tp(0): 5}))  # type: ignore[arg-type]
+    member.take_event()
+    stage.clock.advance(700)
+    stage.drain()
+
+    assert (sent_ms, sent_ms + span_ms()) in [
+        (r.fields["sent_ms"], r.fields["until_ms"]) for r in stage.notes("lease.renew")
+    ]
+
+
+def test_reads_and_sync_do_not_renew() -> None:
+    """Recipes 9: a follower cut off from the quorum answers them too."""
+    stage = Stage()
+    member = stage.join("a")
+    before = until(member)
+    stage.topic("t", 6)
+    stage.topic("u", 1)
+    stage.run(60)
+    renewals = [r for r in stage.notes("lease.renew") if r.fields["until_ms"] > before]
+
+    assert len(renewals) <= len([ops for ops in multis(member.asked) if "/owners/" in str(ops)])
+
+
+TIMEOUTS_MS = [2000, 4000, 6000, 10_000, 30_000]
+
+
+def writes_ms(stage: Stage) -> list[int]:
+    """When the server applied or refused transactions of member a, of whatever kind."""
+    return [
+        entry.time_ms for entry in stage.server.log if (entry.kind, entry.client) == ("write", "client-a")
+    ]
+
+
+@pytest.mark.parametrize("timeout_ms", TIMEOUTS_MS)
+def test_idle_session_makes_at_most_six_quorum_writes_in_a_timeout(timeout_ms: int) -> None:
+    """Recipes 9: T/6 and up to 20 % more, however the jitter is drawn; so no T holds more than six."""
+    stage = Stage(session_timeout_ms=timeout_ms)
+    stage.client("client-a", timeout_ms)
+    member = stage.join("a", run_ms=20_000, jitter=random.Random(timeout_ms).random)
+    before = len(writes_ms(stage))
+    stage.run(100 * timeout_ms)
+    found_ms = writes_ms(stage)[before:]
+    gaps_ms = [later - earlier for earlier, later in itertools.pairwise(found_ms)]
+
+    assert 500 <= len(found_ms) <= 600
+    assert timeout_ms / 6 <= min(gaps_ms) < max(gaps_ms) <= 1.2 * timeout_ms / 6 + 1
+    assert is_stable(member)
+    assert stage.notes("lease.expired") == []
+
+
+@pytest.mark.parametrize("timeout_ms", TIMEOUTS_MS)
+@pytest.mark.parametrize("jitter", [0.0, 0.999])
+def test_no_heartbeat_while_commits_flow(timeout_ms: int, jitter: float) -> None:
+    """A commit is a quorum write and renews the lease itself; here they are just not T/6 apart."""
+    stage = Stage(session_timeout_ms=timeout_ms)
+    stage.client("client-a", timeout_ms)
+    member = stage.join("a", run_ms=20_000, jitter=lambda: jitter)
+    stage.commit(member, {tp(0): 0})
+    member.asked.clear()
+    before = len(writes_ms(stage))
+    for value in range(1, 101):
+        stage.run(timeout_ms // 6 - 1)
+        stage.commit(member, {tp(0): value})
+
+    assert heartbeats(member) == []
+    assert len(writes_ms(stage)) - before == 100
+    assert until(member) == stage.clock.now_ms() + span_ms(timeout_ms)
+
+
+@pytest.mark.parametrize("timeout_ms", TIMEOUTS_MS)
+def test_lease_outlives_a_heartbeat_that_gets_lost(timeout_ms: int) -> None:
+    """The lease spans two of the longest periods."""
+    stage = Stage(session_timeout_ms=timeout_ms)
+    stage.client("client-a", timeout_ms)
+    member = stage.join("a", run_ms=20_000, jitter=lambda: 0.999)
+    lost: list[int] = []
+
+    def lose() -> str:
+        lost.append(stage.clock.now_ms())
+        return "lost_request"
+
+    stage.when("client-a", lambda request: isinstance(request, Multi), lose)
+    stage.run(10 * timeout_ms)
+
+    assert lost
+    assert stage.notes("lease.expired") == []
+    assert is_stable(member)
+
+
+def test_break_shorter_than_the_lease_revokes_nothing() -> None:
+    """Item 49: no rebalance, ownership intact, no callback; watches are armed anew."""
+    stage = Stage()
+    member = stage.join("a")
+    before = member.machine.held()
+    member.effects.clear()
+    stage.server.suspend("client-a")
+    stage.run(2000)
+    stage.server.resume("client-a")
+    stage.run(1000)
+
+    assert member.machine.held() == before
+    assert [e for e in member.effects if isinstance(e, (Revoke, Lose, Assign, ChangeState))] == []
+    stage.topic("t", 5)
+    stage.run(500)
+    assert len(member.machine.held()) == 5
+
+
+def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session() -> None:
+    """Item 50: the lease ends by the own clock, well before T."""
+    stage = Stage()
+    member = stage.join("a")
+    stage.run(100)
+    stage.server.suspend("client-a")
+    cut_ms = stage.clock.now_ms()
+    stage.run(until(member) - cut_ms)
+
+    assert member.application.deliverable(stage.clock.now_ms()) == []
+    assert member.state is MemberState.SUSPENDED
+    assert until(member) < cut_ms + T_MS
+    assert stage.server.overdue() == []
+
+
+def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
+    """Recipes 9: owner czxid and offset version unchanged: no callback, same tokens, lease again."""
+    stage = Stage()
+    member = stage.join("a", run_ms=None)
+    stage.client("client-a").session_timeout_ms = 60_000
+    stage.run(2000)
+    stage.commit(member, {tp(n): 0 for n in range(4)})
+    before = member.machine.held()
+    stage.server.suspend("client-a")
+    stage.run_until(lambda: member.state is MemberState.SUSPENDED, 60_000)
+    member.effects.clear()
+    stage.server.resume("client-a")
+    stage.run(1000)
+
+    assert is_stable(member)
+    assert member.machine.held() == before
+    assert [e for e in member.effects if isinstance(e, (Revoke, Lose, Assign))] == []
+    assert member.application.deliverable(stage.clock.now_ms())
+
+
+def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
+    """Recipes 9: what was taken meanwhile is lost; the lease comes back only after the read-back."""
+    stage = Stage()
+    member = stage.join("a", run_ms=None)
+    stage.client("client-a").session_timeout_ms = 60_000
+    stage.run(2000)
+    stage.server.suspend("client-a")
+    stage.run_until(lambda: member.state is MemberState.SUSPENDED, 60_000)
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    member.effects.clear()
+    stage.server.resume("client-a")
+    stage.run(1000)
+    order = [type(e).__name__ for e in member.effects if isinstance(e, (Lose, ExtendLease))]
+
+    assert order[:2] == ["Lose", "ExtendLease"]
+    assert [loss.partitions for loss in told(member, Lose)] == [(tp(1),)]
+
+
+def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
+    """Recipes 9: T after the last acknowledged write; on_lost first, then the client is told."""
+    stage = Stage()
+    member = stage.join("a")
+    stage.server.suspend("client-a")
+    member.effects.clear()
+    stage.run_until(lambda: told(member, Abandon))
+    order = [type(e).__name__ for e in member.effects if isinstance(e, (Lose, Abandon))]
+
+    assert order == ["Lose", "Abandon"]
+    assert member.state is MemberState.LOST
+    assert member.machine.held() == {}
+
+
+def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
+    """Reliability 3.1: the first step after a long stop ends the lease before it looks at its event."""
+    stage = Stage()
+    member = stage.join("a")
+    stage.drain()
+    for at_ms in (2000, 5000, 9000):
+        stage.clock.advance(at_ms)
+    member.effects.clear()
+    member.fire_timers()
+    member.take_event()
+
+    assert [type(e).__name__ for e in member.effects[:1]] == ["Note"]
+    assert stage.notes("lease.expired")
+    assert told(member, Abandon)
+
+
+def test_lost_session_tells_on_lost_and_writes_nothing_for_it() -> None:
+    """Item 51: no commit, no delete for the old ownership."""
+    stage = Stage()
+    member = stage.join("a")
+    member.application.deliver(tp(0)) if member.application.deliverable(0) else None
+    member.asked.clear()
+    stage.server.expire("client-a")
+    stage.run(3000)
+
+    assert told(member, Lose)[-1].partitions == (tp(0), tp(1), tp(2), tp(3))
+    first_register = next(i for i, r in enumerate(member.asked) if writes_to("/ids/", Create)(r))
+    for request in member.asked[:first_register]:
+        assert not writes_to("/offsets/", SetData)(request)
+        assert not writes_to("/owners/", Delete)(request)
+    assert is_stable(member)
+
+
+def test_write_refused_at_the_own_registration_ends_everything() -> None:
+    """Recipes 10 [M]: no retry and no read-back; on_lost, then register again, without any session event."""
+    stage = Stage()
+    member = stage.join("a")
+    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    member.effects.clear()
+    stage.commit(member, {tp(0): 5})
+    stage.run(1000)
+
+    assert told(member, Lose)[0].partitions == (tp(0), tp(1), tp(2), tp(3))
+    assert is_stable(member)
+    assert stage.offset(0).data == b"-1"
+
+
+def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
+    """Recipes 9, 10: an idle member learns by its heartbeat that it is not registered."""
+    stage = Stage(verify_interval_ms=600_000)
+    member = stage.join("a")
+    member.client.child_watches.clear()
+    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.run(3000)
+
+    assert told(member, Lose)
+    assert is_stable(member)
+
+
+@pytest.mark.parametrize("timeout_ms", [4000, 30_000])
+def test_granted_timeout_counts_not_the_one_asked_for(timeout_ms: int) -> None:
+    """Reliability 1.3: the server may grant another; the lease follows it."""
+    stage = Stage(session_timeout_ms=10_000)
+    stage.client("client-a", timeout_ms)
+    member = stage.join("a")
+    renewal = stage.notes("lease.renew")[0].fields
+
+    assert renewal["until_ms"] - renewal["sent_ms"] == span_ms(timeout_ms)
+    assert is_stable(member)
+
+
+def test_nothing_is_issued_while_suspended() -> None:
+    """Recipes 10: a request issued then would be sent later."""
+    stage = Stage()
+    member = stage.join("a")
+    stage.server.suspend("client-a")
+    stage.drain()
+    sent = len(member.asked)
+    stage.topic("t", 7)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"1", -1))
+    stage.run(8000)
+
+    assert len(member.asked) == sent

@@ -1,0 +1,143 @@
+"""Candidates on a ZooKeeper in memory, driven step by step, and a broker of Kafka beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.worlds.stepped_world import SteppedWorld
+from zkgroup.controller.machine.candidate import Candidate, Duties
+from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
+from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Resigned
+from zkgroup.machinery.effects import Note
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.machinery.procedures import Procedure
+from zkgroup.model.requests import Create, Multi, SetData
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+
+CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
+GRACE_MS = 2000
+GRACE_AND_SPREAD_MS = 2250
+"""With a jitter of one half."""
+
+
+class Node:
+    """One candidate in its loop, without a thread."""
+
+    def __init__(self, world: World, name: str, candidate: Candidate) -> None:
+        self.broker, self.name = candidate.core.config.broker, name
+        self.machine = candidate
+        self.effects: list[ControllerEffect] = []
+        self.client: MemoryClient = world.server.client(self.name)
+
+        def crashed(error: BaseException) -> None:
+            raise error
+
+        self.loop: MachineLoop[object, ControllerEffect] = MachineLoop(
+            candidate,
+            self.client,
+            world.clock,
+            perform=self.effects.append,
+            after_step=lambda: None,
+            on_crash=crashed,
+            name=self.name,
+        )
+        self.loop.listen()
+
+    @property
+    def rules(self) -> bool:
+        return self.machine.election.is_ruling
+
+    @property
+    def session_id(self) -> int:
+        assert self.client.session is not None
+        return self.client.session.session_id
+
+    def told(self, kind: type[ControllerEffect]) -> list[ControllerEffect]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    @property
+    def story(self) -> list[ControllerEffect]:
+        """Elections and resignations."""
+        return [each for each in self.effects if not isinstance(each, (ExtendLease, Note))]
+
+
+class World(SteppedWorld[Node]):
+    """A server, a clock, and everybody who stands."""
+
+    def node(
+        self,
+        broker: int,
+        *,
+        controller_only: bool = False,
+        duties: Duties = lambda election: None,
+        prepare: Callable[[], Procedure[None]] | None = None,
+        name: str | None = None,
+    ) -> Node:
+        alone = ControllerOnly("h", 9000 + broker) if controller_only else None
+        config = CandidateConfig(broker=broker, controller_only=alone)
+        node = Node(self, name or f"n{broker}", Candidate(config, duties, prepare))
+        self.nodes.append(node)
+        return node
+
+    def until_asked(self, node: Node, path: str) -> Multi:
+        """Everything up to the moment before this node's transaction about this path is executed."""
+        self.run(lambda: self.asked(node, path) is not None)
+        request = self.asked(node, path)
+        assert request is not None, f"{node.name} never asked about {path}"
+        return request
+
+    def asked(self, node: Node, path: str) -> Multi | None:
+        """The transaction that is the node's next request, if it is about this path."""
+        flight = node.client.requests[0].request if node.client.requests else None
+        is_about = isinstance(flight, Multi) and any(op.path == path for op in flight.operations)
+        return flight if is_about and isinstance(flight, Multi) else None
+
+    # --- the others -------------------------------------------------------------------------------
+
+    def epoch(self) -> tuple[int, int]:
+        """Value and version of `/controller_epoch`."""
+        znode = self.find(EPOCH)
+        return ControllerEpoch.decode(EPOCH, znode.data).epoch, znode.stat.version
+
+    def bump(self) -> None:
+        """Another process raises the epoch."""
+        value, version = self.epoch()
+        self.write(SetData(EPOCH, ControllerEpoch(value + 1).encode(), version))
+
+    @property
+    def rulers(self) -> list[Node]:
+        return [node for node in self.nodes if node.rules]
+
+    def real(self, broker: int = 9, *, epoch: int | None = None) -> int:
+        """A broker of Kafka registers and becomes controller as 0.8.2.2 does; its session."""
+        client = self.server.client(f"kafka-{broker}")
+        self.server.deliver(Step("connect", client.name))
+        assert client.session is not None
+        session_id = client.session.session_id
+        self.server.put(broker_ids_path())
+        self.write(
+            Create(BrokerRegistration.path(broker), BrokerRegistration("k", 9092, 1, 0).encode(), True),
+            session_id=session_id,
+        )
+        self.real_rules(broker, session_id, epoch=epoch)
+        return session_id
+
+    def real_rules(self, broker: int, session_id: int, *, epoch: int | None = None) -> None:
+        self.write(Create(CONTROLLER, Controller(broker, 0).encode(), True), session_id=session_id)
+        if self.server.find(EPOCH) is None:
+            self.write(Create(EPOCH, ControllerEpoch(epoch or 1).encode()))
+        else:
+            self.bump()
+
+
+def elected(node: Node) -> Elected:
+    """The node's last election."""
+    return [effect for effect in node.effects if isinstance(effect, Elected)][-1]
+
+
+def resigned(node: Node) -> list[str]:
+    """Why the node gave up, in order."""
+    return [effect.reason for effect in node.effects if isinstance(effect, Resigned)]

@@ -1,0 +1,51 @@
+"""Topics that were deleted without a broker that is lost, and what is seen of them."""
+
+from __future__ import annotations
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import Realm, Ruler, left_of, realm
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas, abandoned_replicas_path
+
+
+def records(world: Realm) -> list[AbandonedReplicas]:
+    """What is kept of replicas that nobody has waited for."""
+    paths = sorted(world.below(abandoned_replicas_path()) - {abandoned_replicas_path()})
+    return [AbandonedReplicas.decode(path, world.find(path).data) for path in paths]
+
+
+def forced() -> tuple[Realm, Ruler]:
+    """Broker 3 is lost, and `t` was deleted without it."""
+    world, ruler = realm(auto_rebalance=False)
+    world.stop_broker(3)
+    world.run()
+    world.mark("t", 3)
+    world.run()
+    assert left_of(world, "t") == set()
+    assert tp(1) in world.hosts[3].logs
+    return world, ruler
+
+
+def told(world: Realm, broker: int) -> list[str]:
+    """What a broker was told of `t-1`, which it had, in order."""
+    return told_of(world, broker, tp(1))
+
+
+def told_of(world: Realm, broker: int, topic_partition: TopicPartition) -> list[str]:
+    """What a broker was told of a partition, in order."""
+    heard = []
+    for each in world.hosts[broker].requests:
+        if isinstance(each, StopReplicaRequest) and topic_partition in each.partitions:
+            heard.append("delete" if each.delete else "stop")
+        if isinstance(each, LeaderAndIsrRequest) and any(
+            one.topic_partition == topic_partition for one in each.partitions
+        ):
+            heard.append("replica")
+    return heard
+
+
+def waiting(ruler: Ruler) -> dict[str, str]:
+    reign = ruler.machine.reign
+    assert reign is not None
+    return dict(reign.waiting)

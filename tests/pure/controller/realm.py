@@ -1,0 +1,342 @@
+"""A whole cluster in memory: a ruling controller, its ZooKeeper, and brokers that answer as a test wants."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.pure.controller.candidates import GRACE_AND_SPREAD_MS, Node, World
+from zkgroup.controller.machine.candidate import Candidate
+from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.effects import (
+    CloseChannel,
+    ControllerEffect,
+    OpenChannel,
+    SendToBroker,
+    ShutdownAnswered,
+)
+from zkgroup.controller.machine.events import BrokerAnswered, ChannelDown, ChannelUp, ShutdownAsked
+from zkgroup.controller.machine.picture import Brokers
+from zkgroup.controller.machine.requests import ControlRequest, ToBroker
+from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.machinery.effects import Note
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, Multi, SetData
+from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.messages import Response
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
+from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path, topic_configs_path
+
+PARENTS = (
+    broker_ids_path(),
+    topics_path(),
+    delete_topics_path(),
+    topic_configs_path(),
+    config_changes_path(),
+    "/isr_change_notification",
+)
+CONTROLLER_ID = 100
+
+
+@dataclass
+class Host:
+    """A broker as its controller sees it: what it was told, what it keeps, what it says."""
+
+    id_: int
+    incarnation: int = 0
+    """czxid of its registration; 0 while it is not registered."""
+    requests: list[ControlRequest] = field(default_factory=list)
+    logs: set[TopicPartition] = field(default_factory=set)
+    """Partitions of which it keeps records; these outlive a restart."""
+    metadata: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partition to leader, as it tells clients."""
+    silent: bool = False
+    """It takes requests and does not answer."""
+    refusals: dict[TopicPartition, int] = field(default_factory=dict)
+    """Errors of deletions."""
+    epoch: int = 0
+
+    def take(self, request: ControlRequest) -> Response:
+        """What a broker does with a request, and says."""
+        self.requests.append(request)
+        stale = request.controller_epoch < self.epoch
+        self.epoch = max(self.epoch, request.controller_epoch)
+        error = ErrorCode.STALE_CONTROLLER_EPOCH if stale else ErrorCode.NONE
+        match request:
+            case LeaderAndIsrRequest():
+                named = [info.topic_partition for info in request.partitions]
+                if not stale:
+                    self.logs.update(named)
+                return LeaderAndIsrResponse(error, tuple(PartitionError(*each, 0) for each in named))
+            case UpdateMetadataRequest():
+                if not stale:
+                    self._learn(request)
+                return UpdateMetadataResponse(error)
+            case StopReplicaRequest():
+                if request.delete and not stale:
+                    self.logs.difference_update(
+                        each for each in request.partitions if each not in self.refusals
+                    )
+                codes = self.refusals if request.delete else {}
+                told = tuple(PartitionError(*each, codes.get(each, 0)) for each in request.partitions)
+                return StopReplicaResponse(error, told)
+
+    def told(self, kind: type[ControlRequest]) -> list[ControlRequest]:
+        return [each for each in self.requests if isinstance(each, kind)]
+
+    def _learn(self, request: UpdateMetadataRequest) -> None:
+        for info in request.partitions:
+            if info.leader == LEADER_DURING_DELETE:
+                self.metadata.pop(info.topic_partition, None)
+            else:
+                self.metadata[info.topic_partition] = info.leader
+
+
+class Ruler(Node):
+    """A controller whose channels lead to the hosts."""
+
+    def __init__(self, realm: Realm, name: str, candidate: Candidate) -> None:
+        super().__init__(realm, name, candidate)
+        self._realm = realm
+        self.loop.stop()
+
+        def crashed(error: BaseException) -> None:
+            raise error
+
+        self.loop = MachineLoop(
+            candidate,  # type: ignore[arg-type]
+            self.client,
+            realm.clock,
+            perform=self._perform,
+            after_step=lambda: None,
+            on_crash=crashed,
+            name=name,
+        )
+        self.loop.listen()
+        self.flying: list[ToBroker] = []
+        """Requests that silent hosts have not answered."""
+
+    def notes(self, kind: str) -> list[Mapping[str, object]]:
+        return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
+
+    def ask_shutdown(self, request_id: int, broker: int) -> None:
+        self.loop.post(ShutdownAsked(request_id, broker))
+
+    def shutdown_answers(self) -> list[ShutdownAnswered]:
+        return [each for each in self.effects if isinstance(each, ShutdownAnswered)]
+
+    def answer_all(self) -> None:
+        """Whatever silent hosts have kept is answered."""
+        for message in self.flying:
+            self.answer(message)
+        self.flying.clear()
+
+    def lose_connection(self, broker: int) -> None:
+        """The connection breaks with what is in flight, and is made again."""
+        self.flying = [each for each in self.flying if each.broker != broker]
+        incarnation = self._realm.hosts[broker].incarnation
+        self.loop.post(ChannelDown(broker, incarnation))
+        self.loop.post(ChannelUp(broker, incarnation))
+
+    def _perform(self, effect: ControllerEffect) -> None:
+        self.effects.append(effect)
+        match effect:
+            case OpenChannel(broker, incarnation):
+                if self._realm.hosts[broker].incarnation == incarnation:
+                    self.loop.post(ChannelUp(broker, incarnation))
+            case CloseChannel(broker):
+                self.flying = [each for each in self.flying if each.broker != broker]
+            case SendToBroker(message):
+                if self._realm.hosts[message.broker].incarnation != message.incarnation:
+                    return
+                if self._realm.hosts[message.broker].silent:
+                    self.flying.append(message)
+                else:
+                    self.answer(message)
+
+    def answer(self, message: ToBroker) -> None:
+        """The host takes a request, and its answer arrives."""
+        response = self._realm.hosts[message.broker].take(message.request)
+        self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
+
+
+class Realm(World):
+    """Brokers 1, 2 and 3 by default; the controller is none of them."""
+
+    def __init__(self, brokers: Brokers = (1, 2, 3), **settings: object) -> None:
+        super().__init__()
+        self.settings = ControllerSettings(**settings)  # type: ignore[arg-type]
+        self.hosts: dict[int, Host] = {}
+        for path in PARENTS:
+            self.server.put(path)
+        for id_ in brokers:
+            self.start_broker(id_)
+        self._rulers = 0
+
+    # --- who there is -----------------------------------------------------------------------------
+
+    def rule(self) -> Ruler:
+        """A new controller, and everything that follows from its coming."""
+        ruler = self.stand()
+        self.run()
+        if not ruler.rules:
+            self.advance(GRACE_AND_SPREAD_MS)
+        return ruler
+
+    def stand(self) -> Ruler:
+        """A new candidate, that nothing has happened to yet."""
+        self._rulers += 1
+        config = CandidateConfig(broker=CONTROLLER_ID + self._rulers)
+        ruler = Ruler(self, f"ruler-{self._rulers}", Candidate(config, self.settings))
+        self.nodes.append(ruler)
+        return ruler
+
+    def crash(self, ruler: Ruler) -> None:
+        """The controller's process is gone, and with it, at once, its session."""
+        self.nodes.remove(ruler)
+        ruler.loop.stop()
+        self.server.expire(ruler.name)
+
+    def start_broker(self, id_: int, *, ours: bool = False) -> Host:
+        """It registers, in a session of its own; `ours` with our key, as no broker of Kafka does."""
+        host = self.hosts.setdefault(id_, Host(id_))
+        client = self.server.client(f"broker-{id_}-{len(self.server.clients)}")
+        self.server.deliver(Step("connect", client.name))
+        assert client.session is not None
+        extensions = {"zkgroup": {"role": "data"}} if ours else {}
+        registration = BrokerRegistration("h", 9000 + id_, 1, 0, extensions=extensions)
+        path = BrokerRegistration.path(id_)
+        self.write(Create(path, registration.encode(), True), session_id=client.session.session_id)
+        host.incarnation = self.find(path).stat.czxid
+        host.epoch = 0
+        return host
+
+    def stop_broker(self, id_: int) -> None:
+        """Its session ends; its logs stay."""
+        path = BrokerRegistration.path(id_)
+        self.server.expire_session(self.find(path).stat.ephemeral_owner)
+        self.hosts[id_].incarnation = 0
+        self.hosts[id_].metadata.clear()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def make_topic(
+        self, name: str, partitions: Mapping[int, Brokers], config: Mapping[str, str] = {}
+    ) -> None:
+        """As a tool does."""
+        topic, overrides = Topic(dict(partitions)), TopicConfig(dict(config))
+        self.write(
+            Create(TopicConfig.path(name), overrides.encode()), Create(Topic.path(name), topic.encode())
+        )
+
+    def grow(self, name: str, partitions: Mapping[int, Brokers]) -> None:
+        """As Kafka's tool does: all lists, whatever happens there."""
+        path = Topic.path(name)
+        znode = self.find(path)
+        self.write(SetData(path, Topic(dict(partitions)).encode(), znode.stat.version))
+
+    def mark(self, name: str, *without: int) -> None:
+        """A request to delete the topic, without these brokers."""
+        self.write(Create(TopicDeletion.path(name), TopicDeletion(without).encode()))
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Changes the overrides of a topic and tells of it, with a notification as 0.8.2.2 makes it."""
+        path = TopicConfig.path(name)
+        data = TopicConfig(dict(config)).encode()
+        self.write(
+            SetData(path, data, self.find(path).stat.version),
+            Create(ConfigChange.prefix(), f'"{name}"'.encode(), sequential=True),
+        )
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState:
+        path = PartitionState.path(topic_partition)
+        return PartitionState.decode(path, self.find(path).data)
+
+    def set_state(self, topic_partition: TopicPartition, **changes: object) -> None:
+        """Somebody else writes a state: the leader an ISR, or a real controller."""
+        path = PartitionState.path(topic_partition)
+        znode = self.find(path)
+        state = dataclasses.replace(PartitionState.decode(path, znode.data), **changes)  # type: ignore[arg-type]
+        self.write(SetData(path, state.encode(), znode.stat.version))
+
+    def below(self, path: str) -> set[str]:
+        """The path and all below it, as far as it exists."""
+        return {each for each in self.server.tree() if each == path or each.startswith(f"{path}/")}
+
+    def delete(self, path: str) -> None:
+        self.write(Delete(path, self.find(path).stat.version))
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def run_until_written(self, ruler: Ruler, writes: int) -> bool:
+        """Goes on until so many transactions of the controller were executed; False where it came to rest.
+
+        The replies of the last one have not arrived. Heartbeats do not count.
+        """
+        for _ in range(100_000):
+            steps = self.server.pending()
+            for step in steps:
+                if step == Step("request", ruler.name) and is_writing(ruler):
+                    writes -= 1
+                self.deliver(step)
+                if not writes:
+                    return True
+            if not steps and not sum(node.loop.run_pending() for node in self.nodes):
+                return False
+        raise AssertionError(f"no rest: {self.server.pending()}")
+
+
+def is_writing(ruler: Ruler) -> bool:
+    """Whether the controller's next request is a transaction that changes something."""
+    flight = ruler.client.requests[0].request if ruler.client.requests else None
+    return isinstance(flight, Multi) and len(flight.operations) > 2
+
+
+TWO = {0: (1, 2), 1: (2, 3)}
+
+
+def loses_answer(world: Realm, ruler: Ruler, nth: int, fault: Fault) -> bool:
+    """The nth write from here on gets no answer, and what follows of it; False where there are fewer."""
+    if nth > 1 and not world.run_until_written(ruler, nth - 1):
+        return False
+    world.run(lambda: is_writing(ruler))
+    if not is_writing(ruler):
+        return False
+    world.deliver(Step("request", ruler.name), fault)
+    world.run()
+    world.advance(10_000)
+    return True
+
+
+def realm(**settings: object) -> tuple[Realm, Ruler]:
+    """Brokers 1 to 3, topics `t` (two partitions) and `u`, and a controller that rules them."""
+    world = Realm(**settings)
+    world.make_topic("t", TWO, {"retention.ms": "5"})
+    world.make_topic("u", {0: (1, 2, 3)})
+    return world, world.rule()
+
+
+def left_of(world: Realm, topic: str) -> set[str]:
+    """Every znode that the topic still has."""
+    paths = (Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic))
+    return {each for path in paths for each in world.below(path)}
+
+
+def is_gone(world: Realm, topic: str = "t") -> bool:
+    """Whether nothing of a topic is left, in ZooKeeper, in logs or in metadata."""
+    kept = [each for host in world.hosts.values() for each in (*host.logs, *host.metadata)]
+    return not left_of(world, topic) and all(each.topic != topic for each in kept)

@@ -1,0 +1,352 @@
+"""Brokers that start, stop, bounce and fail to serve, under a ruling controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import CONTROLLER_ID, Realm, Ruler, realm
+from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
+from zkgroup.controller.machine.events import BrokerAnswered
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.model.requests import Create, SetData
+from zkgroup.wire.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
+
+
+def reign_of(ruler: Ruler) -> Reign:
+    reign = ruler.machine.reign
+    assert reign is not None
+    return reign
+
+
+def quiet(realm: Realm) -> None:
+    """Forgets what the hosts were told so far."""
+    for host in realm.hosts.values():
+        host.requests.clear()
+
+
+def heard(realm: Realm, broker: int) -> list[set[int]]:
+    """Live brokers in each UpdateMetadata that it got."""
+    return [
+        {each.broker for each in request.brokers}
+        for request in realm.hosts[broker].requests
+        if isinstance(request, UpdateMetadataRequest)
+    ]
+
+
+def roles(realm: Realm, broker: int) -> dict[str, tuple[int, int, tuple[int, ...]]]:
+    """Partition to leader, leader epoch and ISR, as the last LeaderAndIsr had them."""
+    return {
+        str(info.topic_partition): (info.leader, info.leader_epoch, info.isr)
+        for request in realm.hosts[broker].requests
+        if isinstance(request, LeaderAndIsrRequest)
+        for info in request.partitions
+    }
+
+
+def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
+    """controller.md 5.2: elected first, so that the ISR removal finds only what it followed."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (2, 3)})
+    ruler = realm.rule()
+    quiet(realm)
+    realm.stop_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)) == PartitionState(2, 1, (2, 3), 1)
+    assert realm.state(tp(1)) == PartitionState(2, 1, (2,), 1)
+    assert realm.state(tp(2)) == PartitionState(2, 0, (2, 3), 1)
+    assert roles(realm, 3) == {"t-0": (2, 1, (2, 3))}
+    assert roles(realm, 2) == {"t-0": (2, 1, (2, 3)), "t-1": (2, 1, (2,))}
+    assert [each.broker for each in ruler.effects if isinstance(each, CloseChannel)] == [1]
+
+
+def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
+    """controller.md 3.4: leader -1, who alone has all stays in the ISR, to be elected again."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1,)})
+    ruler = realm.rule()
+    realm.stop_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
+    assert "leader of t-0" in reign_of(ruler).waiting
+    realm.start_broker(1)
+    realm.run()
+    assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
+    assert reign_of(ruler).waiting == {}
+    assert roles(realm, 1)["t-0"] == (1, 2, (1,))
+
+
+def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
+    """Controller item 62: every broker's live list changes, the newcomer hears of every partition (K27)."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    realm.rule()
+    quiet(realm)
+    realm.start_broker(3)
+    realm.run()
+
+    assert heard(realm, 1)[-1] == heard(realm, 2)[-1] == heard(realm, 3)[-1] == {1, 2, 3}
+    assert realm.hosts[3].metadata == {tp(0): 1}
+    quiet(realm)
+    realm.stop_broker(3)
+    realm.run()
+    assert heard(realm, 1) == heard(realm, 2) == [{1, 2}]
+
+
+def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
+    """Controller item 61: it is told its roles, in a new term; what it led alone gets one too (K7)."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2), 1: (1,), 2: (2, 1)})
+    ruler = realm.rule()
+    quiet(realm)
+    realm.stop_broker(1)
+    realm.start_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+    assert realm.state(tp(1)) == PartitionState(1, 2, (1,), 1)
+    assert realm.state(tp(2)) == PartitionState(2, 1, (2,), 1)
+    assert roles(realm, 1) == {"t-0": (2, 1, (2,)), "t-1": (1, 2, (1,)), "t-2": (2, 1, (2,))}
+    opened = [each for each in ruler.effects if isinstance(each, OpenChannel) and each.broker == 1]
+    assert len({each.incarnation for each in opened}) == 2
+
+
+def test_a_registration_nobody_can_read_is_passed_over() -> None:
+    """recipes 13: it made real controllers elect each other 341 times in 4 s; here it is named."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    path = BrokerRegistration.path(4)
+    realm.write(Create(path, b'{"version":'))
+    realm.make_topic("u", {0: (2, 4)})
+    realm.run()
+
+    assert set(reign_of(ruler).picture.unreadable) == {path}
+    assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2,), 1)
+    realm.delete(path)
+    realm.run()
+    assert not reign_of(ruler).picture.unreadable
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        rb'"host":"\ud800","port":9',
+        b'"host":"' + b"h" * 40_000 + b'","port":9',
+        b'"host":"","port":9',
+        b'"host":"h","port":-5',
+        b'"host":"h","port":2147483647',
+    ],
+    ids=["half a character", "too long", "empty", "negative", "too high"],
+)
+def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> None:
+    """It can be decoded, and no broker could be told of it: the others are served, its path is named."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 4)})
+    ruler = realm.rule()
+    path = BrokerRegistration.path(4)
+    realm.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
+    realm.run()
+
+    assert ruler.rules
+    assert set(reign_of(ruler).picture.unreadable) == {path}
+    assert heard(realm, 2)[-1] == {1, 2, 3}
+
+
+def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:
+    """recipes 14: registered while it rules, in no list of brokers."""
+    realm = Realm((1, 2))
+    extensions = {"zkgroup": {"role": "controller"}}
+    data = BrokerRegistration("h", 9050, 1, 0, extensions=extensions).encode()
+    realm.write(Create(BrokerRegistration.path(50), data))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+
+    assert heard(realm, 1)[-1] == {1, 2}
+    assert {each.broker for each in ruler.effects if isinstance(each, OpenChannel)} == {1, 2}
+
+
+def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
+    """Error 56 in the answer to LeaderAndIsr: offline to every election until the broker restarts."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.set_state(tp(0), isr=(1, 2))
+    realm.run()
+    reign = reign_of(ruler)
+    live = reign.picture.brokers[1]
+    batch = reign.batch()
+    batch.leader_and_isr([1], tp(0))
+    realm.hosts[1].silent = True
+    reign.tell(batch)
+    reign.flush()
+    for effect in reign.core.take_effects():
+        ruler._perform(effect)  # type: ignore[arg-type]
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    ruler.loop.post(BrokerAnswered(1, live.epoch, failed))
+    realm.run()
+
+    assert realm.state(tp(0)).leader == 2
+    assert reign.picture.unfit == {tp(0): {1}}
+    realm.hosts[1].silent = False
+    realm.stop_broker(1)
+    realm.start_broker(1)
+    realm.run()
+    assert reign.picture.unfit == {}
+
+
+def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
+    """The last of the ISR is elected and has no records: nobody has written since, so the other has all."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.hosts[2].silent = True
+    realm.stop_broker(1)
+    realm.run()
+    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+    reign = reign_of(ruler)
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    (flying,) = ruler.flying
+    assert isinstance(flying.request, LeaderAndIsrRequest)
+    ruler.flying.clear()
+    ruler.loop.post(BrokerAnswered(2, flying.incarnation, failed))
+    realm.run()
+    realm.start_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
+    assert reign.waiting == {}
+
+
+@pytest.mark.parametrize("event", ["connection", "restart"])
+def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) -> None:
+    """Its first answer was lost with the connection, or with the process: records may be acknowledged."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.hosts[2].silent = True
+    realm.stop_broker(1)
+    realm.run()
+    if event == "connection":
+        ruler.lose_connection(2)
+    else:
+        realm.stop_broker(2)
+        realm.start_broker(2)
+    realm.run()
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    while not isinstance(ruler.flying[-1].request, LeaderAndIsrRequest):
+        ruler.answer_all()
+        realm.run()
+    ruler.loop.post(BrokerAnswered(2, ruler.flying.pop().incarnation, failed))
+    realm.run()
+    realm.start_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)).isr == (2,)
+    assert 1 not in (realm.state(tp(0)).leader, *realm.state(tp(0)).isr)
+
+
+def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
+    """Who was in sync before has fallen behind from the first record that it has taken."""
+    realm = Realm((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.stop_broker(1)
+    realm.run()
+    realm.stop_broker(2)
+    realm.run()
+    realm.start_broker(1)
+    realm.run()
+
+    assert reign_of(ruler).untried == {}
+    assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
+
+
+def test_the_state_of_a_later_controller_is_left_alone() -> None:
+    """Controller item 20: a higher controller epoch than ours is not overwritten."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2), 1: (1, 2)})
+    ruler = realm.rule()
+    realm.set_state(tp(0), controller_epoch=99)
+    realm.stop_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
+    assert realm.state(tp(1)).leader == 2
+    assert "in epoch 99" in reign_of(ruler).waiting["leader of t-0"]
+
+
+def test_only_the_conflicting_partition_is_decided_again() -> None:
+    """Controller item 34, K25: an ISR that its leader has changed meanwhile; the others are written once."""
+    realm = Realm()
+    realm.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
+    realm.rule()
+    realm.set_state(tp(7), isr=(1, 3))
+    realm.stop_broker(1)
+    realm.run()
+
+    assert realm.state(tp(7)) == PartitionState(3, 1, (3,), 1)
+    assert {realm.state(tp(number)).leader_epoch for number in range(20)} == {1}
+    assert realm.find(PartitionState.path(tp(7))).stat.version == 2
+    assert realm.find(PartitionState.path(tp(6))).stat.version == 1
+
+
+def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
+    """Controller item 29: read from the topic's configuration when it makes a difference."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    realm.make_topic("u", {0: (1, 2)}, {"unclean.leader.election.enable": "true"})
+    ruler = realm.rule()
+    for name in ("t", "u"):
+        realm.set_state(tp(0, name), isr=(1,))
+    realm.stop_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0, "t")) == PartitionState(-1, 1, (1,), 1)
+    assert realm.state(tp(0, "u")) == PartitionState(2, 1, (2,), 1)
+    assert len(ruler.notes("election.unclean")) == 1
+
+
+def test_a_configuration_nobody_can_read_allows_nothing() -> None:
+    """No unclean election by mistake, and the path is named."""
+    realm = Realm(unclean_election=True)
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.set_state(tp(0), isr=(1,))
+    realm.write(SetData("/config/topics/t", b"{", 0))
+    realm.stop_broker(1)
+    realm.run()
+
+    assert realm.state(tp(0)).leader == -1
+    assert set(reign_of(ruler).picture.unreadable) == {"/config/topics/t"}
+
+
+def test_the_controller_is_no_broker_of_this_cluster() -> None:
+    """The rig's controllers stand beside the brokers: what it tells is told by their channels alone."""
+    realm = Realm()
+    assert CONTROLLER_ID not in realm.hosts
+
+
+def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
+    """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
+    _, ruler = realm()
+    reign = ruler.machine.reign
+    assert reign is not None
+    reign.untold.add(tp(0))
+    one, all_ = reign.batch(), reign.batch()
+    one.leader_and_isr([2], tp(0))
+    reign.tell(one)
+    assert tp(0) in reign.untold
+
+    all_.leader_and_isr([1, 2], tp(0))
+    reign.tell(all_)
+    assert tp(0) not in reign.untold

@@ -1,0 +1,110 @@
+"""A deletion whose controller crashes, or gets no answer, at each of its writes in turn."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import TWO, Realm, Ruler, is_gone, left_of, loses_answer, realm
+from zkgroup.controller.machine import deleting
+from zkgroup.model.requests import Delete
+from zkgroup.testing.memory_zookeeper import Fault, Step
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.topics import TopicConfig
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Znodes go in as many transactions as there are partitions, and one more, as those of a big topic."""
+    small = functools.partial(deleting.remove_topic, bytes_max=300)
+    monkeypatch.setattr(deleting, "remove_topic", small)
+
+
+def crashed_after(writes: int) -> bool:
+    """A deletion whose controller is gone after so many of its writes; whether it had that many."""
+    world = Realm()
+    world.make_topic("t", TWO, {"retention.ms": "5"})
+    world.make_topic("u", {0: (1, 2, 3)}, {"retention.ms": "6"})
+    ruler = world.rule()
+    kept = {path: world.find(path).data for path in left_of(world, "u")}
+    logs = {id_: {each for each in host.logs if each.topic == "u"} for id_, host in world.hosts.items()}
+    world.mark("t")
+    was_there = world.run_until_written(ruler, writes)
+    world.crash(ruler)
+    for host in world.hosts.values():
+        host.epoch = max(host.epoch, 1)
+    successor = world.rule()
+
+    assert is_gone(world)
+    assert {path: world.find(path).data for path in left_of(world, "u")} == kept
+    assert {id_: host.logs for id_, host in world.hosts.items()} == logs
+    assert all(host.metadata == {tp(0, "u"): 1} for host in world.hosts.values())
+    assert successor.rules
+    assert not successor.notes("transition.illegal")
+    return was_there
+
+
+def test_a_crash_after_any_write_of_a_deletion_ends_with_the_topic_gone(in_parts: None) -> None:
+    """Controller item 54: each write in turn; the successor finishes, and touches nothing else."""
+    writes = 1
+    while crashed_after(writes):
+        writes += 1
+
+    assert writes > 3
+
+
+def unanswered(nth: int, fault: Fault) -> bool:
+    """A deletion whose nth write gets no answer; whether it had that many."""
+    world, ruler = realm()
+    world.mark("t")
+    if not loses_answer(world, ruler, nth, fault):
+        return False
+    assert is_gone(world), (fault, nth)
+    assert world.state(tp(0, "u")).leader == 1
+    return True
+
+
+@pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
+def test_a_write_without_an_answer_is_looked_for(in_parts: None, fault: Fault) -> None:
+    """Each write of a deletion in turn is executed, or not, or later; the same process finishes."""
+    nth = 1
+    while unanswered(nth, fault):
+        nth += 1
+
+    assert nth > 3
+
+
+@pytest.mark.parametrize("fault", ["lost_reply", "late", None])
+def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Fault | None) -> None:
+    """K21: the last write is executed and its answer lost; by the time it is looked for the name is taken."""
+    world, ruler = realm()
+    world.mark("t")
+    world.run(lambda: ends_topic(world, ruler))
+    assert ends_topic(world, ruler)
+    if fault is None:
+        world.server.cut(ruler.name, executed=1)
+    else:
+        world.deliver(Step("request", ruler.name), fault)
+    while ruler.client.orphans:
+        world.deliver(Step("orphan", ruler.name))
+    assert left_of(world, "t") == set()
+    world.make_topic("t", {0: (3, 1), 1: (1, 3), 2: (3,)}, {"retention.ms": "7"})
+    made = world.find(Topic.path("t")).stat.czxid
+    world.run()
+    world.advance(10_000)
+
+    topic = world.find(Topic.path("t"))
+    assert topic.stat.czxid == made
+    assert Topic.decode("", topic.data).partitions == {0: (3, 1), 1: (1, 3), 2: (3,)}
+    config = TopicConfig.decode("", world.find(TopicConfig.path("t")).data)
+    assert config.overrides == {"retention.ms": "7"}
+    assert [world.state(tp(number)).leader for number in range(3)] == [3, 1, 3]
+    assert world.hosts[2].metadata[tp(0)] == 3
+
+
+def ends_topic(world: Realm, ruler: Ruler) -> bool:
+    """Whether the controller's next request takes the topic away."""
+    asked = world.asked(ruler, Topic.path("t"))
+    return asked is not None and any(isinstance(each, Delete) for each in asked.operations)

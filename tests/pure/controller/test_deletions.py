@@ -1,0 +1,388 @@
+"""Topics that are deleted while a controller rules, with brokers that answer, refuse, die and come back."""
+
+from __future__ import annotations
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import TWO, Realm, Ruler, is_gone, left_of, realm
+from zkgroup.model.requests import Create
+from zkgroup.wire.control import LEADER_DURING_DELETE, StopReplicaRequest, UpdateMetadataRequest
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+
+
+def deletions(world: Realm, broker: int) -> list[tuple[bool, tuple[object, ...]]]:
+    """The StopReplica requests to a broker: whether to delete, and what."""
+    told = world.hosts[broker].told(StopReplicaRequest)
+    return [(each.delete, each.partitions) for each in told if isinstance(each, StopReplicaRequest)]
+
+
+def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
+    """Controller item 54: hidden, stopped, deleted, and then its znodes; nothing else is touched."""
+    world, ruler = realm()
+    kept = left_of(world, "u"), world.state(tp(0, "u"))
+    world.mark("t")
+    world.run()
+
+    assert is_gone(world)
+    assert deletions(world, 2) == [(False, (tp(0), tp(1))), (True, (tp(0), tp(1)))]
+    assert (left_of(world, "u"), world.state(tp(0, "u"))) == kept
+    assert all(tp(0, "u") in host.logs and tp(0, "u") in host.metadata for host in world.hosts.values())
+    assert not ruler.notes("transition.illegal")
+
+
+def test_brokers_hide_the_topic_before_they_stop_it() -> None:
+    """Controller item 54: UpdateMetadata with leader -2 to all comes first, and no LeaderAndIsr any more."""
+    world, _ = realm()
+    before = {id_: len(host.requests) for id_, host in world.hosts.items()}
+    world.mark("t")
+    world.run()
+
+    for id_, host in world.hosts.items():
+        told = host.requests[before[id_] :]
+        first = told[0]
+        assert isinstance(first, UpdateMetadataRequest)
+        leaders = {info.topic_partition: info.leader for info in first.partitions}
+        assert leaders == {tp(0): LEADER_DURING_DELETE, tp(1): LEADER_DURING_DELETE}
+        assert {type(each) for each in told} == {UpdateMetadataRequest, StopReplicaRequest}
+
+
+def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
+    """Controller item 54, K21: made at the first moment at which its name is free."""
+    world, _ = realm()
+    world.mark("t")
+    world.run(lambda: world.server.find(Topic.path("t")) is None)
+    assert left_of(world, "t") == set()
+    world.make_topic("t", {0: (3, 1)}, {"retention.ms": "7"})
+    world.run()
+
+    config = TopicConfig.decode("/x", world.find(TopicConfig.path("t")).data)
+    assert config.overrides == {"retention.ms": "7"}
+    assert world.state(tp(0)).leader == 3
+    assert tp(0) in world.hosts[3].logs
+
+
+def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
+    """Controller item 55, K20: metadata hides the topic at once; it goes when the broker is back."""
+    world, ruler = realm()
+    world.stop_broker(3)
+    world.run()
+    world.mark("t")
+    world.run()
+
+    assert {TopicDeletion.path("t"), Topic.path("t"), TopicConfig.path("t")} <= left_of(world, "t")
+    assert [tp(number) in world.hosts[2].logs for number in (0, 1)] == [False, False]
+    assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].metadata)
+    told = reign_waits(ruler).pop("deletion of t")
+    assert told.startswith(
+        "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3"
+    )
+    world.start_broker(3)
+    world.run()
+    assert is_gone(world)
+    assert reign_waits(ruler) == {}
+
+
+def reign_waits(ruler: Ruler) -> dict[str, str]:
+    """What the status says of waiting."""
+    reign = ruler.machine.reign
+    assert reign is not None
+    return dict(reign.waiting)
+
+
+def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
+    """K20: else its replicas would be deleted for ever (controller.md 5.6); the status names it (K31)."""
+    world, ruler = realm()
+    world.hosts[2].silent = True
+    world.mark("t")
+    world.run()
+    assert left_of(world, "t")
+    assert reign_waits(ruler) == {"deletion of t": "waits for the answer of broker 2"}
+    world.stop_broker(2)
+    world.run()
+    assert left_of(world, "t")
+    world.hosts[2].silent = False
+    world.start_broker(2)
+    world.run()
+
+    assert is_gone(world)
+    assert len(deletions(world, 2)) == 2
+
+
+def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
+    """K7: gone and back between two looks; what it was told went with its former incarnation."""
+    world, _ = realm()
+    world.hosts[2].silent = True
+    world.mark("t")
+    world.run()
+    world.stop_broker(2)
+    world.hosts[2].silent = False
+    world.start_broker(2)
+    world.run()
+
+    assert is_gone(world)
+
+
+def test_a_deletion_that_was_sent_twice_is_over_when_the_epoch_is_raised() -> None:
+    """K28: the first copy could delete the topic that is made next; a broker that knows more refuses it."""
+    world, ruler = realm()
+    epoch = world.epoch()[0]
+    world.mark("t")
+    world.hosts[2].silent = True
+    world.run()
+    while not isinstance(ruler.flying[0].request, StopReplicaRequest) or not ruler.flying[0].request.delete:
+        answer_first(ruler)
+        world.run()
+    late = ruler.flying[0].request
+    world.hosts[2].silent = False
+    ruler.lose_connection(2)
+    world.run()
+
+    assert is_gone(world)
+    assert world.epoch()[0] == epoch + 1
+    assert world.hosts[2].take(late).error == ErrorCode.STALE_CONTROLLER_EPOCH  # type: ignore[attr-defined]
+
+
+def answer_first(ruler: Ruler) -> None:
+    """The oldest request that is kept is answered."""
+    ruler.answer(ruler.flying.pop(0))
+
+
+def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
+    """Controller.md 5.5: a broken folder is asked again when a broker starts, not in a loop."""
+    world, ruler = realm()
+    world.hosts[2].refusals[tp(1)] = ErrorCode.KAFKA_STORAGE_ERROR
+    world.mark("t")
+    world.run()
+    world.advance(10_000)
+
+    assert len(deletions(world, 2)) == 2
+    assert "t-1 on broker 2 could not be deleted" in reign_waits(ruler)["deletion of t"]
+    world.hosts[2].refusals.clear()
+    world.stop_broker(2)
+    world.run()
+    world.start_broker(2)
+    world.run()
+    assert is_gone(world)
+
+
+def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
+    """Controller item 56, K19: the topic stays visible, after a failover too."""
+    world, ruler = realm(delete_topics=False)
+    for _ in range(2):
+        before = left_of(world, "t")
+        world.mark("t")
+        world.run()
+        assert left_of(world, "t") == before
+        assert all(tp(0) in host.metadata for host in world.hosts.values())
+        world.mark("t")
+        world.crash(ruler)
+        ruler = world.rule()
+        assert left_of(world, "t") == before
+        assert all(host.metadata[tp(0)] == 1 for host in world.hosts.values())
+
+
+def test_a_marker_of_an_unknown_topic_disappears() -> None:
+    """Controller item 57: at once, and at a failover; names that no topic can have as well."""
+    world, ruler = realm()
+    world.mark("nobody")
+    world.mark("no body?")
+    world.run()
+
+    assert left_of(world, "nobody") == left_of(world, "no body?") == set()
+    world.crash(ruler)
+    world.mark("nobody")
+    world.rule()
+    assert left_of(world, "nobody") == set()
+
+
+def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
+    """Controller item 57: it is not taken for unknown, in whatever order the news comes."""
+    world, _ = realm()
+    world.make_topic("v", {0: (1,)})
+    world.mark("v")
+    world.run()
+    world.advance(2_000)
+
+    assert is_gone(world, "v")
+
+
+def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
+    """K21: a real controller has left it; the topic that clients have made since is not deleted."""
+    world, ruler = realm()
+    world.crash(ruler)
+    world.mark("v")
+    world.make_topic("v", {0: (1, 2)})
+    world.rule()
+
+    assert left_of(world, "v").isdisjoint({TopicDeletion.path("v")})
+    assert world.state(tp(0, "v")).leader == 1
+    assert world.hosts[3].metadata[tp(0, "v")] == 1
+
+
+def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
+    """K21: deleted and made again by hand before anybody has looked; its lists are the new ones."""
+    world, _ = realm()
+    world.server.remove(Topic.path("t"))
+    world.write(Create(Topic.path("t"), Topic({0: (3,), 1: (1,), 2: (2,)}).encode()))
+    world.run()
+
+    lists = Topic.decode("", world.find(Topic.path("t")).data).partitions
+    assert lists == {0: (3,), 1: (1,), 2: (2,)}
+    assert [world.state(tp(number)).leader for number in range(3)] == [3, 1, 2]
+
+
+def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
+    """Controller item 53, K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
+    world, ruler = realm()
+    world.stop_broker(3)
+    world.run()
+    world.mark("t")
+    world.run()
+    world.grow("t", {**TWO, 2: (1, 3)})
+    world.run()
+
+    assert Topic.decode("/x", world.find(Topic.path("t")).data).partitions == TWO
+    assert world.server.find(PartitionState.path(tp(2))) is None
+    world.start_broker(3)
+    world.run()
+    assert is_gone(world)
+    assert not ruler.notes("transition.illegal")
+
+
+def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
+    """Controller item 53, K23: nobody knows the old lists any more, so all partitions go."""
+    world, ruler = realm()
+    world.stop_broker(3)
+    world.run()
+    world.mark("t")
+    world.run()
+    world.crash(ruler)
+    world.grow("t", {**TWO, 2: (1, 3)})
+    world.rule()
+    world.start_broker(3)
+    world.run()
+
+    assert is_gone(world)
+
+
+def test_a_partition_that_never_got_a_state_is_deleted() -> None:
+    """K24: none of its replicas ever lived; they go offline without a write and do not wedge the rest."""
+    world, ruler = realm()
+    world.stop_broker(3)
+    world.run()
+    world.make_topic("v", {0: (3,), 1: (1, 3)})
+    world.run()
+    assert world.server.find(PartitionState.path(tp(0, "v"))) is None
+    world.mark("v")
+    world.run()
+    world.start_broker(3)
+    world.run()
+
+    assert is_gone(world, "v")
+    assert not ruler.notes("transition.illegal")
+
+
+def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:
+    """Controller item 46: nothing is deleted of it while the move is open; then all of it goes."""
+    world, ruler = realm()
+    world.hosts[3].silent = True
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 2)),)).encode())
+    world.run()
+    world.mark("t")
+    world.run()
+    assert not any(delete for id_ in world.hosts for delete, _ in deletions(world, id_))
+    assert reign_waits(ruler)["deletion of t"] == "waits for the reassignment of t-0"
+    world.hosts[3].silent = False
+    ruler.answer_all()
+    world.set_state(tp(0), isr=(1, 2, 3))
+    world.run()
+
+    assert world.server.find(Reassignment.path()) is None
+    assert is_gone(world)
+
+
+def test_a_marker_taken_off_before_the_beginning_withdraws_the_deletion() -> None:
+    """All replicas are on dead brokers, so nothing was deleted: the topic is visible again and led again."""
+    world, _ = realm()
+    world.make_topic("v", {0: (3,)})
+    world.run()
+    world.stop_broker(3)
+    world.run()
+    world.mark("v")
+    world.run()
+    assert tp(0, "v") not in world.hosts[1].metadata
+    world.delete(TopicDeletion.path("v"))
+    world.run()
+    world.start_broker(3)
+    world.run()
+
+    assert world.state(tp(0, "v")).leader == 3
+    assert world.hosts[1].metadata[tp(0, "v")] == 3
+    assert tp(0, "v") in world.hosts[3].logs
+
+
+def test_a_marker_taken_off_in_the_middle_does_not_leave_half_a_topic() -> None:
+    """One broker has deleted its replicas: the rest goes too when the other is back."""
+    world, _ = realm()
+    world.stop_broker(3)
+    world.run()
+    world.mark("t")
+    world.run()
+    world.delete(TopicDeletion.path("t"))
+    world.run()
+    world.start_broker(3)
+    world.run()
+
+    assert is_gone(world)
+
+
+def test_znodes_that_change_while_they_are_deleted_are_read_again() -> None:
+    """A leader that has not heard yet writes its ISR, and somebody makes a znode below a partition."""
+    world, ruler = realm()
+    for id_ in (1, 2, 3):
+        world.hosts[id_].silent = True
+    world.mark("t")
+    world.run()
+    while ruler.flying:
+        last = len(ruler.flying) == 1
+        answer_first(ruler)
+        if not last or any(each.topic == "t" for host in world.hosts.values() for each in host.logs):
+            world.run()
+    world.until_asked(ruler, Topic.path("t"))
+    world.set_state(tp(0), isr=(1,))
+    world.write(Create("/brokers/topics/t/partitions/9", None))
+    world.run()
+
+    assert is_gone(world)
+
+
+def test_a_big_topic_goes_in_parts() -> None:
+    """More than one transaction holds: partitions first, name and marker last."""
+    world = Realm()
+    name = "t" * 249
+    world.make_topic(name, dict.fromkeys(range(1500), (1, 2)))
+    ruler = world.rule()
+    world.mark(name)
+    world.run()
+
+    assert is_gone(world, name)
+    assert ruler.rules
+
+
+def test_a_move_asked_for_in_the_middle_of_a_deletion_is_dropped() -> None:
+    """The deletion has taken every replica offline: it would wait for the move, and the move for a leader."""
+    world, ruler = realm()
+    world.hosts[2].silent = True
+    world.mark("t")
+    world.run()
+    assert world.state(tp(0)).leader == NO_LEADER
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode())
+    world.run()
+    world.hosts[2].silent = False
+    ruler.answer_all()
+    world.run()
+
+    assert is_gone(world)
+    assert world.below("/admin") == {"/admin", "/admin/delete_topics"}

@@ -1,0 +1,56 @@
+"""A controller is a function of what it is told: no thread, clock or chance of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import Realm
+from zkgroup.controller.machine.candidate import Candidate
+from zkgroup.controller.machine.effects import Effect
+from zkgroup.model.ports import Instant
+from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
+
+
+def test_the_same_events_give_the_same_effects() -> None:
+    """K38: a busy time is recorded and told to another machine, which orders exactly the same."""
+    world = Realm()
+    world.make_topic("t", {0: (1, 2), 1: (2, 3)})
+    world.make_topic("u", {0: (3, 1)})
+    told: list[tuple[object, Instant]] = []
+    ordered: list[Sequence[Effect]] = []
+    ruler = world.stand()
+    _record(ruler.machine, told, ordered)
+    world.run()
+    world.stop_broker(1)
+    world.run()
+    world.start_broker(1)
+    world.set_state(tp(0), isr=(2, 1))
+    world.server.put(PreferredElection.path(), PreferredElection((tp(0),)).encode())
+    world.mark("u")
+    world.run()
+    ruler.ask_shutdown(1, 2)
+    world.run()
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(1), (3, 1)),)).encode())
+    world.advance(10_000)
+    world.bump()
+    world.run()
+
+    other = Candidate(ruler.machine.core.config, world.settings)
+    assert [other.step(event, now) for event, now in told] == ordered  # type: ignore[arg-type]
+    assert len(ordered) > 100
+
+
+def _record(
+    candidate: Candidate, told: list[tuple[object, Instant]], ordered: list[Sequence[Effect]]
+) -> None:
+    """Notes every step of the machine."""
+    step = candidate.step
+
+    def noted(event: object, now: Instant) -> Sequence[Effect]:
+        effects = step(event, now)  # type: ignore[arg-type]
+        told.append((event, now))
+        ordered.append(effects)
+        return effects
+
+    candidate.step = noted  # type: ignore[method-assign, assignment]

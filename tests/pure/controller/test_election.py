@@ -1,0 +1,279 @@
+"""Who rules, on a ZooKeeper in memory: winning and losing. Recipes 13, controller.md section 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.controller.candidates import (
+    CONTROLLER,
+    EPOCH,
+    GRACE_AND_SPREAD_MS,
+    World,
+    elected,
+    resigned,
+)
+from tests.pure.controller.duties import Writer, fails
+from zkgroup.controller.machine.effects import Elected
+from zkgroup.controller.machine.election import Stage
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.events import TimerFired
+from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.testing.memory_zookeeper import Step
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller_records import (
+    ControllerRecord,
+)
+
+# --- winning --------------------------------------------------------------------------------------
+
+
+def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
+    """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
+    world = World()
+    for broker in range(5):
+        world.node(broker)
+    world.run()
+    for epoch in range(1, 6):
+        (ruler,) = world.rulers
+        assert elected(ruler) == Elected(Fence(epoch, epoch), world.find(CONTROLLER).stat.czxid, 0)
+        assert world.epoch() == (epoch, epoch)
+        assert Controller.decode(CONTROLLER, world.find(CONTROLLER).data).broker == ruler.broker
+        world.server.expire(ruler.name)
+        world.run()
+
+    assert sum(len(node.told(Elected)) for node in world.nodes) == 6
+
+
+def test_a_controller_is_made_and_set_once() -> None:
+    """Recipes 13: data version 1 marks a controller of ours; the transaction is the recipe's own."""
+    world = World()
+    node = world.node(1)
+    request = world.until_asked(node, CONTROLLER)
+    create, mark, bump, record = request.operations
+
+    assert isinstance(create, Create)
+    assert create.ephemeral
+    assert mark == SetData(CONTROLLER, create.data or b"", 0)
+    assert bump == SetData(EPOCH, b"1", 0)
+    assert isinstance(record, Create)
+    assert record.path == ControllerRecord.path(1)
+    world.run()
+    assert world.find(CONTROLLER).stat.version == 1
+    kept = ControllerRecord.decode(record.path, world.find(record.path).data)
+    assert kept == ControllerRecord(1, node.session_id, "started", world.clock.wall_ms())
+
+
+def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
+    """Recipes 13: nothing of the attempt is left behind; the next one has the new epoch."""
+    world = World()
+    node = world.node(1)
+    world.until_asked(node, CONTROLLER)
+    world.bump()
+    world.run(lambda: node.machine.election.stage is Stage.GRACE)
+
+    assert not node.rules
+    assert world.server.find(CONTROLLER) is None
+    assert world.server.find(ControllerRecord.path(1)) is None
+    assert world.epoch() == (1, 1)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert elected(node).fence == Fence(2, 2)
+    assert elected(node).foreign_epoch == 1
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_an_election_without_an_answer_is_resolved_by_reading(is_applied: bool) -> None:
+    """Recipes 13: the connection is cut after the commit, or before; one knows that it won."""
+    world = World()
+    node, other = world.node(1), world.node(2)
+    world.until_asked(node, CONTROLLER)
+    world.server.cut(node.name, executed=int(is_applied))
+    world.run()
+    world.advance(1000)
+
+    (ruler,) = world.rulers
+    assert world.find(CONTROLLER).stat.ephemeral_owner == ruler.session_id
+    assert elected(ruler).czxid == world.find(CONTROLLER).stat.czxid
+    assert world.epoch() == (1, 1)
+    assert len(node.told(Elected)) + len(other.told(Elected)) == 1
+    if is_applied:
+        assert ruler is node
+
+
+def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
+    """Recipes 13: the answer is given up first, the transaction is executed afterwards."""
+    world = World()
+    node = world.node(1)
+    world.until_asked(node, CONTROLLER)
+    world.deliver(Step("request", node.name), fault="late")
+    world.run()
+    world.advance(1000)
+
+    assert node.rules
+    assert len(node.told(Elected)) == 1
+    assert node.machine.election.may_send
+
+
+def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off() -> None:
+    """Recipes 13: what is of our session and not our rule goes, and then there is an election."""
+    world = World()
+    node = world.node(1)
+    world.run(lambda: node.machine.election.stage is Stage.VACANT)
+    world.write(Create(CONTROLLER, Controller(1, 5).encode(), True), session_id=node.session_id)
+    stray = world.find(CONTROLLER).stat.czxid
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert node.rules
+    assert world.find(CONTROLLER).stat.czxid == elected(node).czxid != stray
+
+
+# --- losing ---------------------------------------------------------------------------------------
+
+
+def test_controller_deleted_by_hand_is_elected_anew() -> None:
+    """Recipes 13: the one that ruled resigns, and somebody is elected with the next epoch."""
+    world = World()
+    node, other = world.node(1), world.node(2)
+    world.run()
+    (ruler,) = world.rulers
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+
+    assert resigned(ruler) == ["/controller was deleted"]
+    assert len(world.rulers) == 1
+    assert world.epoch() == (2, 2)
+    assert len(node.told(Elected)) + len(other.told(Elected)) == 2
+
+
+def test_controller_replaced_by_another_id_ends_the_rule() -> None:
+    """Recipes 13: seen as changed, not as deleted (K1); the other's znode is left alone."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    stranger = world.server.client("stranger")
+    world.run()
+    assert stranger.session is not None
+    world.write(
+        Delete(CONTROLLER, 1),
+        Create(CONTROLLER, Controller(7, 0).encode(), True),
+        session_id=stranger.session.session_id,
+    )
+    world.run()
+
+    assert resigned(node) == ["/controller was replaced"]
+    assert not node.rules
+    assert world.find(CONTROLLER).stat.ephemeral_owner == stranger.session.session_id
+
+
+def test_controller_written_by_somebody_ends_the_rule() -> None:
+    """Recipes 13: our znode with another id in it; it is still ours, so it goes."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.write(SetData(CONTROLLER, Controller(7, 0).encode(), 1))
+    world.run()
+
+    assert resigned(node) == ["/controller was written"]
+    assert Controller.decode(CONTROLLER, world.find(CONTROLLER).data).broker == 1
+    assert elected(node).epoch == 2
+
+
+def test_after_a_bump_by_another_process_no_write_passes() -> None:
+    """Recipes 13: the write under way is refused and changes nothing; it resigns (K3)."""
+    world = World()
+    duty = Writer()
+    node = world.node(1, duties=duty)
+    world.server.put("/work")
+    world.run()
+    before = world.find("/work").stat
+    duty.wanted = 1
+    node.loop.post(TimerFired("nothing"))
+    world.until_asked(node, "/work")
+    world.bump()
+    world.run(lambda: resigned(node))
+
+    assert world.find("/work").stat == before
+    assert resigned(node) == ["a write was refused at its fence"]
+    assert not node.machine.election.may_send
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert elected(node).fence == Fence(3, 3)
+    assert elected(node).foreign_epoch == 2
+
+
+def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
+    """Recipes 13: a real candidate that created, expired and came back can bump late."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.bump()
+    world.run(lambda: resigned(node))
+
+    assert resigned(node) == ["/controller_epoch was changed"]
+    world.run()
+    assert world.server.find(CONTROLLER) is None
+
+
+def test_another_controllers_znode_is_never_deleted() -> None:
+    """Recipes 13: it changes hands between reading and deletion; the epoch's version tells."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.bump()
+    world.until_asked(node, CONTROLLER)
+    stranger = world.server.client("stranger")
+    world.server.deliver(Step("connect", "stranger"))
+    assert stranger.session is not None
+    data = Controller(7, 0).encode()
+    world.write(
+        Delete(CONTROLLER, 1),
+        Create(CONTROLLER, data, True),
+        SetData(CONTROLLER, data, 0),
+        SetData(EPOCH, b"3", 2),
+        session_id=stranger.session.session_id,
+    )
+    mine = world.find(CONTROLLER).stat
+    world.run()
+
+    assert world.find(CONTROLLER).stat == mine
+    assert mine.version == 1
+    assert node.machine.election.stage is Stage.WATCHING
+
+
+def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
+    """Recipes 13: an exception while it rules: no storm of elections (K2), no poisoned batch (K10)."""
+    world = World()
+    failing = world.node(1, duties=lambda election: ("load", fails))
+    world.run()
+    assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
+    assert world.server.find(CONTROLLER) is None
+    other = world.node(2)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert other.rules
+    assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
+    kept = ControllerRecord.path(1)
+    assert (
+        ControllerRecord.decode(kept, world.find(kept).data).ended
+        == "failed: ValueError: an unreadable znode"
+    )
+
+
+def test_an_epoch_deleted_by_hand_comes_back_no_smaller() -> None:
+    """S11: epochs grow, also where somebody has removed the znode."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.bump()
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert elected(node).epoch == 3
+    world.write(Delete(EPOCH, -1))
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert resigned(node)[-1] == "/controller_epoch was deleted"
+    assert elected(node).epoch == 4
+    assert world.epoch()[0] == 4

@@ -1,0 +1,320 @@
+"""What a ruling controller owes others: resignation on request, its registration, its records (13, 14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.controller.candidates import (
+    CONTROLLER,
+    EPOCH,
+    GRACE_AND_SPREAD_MS,
+    World,
+    elected,
+    resigned,
+)
+from zkgroup.controller.machine.candidacy import Candidacy, last_foreign_epoch, prunable
+from zkgroup.controller.machine.effects import IdInUse
+from zkgroup.controller.machine.election import Election, Stage
+from zkgroup.controller.machine.events import Retire
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.procedures import Procedure
+from zkgroup.model.requests import Delete
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.controller_records import (
+    ControllerRecord,
+    ResignRequest,
+    WaitingController,
+    controller_history_path,
+)
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
+    """Recipes 13: its data is the czxid of `/controller`; the request goes with the rule."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    other = world.node(2)
+    world.run()
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+
+    assert resigned(node) == ["an operator asked for it"]
+    assert world.rulers == [other]
+    assert world.server.find(ResignRequest.path()) is None
+    record = ControllerRecord.path(1)
+    assert ControllerRecord.decode(record, world.find(record).data).ended == "an operator asked for it"
+    kept = ControllerRecord.decode(ControllerRecord.path(2), world.find(ControllerRecord.path(2)).data)
+    assert kept.ended is None
+    assert kept.reason == "broker 1 rules no more"
+
+
+def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
+    """Another has ruled since: it is the end of that rule which the next record tells."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    other = world.node(2)
+    world.run()
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+    assert world.rulers == [other]
+    world.advance(GRACE_AND_SPREAD_MS)
+    world.server.expire(other.name)
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert world.rulers == [node]
+    path = ControllerRecord.path(3)
+    assert ControllerRecord.decode(path, world.find(path).data).reason == "broker 2 rules no more"
+
+
+def test_the_only_candidate_rules_again_after_standing_back() -> None:
+    """A cluster of one is not left without a controller."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+    assert not node.rules
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert elected(node).epoch == 2
+
+
+@pytest.mark.parametrize("data", [b"12345", b"soon"])
+def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None:
+    """Recipes 13: another czxid, or none that can be read; it goes on ruling."""
+    world = World()
+    world.server.put(ResignRequest.path(), data)
+    node = world.node(1)
+    world.run()
+
+    assert world.server.find(ResignRequest.path()) is None
+    assert node.rules
+    assert not resigned(node)
+
+
+# --- controllers that host nothing ----------------------------------------------------------------
+
+
+def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
+    """Recipes 14: in the same transaction and session; waiting, it shows elsewhere."""
+    world = World()
+    node = world.node(7, controller_only=True)
+    request = world.until_asked(node, CONTROLLER)
+    assert WaitingController.path(7) in world.server.tree()
+    assert [op.path for op in request.operations][-1] == BrokerRegistration.path(7)
+    world.run()
+    found = world.find(BrokerRegistration.path(7))
+    registration = BrokerRegistration.decode(found.path, found.data)
+
+    assert found.stat.czxid == world.find(CONTROLLER).stat.czxid
+    assert (registration.version, registration.host, registration.port) == (1, "h", 9007)
+    assert registration.extensions == {"zkgroup": {"role": "controller"}}
+    assert world.server.find(WaitingController.path(7)) is None
+
+    world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
+    world.run()
+    assert world.server.find(BrokerRegistration.path(7)) is None
+    assert world.find(WaitingController.path(7)).stat.ephemeral_owner == node.session_id
+
+
+def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
+    """Recipes 14: `/controller` is deleted alone; what is of our session goes before the next election."""
+    world = World()
+    node = world.node(7, controller_only=True)
+    world.run()
+    first = world.find(BrokerRegistration.path(7)).stat.czxid
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+
+    assert elected(node).epoch == 2
+    assert world.find(BrokerRegistration.path(7)).stat.czxid == elected(node).czxid > first
+
+
+def test_an_id_of_a_broker_is_in_use() -> None:
+    """Recipes 14: node-exists on the registration is no lost race."""
+    world = World()
+    session_id = world.real(7)
+    world.write(Delete(CONTROLLER, -1))
+    node = world.node(7, controller_only=True)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert node.story == [IdInUse(7, BrokerRegistration.path(7), session_id)]
+    assert world.server.find(CONTROLLER) is None
+    assert world.epoch() == (1, 0)
+
+
+def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
+    """Recipes 14: said at once, not when the rule comes to it; the name of who waits is not taken."""
+    world = World()
+    session_id = world.real(7)
+    node = world.node(7, controller_only=True)
+    world.run()
+
+    assert node.story == [IdInUse(7, BrokerRegistration.path(7), session_id)]
+    assert world.server.find(WaitingController.path(7)) is None
+
+
+def test_two_processes_with_one_id_do_not_both_wait() -> None:
+    """Recipes 14: the second waits for a session timeout and some slack, as after a quick restart."""
+    world = World()
+    first = world.node(7, controller_only=True)
+    world.real()
+    world.run()
+    second = world.node(7, controller_only=True, name="twin")
+    world.run()
+    world.advance(7000)
+    assert second.story == []
+    world.advance(1000)
+
+    assert second.story == [IdInUse(7, WaitingController.path(7), first.session_id)]
+    assert first.machine.election.stage is Stage.WATCHING
+
+
+# --- leaving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("controller_only", [False, True])
+def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_only: bool) -> None:
+    """Its record says how the rule ended, and the next one may begin."""
+    world = World()
+    node = world.node(7, controller_only=controller_only)
+    world.run()
+    node.loop.post(Retire("stopped"))
+    world.run()
+
+    assert resigned(node) == ["stopped"]
+    assert node.machine.has_left
+    assert world.server.find(CONTROLLER) is None
+    assert world.server.find(BrokerRegistration.path(7)) is None
+    path = ControllerRecord.path(1)
+    assert ControllerRecord.decode(path, world.find(path).data).ended == "stopped"
+    world.advance(10 * GRACE_AND_SPREAD_MS)
+    assert world.server.find(CONTROLLER) is None
+
+    other = world.node(8)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert other.rules
+    assert node.machine.has_left
+
+
+def test_who_retires_leaves_the_controller_of_another_alone() -> None:
+    """It only stands no more."""
+    world = World()
+    ruling, node = world.node(1), world.node(2)
+    world.run()
+    waiting = next(each for each in (ruling, node) if not each.rules)
+    waiting.loop.post(Retire("stopped"))
+    world.run()
+
+    assert waiting.machine.has_left
+    assert len(world.rulers) == 1
+    assert not world.rulers[0].machine.has_left
+
+
+def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
+    """Whether the answer is there already or not."""
+    world = World()
+    node = world.node(1)
+    world.until_asked(node, CONTROLLER)
+    node.loop.post(Retire("stopped"))
+    node.loop.run_pending()
+    assert not node.machine.has_left
+    world.run()
+
+    assert resigned(node) == ["elected while it was leaving"]
+    assert (node.machine.has_left, world.server.find(CONTROLLER)) == (True, None)
+
+
+def test_who_retires_within_the_grace_does_not_stand() -> None:
+    """Not even when the grace is over."""
+    world = World()
+    world.real(9)
+    node = world.node(1)
+    world.run()
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+    assert node.machine.election.stage is Stage.GRACE
+    node.loop.post(Retire("stopped"))
+    world.run()
+    assert node.machine.has_left
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert (node.story, world.server.find(CONTROLLER)) == ([], None)
+
+
+def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
+    """What stands of it ends with its session."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.server.suspend(node.name)
+    world.run()
+    node.loop.post(Retire("stopped"))
+    node.loop.run_pending()
+    assert (node.machine.has_left, resigned(node)) == (True, ["stopped"])
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
+def test_the_record_says_how_long_loading_took() -> None:
+    """Recipes 18: under the fence, once; the end is added to it."""
+    world = World()
+    done = []
+
+    def load(election: Election) -> tuple[str, object] | None:
+        return None if done else ("load", lambda: once(node.machine.records.loaded(345)))
+
+    def once(procedure: Procedure[None]) -> Procedure[None]:
+        done.append(True)
+        yield from procedure
+
+    node = world.node(1, duties=load)  # type: ignore[arg-type]
+    world.run()
+    path = ControllerRecord.path(1)
+    assert ControllerRecord.decode(path, world.find(path).data).load_ms == 345
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+
+    kept = ControllerRecord.decode(path, world.find(path).data)
+    assert (kept.load_ms, kept.ended) == (345, "/controller was deleted")
+
+
+def test_old_records_go_where_a_real_controller_has_ruled_since() -> None:
+    """Recipes 13: the newest hundred stay, and every record above the last foreign epoch."""
+    world = World()
+    world.server.put(EPOCH, b"230")
+    for epoch in [*range(1, 121), *range(122, 231)]:
+        record = ControllerRecord(1, 1, "started", 0)
+        world.server.put(ControllerRecord.path(epoch), record.encode())
+    node = world.node(1)
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert elected(node).foreign_epoch == 121
+    kept = {int(path.rpartition("/")[2]) for path in world.server.tree() if path.startswith(_HISTORY)}
+    assert kept == set(range(122, 232))
+
+
+_HISTORY = f"{controller_history_path()}/"
+
+
+def test_what_may_be_pruned() -> None:
+    """Recipes 13: never above the last foreign epoch, and never one of the newest that are kept."""
+    assert prunable(range(1, 300), 0) == []
+    assert prunable([1, 2, 4, 5, 6], 3, kept=2) == [1, 2]
+    assert prunable([1, 2, 4, 5, 6], 3, kept=4) == [1]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "recorded", "foreign"),
+    [(0, [], 0), (3, [], 3), (3, [1, 2, 3], 0), (5, [1, 3, 5], 4), (5, [1, 2, 3, 4, 5, 6], 0)],
+)
+def test_the_last_foreign_epoch(epoch: int, recorded: list[int], foreign: int) -> None:
+    """Recipes 13: the greatest epoch without a record of ours."""
+    assert last_foreign_epoch(epoch, recorded) == foreign
+    assert Candidacy(epoch, 7, foreign).fence == Fence(epoch + 1, 8)

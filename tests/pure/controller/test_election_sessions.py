@@ -1,0 +1,241 @@
+"""A candidate through disconnections, ends of sessions and of its lease, and the grace (recipes 13)."""
+
+from __future__ import annotations
+
+from tests.pure.controller.candidates import (
+    CONTROLLER,
+    EPOCH,
+    GRACE_AND_SPREAD_MS,
+    GRACE_MS,
+    World,
+    elected,
+    resigned,
+)
+from tests.pure.controller.duties import Writer
+from zkgroup.controller.machine.effects import Elected, ExtendLease, Resigned
+from zkgroup.controller.machine.election import Stage
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.effects import Note
+from zkgroup.machinery.events import TimerFired
+from zkgroup.machinery.procedures import Procedure, write
+from zkgroup.model.requests import Check, Create, Delete
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
+    """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
+    world = World()
+    registered: list[tuple[int, bool]] = []
+
+    def register() -> Procedure[None]:
+        path = BrokerRegistration.path(1)
+        registered.append((node.client.incarnation, world.server.find(CONTROLLER) is None))
+        yield from write([Create(path, BrokerRegistration("h", 9001, 1, 0).encode(), True)], ())
+
+    world.server.put(broker_ids_path())
+    duty = Writer()
+    node = world.node(1, prepare=register, duties=duty)
+    world.server.put("/work")
+    world.run()
+    duty.wanted = 1
+    node.loop.post(TimerFired("nothing"))
+    world.until_asked(node, "/work")
+    world.write(Delete(CONTROLLER, -1))  # news that waits when the session ends
+    world.server.expire(node.name)
+    world.run(lambda: resigned(node))
+
+    assert resigned(node) == ["expired"]
+    assert node.machine.core.session is None
+    assert node.client.incarnation == 1
+    world.run()
+    assert world.find("/work").stat.version == 0
+    assert registered == [(1, True), (2, True)]
+    assert [type(each) for each in node.story] == [Elected, Resigned, Elected]
+    assert world.find(BrokerRegistration.path(1)).stat.czxid < world.find(CONTROLLER).stat.czxid
+
+
+def test_a_short_disconnection_changes_nothing() -> None:
+    """Recipes 13: neither resignation nor election; nothing is sent until the lease goes on."""
+    world = World()
+    node, other = world.node(1), world.node(2)
+    world.run()
+    (ruler,) = world.rulers
+    world.server.suspend(ruler.name)
+    world.run()
+    assert ruler.rules
+    assert not ruler.machine.election.may_send
+    asked = len(world.server.log)
+    world.advance(3000)
+    assert len(world.server.log) == asked
+    world.server.resume(ruler.name)
+    world.run()
+
+    assert ruler.machine.election.may_send
+    assert [type(each) for each in (*node.story, *other.story)] == [Elected]
+
+
+def test_what_changed_while_it_was_disconnected_is_seen() -> None:
+    """Recipes 13: after a disconnection every watch is armed anew by reading."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    world.server.suspend(node.name)
+    world.run()
+    world.bump()
+    world.server.resume(node.name)
+    world.run(lambda: resigned(node))
+
+    assert resigned(node) == ["/controller_epoch was changed"] or resigned(node) == [
+        "a write was refused at its fence"
+    ]
+
+
+def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> None:
+    """Recipes 13: nobody deletes a /controller of another session, not even its own of before."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    former = node.session_id
+    node.client.abandon(1, "expired by the own clock")
+    world.run()
+    assert resigned(node) == ["expired by the own clock"]
+    assert world.find(CONTROLLER).stat.ephemeral_owner == former
+    assert node.machine.election.stage is Stage.WATCHING
+    world.server.expire_session(former)
+    world.run()
+
+    assert elected(node).epoch == 2
+
+
+# --- the lease ------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_after_the_own_lease() -> None:
+    """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    (lease,) = node.told(ExtendLease)
+    assert isinstance(lease, ExtendLease)
+    assert lease.until_ms - world.clock.now_ms() == 3000
+    world.advance(5000)
+    assert node.machine.election.may_send
+    world.server.suspend(node.name)
+    world.advance(4000)
+
+    assert node.rules
+    assert not node.machine.election.may_send
+    assert all(each.until_ms <= world.clock.now_ms() for each in node.told(ExtendLease))  # type: ignore[union-attr]
+
+
+def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
+    """Recipes 9: at most six quorum writes in a session timeout, each the fence and nothing else."""
+    world = World()
+    node = world.node(1)
+    world.run()
+    before = len(world.server.log)
+    world.advance(6000, step_ms=50)
+    beats = world.server.log[before:]
+
+    assert 4 <= len(beats) <= 6
+    assert {beat.operations for beat in beats} == {(Check(CONTROLLER, 1), Check(EPOCH, 1))}
+    assert node.machine.election.may_send
+
+
+# --- the grace ------------------------------------------------------------------------------------
+
+
+def test_a_living_real_controller_gets_time_to_notice() -> None:
+    """Recipes 13: its znode goes while it lives: wait, then stand with the version read before."""
+    world = World()
+    world.real()
+    node = world.node(1)
+    world.run()
+    assert node.machine.election.stage is Stage.WATCHING
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+    world.advance(GRACE_MS)
+    assert node.machine.election.stage is Stage.GRACE
+    assert not node.story
+    world.advance(GRACE_AND_SPREAD_MS - GRACE_MS)
+
+    assert elected(node) == Elected(Fence(2, 1), world.find(CONTROLLER).stat.czxid, 1)
+    assert [note.fields["broker"] for note in node.told(Note)] == [9]  # type: ignore[union-attr]
+
+
+def test_a_dead_real_controller_is_followed_at_once() -> None:
+    """Recipes 13: its registration went with its session, so it knows."""
+    world = World()
+    session = world.real()
+    node = world.node(1)
+    world.run()
+    world.server.expire_session(session)
+    world.run()
+
+    assert elected(node).fence == Fence(2, 1)
+
+
+def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() -> None:
+    """Recipes 13: after the grace `/controller` is read again; exists: back to watching."""
+    world = World()
+    session = world.real()
+    node = world.node(1)
+    world.run()
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+    assert node.machine.election.stage is Stage.GRACE
+    world.real_rules(9, session)
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert not node.story
+    assert node.machine.election.stage is Stage.WATCHING
+    assert node.machine.election.predecessor.epoch_version == 1
+
+
+def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
+    """Recipes 13: the attempt has the version read before the grace, so a ruler meanwhile is noticed."""
+    world = World()
+    session = world.real()
+    node = world.node(1)
+    world.run()
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+    world.real_rules(9, session)
+    world.write(Delete(CONTROLLER, -1))
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert not node.story
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert elected(node).fence == Fence(3, 2)
+
+
+def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
+    """Recipes 13: the epoch has another version than when `/controller` was read last."""
+    world = World()
+    node, other = world.node(1), world.node(2)
+    world.run()
+    (ruler,) = world.rulers
+    waits = other if ruler is node else node
+    world.bump()
+    world.write(Delete(CONTROLLER, -1))
+    world.run()
+
+    assert waits.machine.election.stage is Stage.GRACE
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert len(world.rulers) == 1
+
+
+def test_a_real_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
+    """Recipes 13: whose registration to look for is not known, so the grace is kept."""
+    world = World()
+    session = world.real()
+    world.write(Delete(CONTROLLER, -1))
+    world.write(Create(CONTROLLER, b"?", True), session_id=session)
+    node = world.node(1)
+    world.run()
+    world.server.expire_session(session)
+    world.run()
+
+    assert node.machine.election.stage is Stage.GRACE

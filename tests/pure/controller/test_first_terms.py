@@ -1,0 +1,134 @@
+"""Partitions that nobody was told of: their first term is told before another one is decided (ADR 0018)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import Realm
+from zkgroup.wire.control import LeaderAndIsrRequest
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import PartitionState
+
+Told = list[tuple[int, int]]
+
+
+def told(realm: Realm, broker: int) -> Told:
+    """(leader, leader epoch) of each LeaderAndIsr that named `t-0`."""
+    requests = realm.hosts[broker].told(LeaderAndIsrRequest)
+    return [
+        (info.leader, info.leader_epoch)
+        for request in requests
+        if isinstance(request, LeaderAndIsrRequest)
+        for info in request.partitions
+        if info.topic_partition == tp(0)
+    ]
+
+
+def born_unheard(*kafka: int) -> Realm:
+    """`t` has its first state, broker 3 leads it, and the controller died before it told anybody."""
+    realm = Realm(())
+    for id_ in (1, 2, 3):
+        realm.start_broker(id_, ours=id_ not in kafka)
+    ruler = realm.rule()
+    realm.make_topic("t", {0: (3, 1, 2)})
+    assert realm.run_until_written(ruler, 1)
+    assert realm.state(tp(0)) == PartitionState(3, 0, (3, 1, 2), 1)
+    realm.crash(ruler)
+    assert [told(realm, id_) for id_ in (1, 2, 3)] == [[], [], []]
+    return realm
+
+
+def test_who_was_there_hears_of_the_first_term_and_then_of_the_election() -> None:
+    """Both in this order, on the same connection; the broker that died hears of the present term alone."""
+    realm = born_unheard()
+    realm.stop_broker(3)
+    realm.rule()
+
+    assert realm.state(tp(0)) == PartitionState(1, 1, (1, 2), 2)
+    assert told(realm, 1) == told(realm, 2) == [(3, 0), (1, 1)]
+    realm.start_broker(3, ours=True)
+    realm.run()
+    assert told(realm, 3) == [(1, 1)]
+
+
+def test_a_move_that_has_not_begun_changes_nothing_of_it() -> None:
+    """Its request alone tells nobody anything: the first term is still the only one."""
+    realm = born_unheard()
+    realm.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
+    realm.stop_broker(3)
+    realm.rule()
+
+    assert told(realm, 1)[0] == told(realm, 2)[0] == (3, 0)
+    realm.start_broker(3, ours=True)
+    realm.run()
+    assert realm.state(tp(0)).leader in (1, 2)
+
+
+def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:
+    """Its folder may be another one: it may have led for long, and what it had is gone."""
+    realm = born_unheard()
+    realm.stop_broker(3)
+    realm.start_broker(3, ours=True)
+    realm.rule()
+
+    assert told(realm, 1)[:2] == told(realm, 2)[:2] == [(3, 0), (3, 1)]
+    assert told(realm, 3) == [(3, 1)]
+
+
+def _restarted(realm: Realm) -> None:
+    for id_ in (1, 2):
+        realm.stop_broker(id_)
+        realm.start_broker(id_, ours=True)
+
+
+def _written(realm: Realm) -> None:
+    realm.set_state(tp(0), isr=(3, 1))
+    realm.set_state(tp(0), isr=(3, 1, 2))
+
+
+def _moving(realm: Realm) -> None:
+    """Step 1 of a move is written: 2 is in no ISR, and the partition may be full of lines."""
+    realm.grow("t", {0: (2, 3, 1)})
+    path = PartitionState.path(tp(0))
+    realm.delete(path)
+    realm.server.put(path, PartitionState(3, 0, (3, 1), 1).encode())
+
+
+def _both(realm: Realm) -> None:
+    """One of them was restarted, and is the one that was there of another such partition."""
+    realm.stop_broker(2)
+    realm.start_broker(2, ours=True)
+    ruler = realm.rule()
+    realm.make_topic("u", {0: (3, 2)})
+    assert realm.run_until_written(ruler, 1)
+    realm.crash(ruler)
+    for host in realm.hosts.values():
+        host.requests.clear()
+
+
+@pytest.mark.parametrize(
+    ("happening", "kafka", "never"),
+    [
+        (_restarted, (), {1, 2}),
+        (_written, (), {1, 2}),
+        (_moving, (), {2}),
+        (lambda realm: None, (1, 2), {1, 2}),
+        (_both, (), {1, 2}),
+    ],
+    ids=["restarted", "written", "moving", "kafka", "both"],
+)
+def test_who_may_have_been_emptied_never_hears_of_the_first_term(
+    happening: Callable[[Realm], object], kafka: tuple[int, ...], never: set[int]
+) -> None:
+    """replica-host.md rule 4: the request for epoch 0 is what makes a replica that may lead with nothing."""
+    realm = born_unheard(*kafka)
+    happening(realm)
+    realm.stop_broker(3)
+    realm.rule()
+
+    assert realm.state(tp(0)).leader_epoch > 0
+    assert all(told(realm, id_) for id_ in never)
+    assert all(epoch > 0 for id_ in never for _, epoch in told(realm, id_))

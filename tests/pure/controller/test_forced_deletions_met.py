@@ -1,0 +1,245 @@
+"""K20: forced deletions that meet real controllers, unreadable znodes, crashes and missing answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.forced import forced, records, told
+from tests.pure.controller.realm import Realm, is_gone, left_of, loses_answer, realm
+from zkgroup.controller.machine.abandoned import AGAIN_MS
+from zkgroup.model.requests import Create
+from zkgroup.testing.memory_zookeeper import Fault
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.topics import TopicDeletion
+
+
+def kafka_rules(world: Realm) -> None:
+    """A real controller, of the next epoch, and its end."""
+    path = ControllerEpoch.path()
+    znode = world.find(path)
+    epoch = ControllerEpoch.decode(path, znode.data).epoch + 1
+    world.server.put(Controller.path(), Controller(2, 0).encode())
+    world.server.put(path, ControllerEpoch(epoch).encode())
+    for number in (0, 1):
+        state = PartitionState.path(tp(number))
+        if world.server.find(state) is not None:
+            world.set_state(tp(number), controller_epoch=epoch)
+    world.server.remove(Controller.path())
+
+
+def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
+    """It knows no records, and made the broker a replica of the new topic: there may be records of that."""
+    world, ruler = forced()
+    world.make_topic("t", {1: (2, 3), 0: (1, 2)})
+    world.run()
+    world.crash(ruler)
+    kafka_rules(world)
+    world.start_broker(3)
+    world.hosts[3].logs.add(tp(1))
+    before = len(told(world, 3))
+    ruler = world.rule()
+
+    assert "delete" not in told(world, 3)[before:]
+    assert tp(1) in world.hosts[3].logs
+    assert told(world, 3)[-1] == "replica"
+    assert records(world) == []
+    assert ruler.notes("abandoned.wanted")
+
+
+def test_what_a_real_controller_has_left_alone_is_deleted() -> None:
+    """It ruled since, but there is no topic of the name: whatever the broker has is of the old one."""
+    world, ruler = forced()
+    world.crash(ruler)
+    kafka_rules(world)
+    world.start_broker(3)
+    world.rule()
+
+    assert is_gone(world)
+    assert records(world) == []
+
+
+def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
+    """The others are carried out."""
+    world, ruler = forced()
+    world.server.put(AbandonedReplicas.path(77), b"{}")
+    world.crash(ruler)
+    world.start_broker(3)
+    ruler = world.rule()
+
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert set(reign.picture.unreadable) == {AbandonedReplicas.path(77)}
+    assert tp(1) not in world.hosts[3].logs
+
+
+def test_while_nobody_can_tell_who_has_a_new_topic_nothing_is_deleted() -> None:
+    """Its znode cannot be read: the broker may be in its ISR. When it can, the broker is asked."""
+    world, ruler = forced()
+    world.make_topic("t", {1: (2, 3)})
+    world.run()
+    world.crash(ruler)
+    good = world.find(Topic.path("t")).data
+    world.server.put(Topic.path("t"), b"{")
+    world.start_broker(3)
+    before = len(told(world, 3))
+    world.rule()
+    assert told(world, 3)[before:] == []
+    assert good is not None
+    world.server.put(Topic.path("t"), good)
+    world.run()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+
+    assert told(world, 3)[before:] == ["delete", "replica"]
+    assert records(world) == []
+
+
+def test_a_record_taken_off_by_hand_holds_nobody() -> None:
+    """An operator knows better; the controller finds out when it would take it off itself."""
+    world, _ = forced()
+    world.make_topic("t", {1: (2, 3)})
+    world.run()
+    world.delete(AbandonedReplicas.path(0))
+    world.start_broker(3)
+    world.run()
+
+    assert told(world, 3)[-1] == "replica"
+
+
+def test_data_of_others_in_a_request_names_nobody() -> None:
+    """Kafka's later tools leave null; what is no JSON of ours is nobody's business."""
+    for data in (None, b"", b"x", b"{}", b'{"version":1}'):
+        world, _ = realm()
+        world.stop_broker(3)
+        world.run()
+        world.write(Create(TopicDeletion.path("t"), data))
+        world.run()
+        assert Topic.path("t") in left_of(world, "t")
+
+
+def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
+    """Until the topic is gone, by the return of the broker."""
+    world, ruler = realm()
+    world.stop_broker(3)
+    world.run()
+    path = TopicDeletion.path("t")
+    world.write(Create(path, b'{"zkgroup":{"without_brokers":3}}'))
+    world.run()
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert set(reign.picture.unreadable) == {path}
+    assert left_of(world, "t")
+    world.start_broker(3)
+    world.run()
+    world.mark("nobody")
+    world.run()
+
+    assert is_gone(world)
+    assert reign.picture.unreadable == {}
+
+
+def crashed_in_the_deletion(writes: int) -> bool:
+    """The controller is gone after so many of its writes; whether there were so many."""
+    world, ruler = realm(auto_rebalance=False)
+    world.stop_broker(3)
+    world.run()
+    world.mark("t", 3)
+    was_there = world.run_until_written(ruler, writes)
+    world.crash(ruler)
+    world.rule()
+    assert left_of(world, "t") == set()
+    world.make_topic("t", {0: (1, 3), 1: (3, 2)})
+    world.run()
+    returned(world)
+    return was_there
+
+
+def crashed_in_the_return(writes: int) -> bool:
+    """The same, while the broker is back and the name is taken."""
+    world, ruler = forced()
+    world.make_topic("t", {0: (1, 3), 1: (3, 2)})
+    world.run()
+    before = len(told(world, 3))
+    world.start_broker(3)
+    was_there = world.run_until_written(ruler, writes)
+    world.crash(ruler)
+    world.rule()
+    heard = told(world, 3)[before:]
+    assert heard[0] == "delete"
+    assert "delete" not in heard[heard.index("replica") :], "what it was given since is its own"
+    assert records(world) == []
+    return was_there
+
+
+def returned(world: Realm) -> None:
+    """Broker 3 is back: it deletes, and then it is a replica of the new topic."""
+    before = len(told(world, 3))
+    world.start_broker(3)
+    world.run()
+    heard = told(world, 3)[before:]
+    assert (heard[0], heard[-1]) == ("delete", "replica")
+    assert records(world) == []
+    assert all(world.state(tp(number)).leader in (1, 2) for number in (0, 1))
+
+
+@pytest.mark.parametrize("crashed", [crashed_in_the_deletion, crashed_in_the_return])
+def test_a_crash_after_any_write_changes_nothing(crashed: Callable[[int], bool]) -> None:
+    """Each write in turn: the next controller ends it, and old records are never met again."""
+    writes = 1
+    while crashed(writes):
+        writes += 1
+
+    assert writes > 1
+
+
+@pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
+def test_a_write_without_an_answer_is_looked_for(fault: Fault) -> None:
+    """Each write of a forced deletion in turn is executed, or not, or later; the same process ends it."""
+    nth = 1
+    while unanswered(nth, fault):
+        nth += 1
+
+    assert nth > 2
+
+
+def unanswered(nth: int, fault: Fault) -> bool:
+    """A deletion whose nth write gets no answer; whether it had that many."""
+    world, ruler = realm(auto_rebalance=False)
+    world.stop_broker(3)
+    world.run()
+    world.mark("t", 3)
+    if not loses_answer(world, ruler, nth, fault):
+        return False
+    assert left_of(world, "t") == set(), (fault, nth)
+    assert {each.broker for each in records(world)} == {3}
+    world.make_topic("t", {0: (1, 3), 1: (3, 2)})
+    world.run()
+    returned(world)
+    return True
+
+
+def test_a_broker_that_starts_anew_is_told_of_deletions_that_it_has_not_heard_of() -> None:
+    """K8: it was reached on the channel of its former incarnation, heard of the topic there, and what came
+    after that is dropped with the channel. A topic of the same name begins at leader epoch 0 again."""
+    world, _ = realm()
+    host = world.hosts[3]
+    host.silent = True
+    world.make_topic("n", {0: (1, 2)})
+    world.make_topic("gone", {0: (1, 2)})
+    world.run()
+    world.mark("gone")
+    world.run()
+    assert left_of(world, "gone") == set()
+    world.stop_broker(3)
+    world.run()
+    host.metadata[tp(0, "gone")] = 1
+    host.silent = False
+    world.start_broker(3)
+    world.run()
+
+    assert tp(0, "gone") not in host.metadata
+    assert host.metadata[tp(0, "n")] == 1

@@ -1,0 +1,142 @@
+"""States that nobody could read, and that somebody has mended: their partitions go on at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import Realm, Ruler
+from zkgroup.controller.machine import mended
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Code, Create, Exists, ExistsDone, ReadMany, ReadManyDone, SetData
+from zkgroup.wire.control import LeaderAndIsrRequest
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.notifications import IsrChange
+
+STATE = PartitionState.path(tp(0))
+
+
+def broken(realm: Realm, path: str = STATE) -> bytes:
+    """Makes it unreadable; what it was."""
+    found = realm.find(path)
+    assert found.data is not None
+    realm.write(SetData(path, b"{", found.stat.version))
+    return found.data
+
+
+def mend(realm: Realm, data: bytes, path: str = STATE) -> None:
+    realm.write(SetData(path, data, realm.find(path).stat.version))
+    realm.run()
+
+
+def changed(realm: Realm) -> None:
+    """Somebody says that the ISR has changed, so the state is read."""
+    realm.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
+    realm.run()
+
+
+def unreadable(ruler: Ruler) -> set[str]:
+    reign = ruler.machine.reign
+    assert reign is not None
+    return set(reign.picture.unreadable)
+
+
+def unnamed(ruler: Ruler) -> dict[int, tuple[TopicPartition, ...]]:
+    reign = ruler.machine.reign
+    assert reign is not None
+    return dict(reign.unnamed)
+
+
+def roles_of(realm: Realm, broker: int) -> set[str]:
+    """Partitions of which a broker was told its role."""
+    told = realm.hosts[broker].told(LeaderAndIsrRequest)
+    return {str(info.topic_partition) for each in told for info in each.partitions}  # type: ignore[union-attr]
+
+
+def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
+    """Nothing else happens to the partition: its leader waits for a follower that knows of no leader."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    data = broken(realm)
+    changed(realm)
+    realm.stop_broker(2)
+    realm.run()
+    realm.hosts.pop(2)
+    realm.start_broker(2)
+    realm.run()
+    assert (unreadable(ruler), roles_of(realm, 2)) == ({STATE}, set())
+
+    mend(realm, data)
+
+    assert (unreadable(ruler), roles_of(realm, 2)) == (set(), {"t-0"})
+
+
+def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
+    """The leader has died, and nobody could be elected."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    data = broken(realm)
+    realm.stop_broker(1)
+    realm.run()
+    assert unreadable(ruler) == {STATE}
+
+    mend(realm, data)
+
+    assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
+
+
+def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
+    """And one that is mended badly is watched on; the status names its brokers until they are told of it."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
+    realm.crash(realm.rule())
+    data = broken(realm)
+    ruler = realm.rule()
+    mend(realm, b"[")
+    assert (unreadable(ruler), roles_of(realm, 3)) == ({STATE}, set())
+    assert unnamed(ruler) == {1: (tp(0),), 2: (tp(0),)}
+
+    mend(realm, data)
+
+    assert (unreadable(ruler), unnamed(ruler)) == (set(), {})
+    assert realm.hosts[3].metadata[tp(0)] == 1
+
+
+def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
+    """It waited for a state; nobody else has a reason to look at it."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    realm.rule()
+    data = broken(realm)
+    changed(realm)
+    request = Reassignment((Move(tp(0), (1, 3)),))
+    realm.write(Create(Reassignment.path(), request.encode()))
+    realm.run()
+
+    mend(realm, data)
+
+    assert realm.state(tp(0)).leader_epoch > 0
+
+
+def test_one_that_an_acl_hides_is_read_again_after_a_while() -> None:
+    """No watch tells of another ACL."""
+    realm = Realm()
+    realm.make_topic("t", {0: (1, 2)})
+    reign = realm.rule().machine.reign
+    assert reign is not None
+    reign.report(STATE, "cannot be read: NoAuth")
+    work = mended.look(reign)
+
+    (query,) = next(work)
+    assert query.request == Exists(STATE, watch=True)
+    (query,) = work.send((ExistsDone(realm.find(STATE).stat),))
+    assert query.request == ReadMany((STATE,))
+    with pytest.raises(StopIteration):
+        work.send((ReadManyDone((Code.NO_AUTH,)),))
+    assert set(reign.picture.unreadable) == {STATE}
+
+    realm.advance(mended.HIDDEN_MS)
+    assert not reign.picture.unreadable

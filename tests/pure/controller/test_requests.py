@@ -1,0 +1,390 @@
+"""What brokers are told after a decision, and in which order."""
+
+from __future__ import annotations
+
+from tests.pure.controller.clusters import broker, cluster, standing, tp
+from tests.worlds import golden_data
+from zkgroup.controller.machine.holding import Holding
+from zkgroup.controller.machine.outbox import Outbox
+from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.requests import Batch, Built, ToBroker
+from zkgroup.model import TopicPartition
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    Broker,
+    LeaderAndIsrRequest,
+    PartitionStateInfo,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.messages import Api, encode
+from zkgroup.wire.requests import decode_request
+from zkgroup.znodes.brokers import PartitionState, Topic
+
+
+def batch() -> Batch:
+    """Of controller 7 in epoch 5."""
+    return Batch(7, 5)
+
+
+def greeted(picture: Picture) -> Picture:
+    """Every broker has had its first LeaderAndIsr."""
+    picture.greeted = {id_: each.epoch for id_, each in picture.brokers.items()}
+    return picture
+
+
+def build(one: Batch, picture: Picture, holding: Holding | None = None) -> Built:
+    """With nothing held unless said."""
+    return one.build(picture, holding or Holding())
+
+
+def sort_of(each: ToBroker) -> str:
+    """Kind of a request, with the flag of a stop."""
+    if isinstance(each.request, StopReplicaRequest):
+        return "delete" if each.request.delete else "stop"
+    return "lead" if isinstance(each.request, LeaderAndIsrRequest) else "metadata"
+
+
+def led(built: Built, broker_id: int) -> dict[TopicPartition, PartitionStateInfo]:
+    """What a broker's LeaderAndIsr says of each partition."""
+    return {
+        info.topic_partition: info
+        for each in built.requests
+        if each.broker == broker_id and isinstance(each.request, LeaderAndIsrRequest)
+        for info in each.request.partitions
+    }
+
+
+def metadata(built: Built) -> UpdateMetadataRequest:
+    """The one UpdateMetadata that all brokers get."""
+    found = {each.request for each in built.requests if isinstance(each.request, UpdateMetadataRequest)}
+    assert len(found) == 1
+    return found.pop()
+
+
+def test_leader_and_isr_then_metadata_then_stop() -> None:
+    """Controller item 68: in this order for each broker, to stop before to delete, however called."""
+    picture = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
+    one = batch()
+    one.stop_replica([1, 2], tp(1), delete=True)
+    one.stop_replica([2], tp(1), delete=False)
+    one.leader_and_isr([1, 2], tp(0))
+
+    built = build(one, picture)
+
+    by_broker = {id_: [sort_of(each) for each in built.requests if each.broker == id_] for id_ in (1, 2, 3)}
+    assert by_broker == {
+        1: ["lead", "metadata", "delete"],
+        2: ["lead", "metadata", "stop", "delete"],
+        3: ["metadata"],
+    }
+    kinds = [sort_of(each) for each in built.requests]
+    assert kinds == sorted(kinds, key=["lead", "metadata", "stop", "delete"].index)
+
+
+def test_a_request_says_what_the_picture_has_when_it_is_built() -> None:
+    """State, version, replica list and the addresses of the leaders named."""
+    picture = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
+    one = batch()
+    one.leader_and_isr([1], tp(0))
+    picture.state_seen(tp(0), standing(2, (2,), leader_epoch=3, version=4, epoch=5))
+
+    built = build(one, picture)
+
+    assert built.requests[0] == ToBroker(
+        1,
+        1,
+        LeaderAndIsrRequest(
+            7, 5, (PartitionStateInfo("t", 0, 5, 2, 3, (2,), 4, (1, 2)),), (Broker(2, "h", 9002),)
+        ),
+    )
+
+
+def test_of_two_calls_for_one_partition_the_last_counts() -> None:
+    """One entry, with the list of the last call."""
+    picture = greeted(cluster({"t": {0: (1, 2)}}))
+    one = batch()
+    one.leader_and_isr([1], tp(0), (1, 2, 3))
+    one.leader_and_isr([1], tp(0), (1, 3))
+
+    assert led(build(one, picture), 1)[tp(0)].replicas == (1, 3)
+
+
+def test_what_brokers_lead_is_told_to_all() -> None:
+    """LeaderAndIsr brings UpdateMetadata to every broker, those that stop included, with one body."""
+    picture = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
+    picture.shutting_down = {3}
+    one = batch()
+    one.leader_and_isr([1, 2], tp(0))
+
+    built = build(one, picture)
+
+    told = [each for each in built.requests if sort_of(each) == "metadata"]
+    assert [each.broker for each in told] == [1, 2, 3]
+    assert [info.topic_partition for info in metadata(built).partitions] == [tp(0)]
+    assert [each.broker for each in metadata(built).brokers] == [1, 2, 3]
+    assert {id(each.body) for each in told} == {id(told[0].body)}
+    assert told[0].body == encode(metadata(built), 0)
+
+
+def test_an_update_without_partitions_tells_the_brokers_alone() -> None:
+    """As from 2.2 on: a broker that joins costs the others no partition (KAFKA-7537)."""
+    one = batch()
+    one.update_metadata()
+
+    assert metadata(build(one, cluster({"t": {0: (1, 2)}}))).partitions == ()
+
+
+def test_an_update_of_all_names_every_partition_with_a_state() -> None:
+    """Controller item 36: one without leader is a state too; one that has none yet is left out."""
+    picture = cluster({"t": {0: (1, 2), 1: (1, 2)}})
+    picture.topic_seen("u", Topic({0: (1,)}), 0)
+    picture.state_seen(tp(1), standing(-1, (), version=1))
+    one = batch()
+    one.update_metadata_of_all()
+
+    found = metadata(build(one, picture)).partitions
+
+    assert [(info.topic_partition, info.leader, info.isr) for info in found] == [
+        (tp(0), 1, (1, 2)),
+        (tp(1), -1, ()),
+    ]
+
+
+def test_nothing_asked_for_is_nothing_sent() -> None:
+    """An empty batch."""
+    assert build(batch(), cluster({"t": {0: (1, 2)}})) == Built(())
+
+
+def test_partitions_of_deleted_topics_are_hidden_in_every_update() -> None:
+    """Leader -2 and leader epoch 0, at the end, in what the others are told too; never as they are."""
+    picture = cluster({"t": {0: (1, 2)}, "gone": {0: (2, 1)}})
+    picture.state_seen(tp(0, "gone"), standing(2, (2, 1), leader_epoch=9, version=4, epoch=3))
+    picture.deletions = {"gone", "unknown"}
+    one = batch()
+    one.update_metadata([tp(0, "gone"), tp(0)])
+
+    found = metadata(build(one, picture)).partitions
+
+    assert found[0].topic_partition == tp(0)
+    assert found[1:] == (PartitionStateInfo("gone", 0, 3, LEADER_DURING_DELETE, 0, (2, 1), 0, (2, 1)),)
+
+
+def test_real_kafka_hides_them_the_same_way() -> None:
+    """In the recorded frames of 0.8.2.2: leader epoch and version 0 with leader -2."""
+    hidden = {
+        (info.leader_epoch, info.zk_version)
+        for frame in golden_data.frames("kafka-0.8.2.2/wire")
+        if frame.api == Api.UPDATE_METADATA and frame.direction == "request"
+        for info in getattr(decode_request(frame.data[4:])[1], "partitions", ())
+        if info.leader == LEADER_DURING_DELETE
+    }
+
+    assert hidden == {(0, 0)}
+
+
+def test_ids_below_0_and_brokers_that_are_gone_are_told_nothing() -> None:
+    """Nor is a controller that hosts nothing (recipes 14); a leader -1 has no address."""
+    picture = greeted(cluster({"t": {0: (1, 2)}}))
+    picture.set_brokers({1: broker(1), -1: broker(-1), 8: broker(8, role="controller")})
+    picture.state_seen(tp(0), standing(-1, (), version=1))
+    one = batch()
+    one.leader_and_isr([1, 2, -1, 8], tp(0))
+    one.stop_replica([2, -1], tp(0), delete=True)
+
+    built = build(one, picture)
+
+    assert [(each.broker, sort_of(each)) for each in built.requests] == [(1, "lead"), (1, "metadata")]
+    request = built.requests[0].request
+    assert isinstance(request, LeaderAndIsrRequest)
+    assert request.leaders == ()
+    assert [each.broker for each in metadata(built).brokers] == [1]
+
+
+def test_stops_are_one_request_for_each_broker_and_flag() -> None:
+    """Not one for each partition, as in 0.8.2.2, and no empty one (K40)."""
+    one = batch()
+    for number in (2, 0, 1):
+        one.stop_replica([1], tp(number), delete=True)
+
+    built = build(one, cluster({"t": {0: (1,), 1: (1,), 2: (1,)}}))
+
+    assert [each.request for each in built.requests] == [
+        StopReplicaRequest(7, 5, True, (tp(0), tp(1), tp(2)))
+    ]
+
+
+def test_a_stop_is_dropped_for_a_later_leader_and_isr_of_the_batch() -> None:
+    """K28: it has no leader epoch, so it would undo what is newer; a later stop stays."""
+    picture = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
+    one = batch()
+    one.stop_replica([1, 2], tp(0), delete=False)
+    one.leader_and_isr([1], tp(0))
+    one.leader_and_isr([2], tp(1))
+    one.stop_replica([2], tp(1), delete=False)
+
+    stops = [each for each in build(one, picture).requests if sort_of(each) == "stop"]
+
+    assert [(each.broker, getattr(each.request, "partitions", ())) for each in stops] == [(2, (tp(0), tp(1)))]
+
+
+# --- the first request to an incarnation ----------------------------------------------------------
+
+
+def test_the_first_leader_and_isr_names_every_partition_of_the_broker() -> None:
+    """Recipes 15: a real follower truncates what it does not name. Once for each incarnation."""
+    picture = cluster({"t": {0: (1, 2), 1: (2, 1), 2: (2, 3)}, "u": {0: (1,)}})
+    one = batch()
+    one.leader_and_isr([1], tp(0))
+    assert list(led(build(one, picture), 1)) == [tp(0), tp(1), tp(0, "u")]
+
+    again = batch()
+    again.leader_and_isr([1], tp(0))
+    assert list(led(build(again, picture), 1)) == [tp(0)]
+
+    picture.set_brokers({**picture.brokers, 1: broker(1, epoch=2)})
+    bounced = batch()
+    bounced.leader_and_isr([1], tp(1))
+    assert list(led(build(bounced, picture), 1)) == [tp(0), tp(1), tp(0, "u")]
+
+
+def test_what_the_first_request_cannot_name_is_told() -> None:
+    """Recipes 15: an unreadable state is reported; a missing one is no matter, nor is a deleted topic."""
+    picture = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}, "gone": {0: (1, 2)}})
+    picture.state_seen(tp(1), None)
+    picture.state_seen(tp(2), None)
+    picture.unreadable[PartitionState.path(tp(1))] = "no JSON"
+    picture.deletions.add("gone")
+    one = batch()
+    one.leader_and_isr([1], tp(0))
+
+    built = build(one, picture)
+
+    assert (list(led(built, 1)), built.unnamed) == ([tp(0)], ((1, tp(1)),))
+
+
+def test_a_late_move_is_told_with_its_target_to_new_incarnations_too() -> None:
+    """Recipes 17: those that leave are not made followers again; brokers hear the target."""
+    picture = cluster({"t": {0: (2, 1), 1: (1, 2)}})
+    one = batch()
+    one.leader_and_isr([1, 2], tp(1))
+
+    built = one.build(picture, Holding(), {tp(0): (2, 3)})
+
+    assert list(led(built, 1)) == [tp(1)]
+    assert led(built, 2)[tp(0)].replicas == (2, 3)
+
+
+# --- held replicas --------------------------------------------------------------------------------
+
+
+def test_a_replica_that_is_being_deleted_is_told_and_named_nothing() -> None:
+    """Recipes 17 [M]: not even to the leader, which would let it back into the ISR."""
+    picture = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
+    holding = Holding()
+    holding.delete_asked(tp(0), [2])
+    one = batch()
+    for number in (0, 1):
+        one.leader_and_isr([1, 2], tp(number))
+
+    built = build(one, picture, holding)
+
+    assert {each: info.replicas for each, info in led(built, 1).items()} == {tp(0): (1,), tp(1): (1, 2)}
+    assert list(led(built, 2)) == [tp(1)]
+    assert {info.topic_partition: info.replicas for info in metadata(built).partitions}[tp(0)] == (1,)
+
+
+def test_a_deletion_holds_until_its_answer_or_the_end_of_the_incarnation() -> None:
+    """Recipes 17: a restart ends the connections on which it could arrive."""
+    picture = cluster({"t": {0: (1, 2), 1: (1, 2)}})
+    holding = Holding()
+    holding.delete_asked(tp(0), [2, 3])
+    holding.delete_asked(tp(1), [3])
+    assert holding.of(picture, tp(0)) == {2, 3}
+
+    assert holding.delete_answered(2, [tp(0), tp(1)]) == (tp(0),)
+    assert holding.of(picture, tp(0)) == {3}
+    assert holding.restarted(3) == (tp(0), tp(1))
+    assert (holding.of(picture, tp(0)), holding.all_deleting()) == (frozenset(), {})
+
+
+def test_during_a_move_a_broker_that_has_not_answered_this_epoch_is_held() -> None:
+    """Recipes 17 [M]: a predecessor's request may be under way to it; in-sync replicas are not held."""
+    picture = cluster({"t": {0: (1, 2), 1: (1, 2)}})
+    picture.moves.add(tp(0))
+    holding = Holding()
+    assert (holding.of(picture, tp(0)), holding.of(picture, tp(1))) == ({3}, frozenset())
+
+    holding.answered(3, 1)
+    assert holding.of(picture, tp(0)) == frozenset()
+
+    picture.set_brokers({**picture.brokers, 3: broker(3, epoch=2)})
+    assert holding.of(picture, tp(0)) == {3}
+    holding.answered(3, 2)
+    holding.epoch_raised()
+    assert holding.of(picture, tp(0)) == {3}
+
+
+# --- the queue to one broker ----------------------------------------------------------------------
+
+
+def stop(*numbers: int, delete: bool = False, incarnation: int = 1) -> ToBroker:
+    """To broker 1."""
+    partitions = tuple(tp(number) for number in numbers)
+    return ToBroker(1, incarnation, StopReplicaRequest(7, 5, delete, partitions))
+
+
+def lead(*numbers: int) -> ToBroker:
+    """To broker 1."""
+    infos = tuple(PartitionStateInfo("t", number, 5, 1, 0, (1,), 0, (1,)) for number in numbers)
+    return ToBroker(1, 1, LeaderAndIsrRequest(7, 5, infos, ()))
+
+
+def test_one_request_is_in_flight_and_is_sent_again_first() -> None:
+    """Controller item 68: a failure keeps the order, however often it happens."""
+    outbox = Outbox(1, 1)
+    outbox.put([lead(0), stop(1)])
+    assert outbox.next() is None
+
+    assert outbox.connected() == lead(0)
+    assert outbox.next() is None
+    outbox.broken()
+    outbox.put([stop(2)])
+    assert outbox.connected() == lead(0)
+    assert outbox.answered() == (lead(0), True)
+    assert (outbox.next(), len(outbox)) == (stop(1), 2)
+    assert outbox.answered() == (stop(1), False)
+    assert outbox.next() == stop(2)
+
+
+def test_requests_to_another_incarnation_are_not_sent() -> None:
+    """K8: what was decided for the former one is not for the new one; nor what is for others."""
+    outbox = Outbox(1, 2)
+
+    outbox.put([stop(0, incarnation=1), ToBroker(3, 2, stop(0).request)])
+
+    assert (outbox.connected(), len(outbox)) == (None, 0)
+
+
+def test_a_waiting_stop_gives_way_to_a_newer_leader_and_isr() -> None:
+    """K28: for the partitions named by it; a dropped deletion is told, as nobody will answer it."""
+    outbox = Outbox(1, 1)
+    outbox.put([stop(0, 1), stop(0, 2, delete=True), stop(3)])
+
+    assert outbox.put([lead(0, 3)]) == {tp(0)}
+
+    sent = [outbox.connected()]
+    while outbox.answered() and len(outbox):
+        sent.append(outbox.next())
+    assert sent == [stop(1), stop(2, delete=True), lead(0, 3)]
+
+
+def test_a_stop_in_flight_is_not_taken_back() -> None:
+    """It has been sent; its answer decides."""
+    outbox = Outbox(1, 1)
+    outbox.put([stop(0, delete=True)])
+    outbox.connected()
+
+    assert outbox.put([lead(0)]) == frozenset()
+    outbox.broken()
+    assert outbox.connected() == stop(0, delete=True)

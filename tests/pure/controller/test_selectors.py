@@ -1,0 +1,184 @@
+"""Who leads, who is in sync, who is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.controller.clusters import standing
+from zkgroup.controller.machine import selectors
+from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.znodes.brokers import NO_LEADER, PartitionState
+
+
+def reason(answer: object) -> str:
+    """Of an answer that is none."""
+    assert isinstance(answer, NoChoice)
+    return answer.reason
+
+
+def test_the_first_live_replica_begins_and_all_live_ones_are_in_sync() -> None:
+    """Controller item 26: in the order of the replica list, whatever the order of the live ones."""
+    assert selectors.initialise((3, 1, 2), [1, 2]) == Choice(1, (1, 2), (1, 2))
+    assert selectors.initialise((3, 1, 2), {2, 1, 3}) == Choice(3, (3, 1, 2), (3, 1, 2))
+
+
+def test_without_a_live_replica_a_partition_does_not_begin() -> None:
+    """Controller item 26: it stays new."""
+    assert reason(selectors.initialise((3, 1), [2])) == "no replica of 3, 1 is live"
+    assert reason(selectors.initialise((), [2])) == "it has no replicas"
+
+
+def test_a_replica_about_to_be_deleted_does_not_begin() -> None:
+    """Recipes 17: what a late request may delete is neither leader nor in sync."""
+    assert selectors.initialise((3, 1, 2), [1, 2, 3], held=[3]) == Choice(1, (1, 2), (1, 2))
+
+
+def test_the_replica_list_comes_before_the_isr() -> None:
+    """Controller item 28: 1 stands first in the ISR, 2 in the replica list. The ISR keeps its order."""
+    assert selectors.offline((3, 2, 1), (1, 3, 2), [1, 2]) == Choice(2, (1, 2), (2, 1))
+
+
+def test_an_unclean_election_needs_to_be_allowed() -> None:
+    """Controller item 28: nobody of the ISR lives; if it is allowed the ISR is the new leader alone."""
+    assert reason(selectors.offline((1, 2, 3), (1,), [2, 3])) == (
+        "no in-sync replica of 1 is live, and unclean election is off"
+    )
+    assert selectors.offline((1, 2, 3), (1,), [2, 3], unclean=True) == Choice(2, (2,), (2, 3), unclean=True)
+
+
+def test_a_clean_election_is_preferred_to_an_unclean_one() -> None:
+    """Controller item 28: allowed or not, an in-sync replica wins over an earlier one that is not."""
+    assert selectors.offline((1, 2, 3), (3,), [2, 3], unclean=True) == Choice(3, (3,), (2, 3))
+
+
+def test_nobody_lives() -> None:
+    """Allowed or not, there is nobody to elect."""
+    assert reason(selectors.offline((1, 2), (1, 2), [3])) == "no replica of 1, 2 is live"
+    assert reason(selectors.offline((1, 2), (1, 2), [3], unclean=True)) == "no replica of 1, 2 is live"
+
+
+def test_an_empty_isr_elects_the_only_replica_there_is() -> None:
+    """Controller item 36: left by a real controller. There is no other who could know more (recipes 15)."""
+    assert selectors.offline((2,), (), [1, 2]) == Choice(2, (2,), (2,))
+    assert reason(selectors.offline((2,), (), [1])) == "no replica of 2 is live"
+    assert reason(selectors.offline((), (), [1])) == "it has no replicas"
+
+
+def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:
+    """Controller item 36: none of them is known to have everything (recipes 15)."""
+    assert "only an unclean election" in reason(selectors.offline((1, 2), (), [1, 2]))
+    assert selectors.offline((1, 2), (), [1, 2], unclean=True) == Choice(1, (1,), (1, 2), unclean=True)
+
+
+def test_a_held_replica_is_not_elected_and_not_told() -> None:
+    """Recipes 17: not even uncleanly; a late request may delete it."""
+    assert selectors.offline((1, 2, 3), (9,), [1, 2, 3], unclean=True, held=[1]) == Choice(
+        2, (2,), (2, 3), unclean=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "broker_setting", "allowed"),
+    [
+        ("true", False, True),
+        ("TRUE", False, True),
+        ("false", True, False),
+        ("yes", True, False),
+        (None, True, True),
+        (None, False, False),
+    ],
+)
+def test_a_topic_overrides_the_broker_both_ways(
+    word: str | None, broker_setting: bool, allowed: bool
+) -> None:
+    """Controller item 29: the topic's own word first; a word that is neither loses nothing."""
+    overrides = {} if word is None else {"unclean.leader.election.enable": word}
+
+    assert selectors.unclean_allowed(overrides, broker_setting) is allowed
+
+
+def test_a_preferred_replica_must_be_live_and_in_sync() -> None:
+    """Controller item 30: otherwise the election is refused, whoever else could lead."""
+    assert (
+        reason(selectors.preferred((1, 2), standing(2, (1, 2)), [2])) == "the preferred replica 1 is not live"
+    )
+    assert "not in sync; in sync are 2" in reason(selectors.preferred((1, 2), standing(2, (2,)), [1, 2]))
+    assert selectors.preferred((1, 2), standing(2, (2, 1)), [1, 2]) == Choice(1, (2, 1), (1, 2))
+    assert reason(selectors.preferred((), standing(2, (2,)), [2])) == "the replica list is empty"
+
+
+def test_a_preferred_replica_that_leads_already_is_not_elected() -> None:
+    """Controller item 30: no write, also where it is not live any more."""
+    assert selectors.preferred((1, 2), standing(1, (1, 2)), [1, 2]) == NotNeeded(1)
+    assert selectors.preferred((1, 2), standing(1, (1, 2)), []) == NotNeeded(1)
+
+
+def test_all_replicas_hear_of_a_preferred_election() -> None:
+    """Also one that is down: the sender leaves it out. A held one hears nothing."""
+    answer = selectors.preferred((1, 2, 3), standing(2, (2, 1)), [1, 2], held=[3])
+
+    assert answer == Choice(1, (2, 1), (1, 2))
+
+
+def test_the_target_has_an_order_of_its_own() -> None:
+    """Controller item 31: the first of the target that is live and in sync; the ISR stays as it is."""
+    assert selectors.reassigned((5, 4, 6), (1, 4, 5), [4, 5, 6]) == Choice(5, (1, 4, 5), (5, 4, 6))
+    assert selectors.reassigned((5, 4, 6), (1, 4, 5), [1, 4, 6]) == Choice(4, (1, 4, 5), (5, 4, 6))
+    assert "no replica of the target 5, 4 is live and in sync" in reason(
+        selectors.reassigned((5, 4), (1, 5), [1, 4])
+    )
+
+
+def test_brokers_that_stop_neither_lead_nor_stay_in_sync() -> None:
+    """Controller item 32: all that are shutting down, not the asking one alone; they are told (K26)."""
+    answer = selectors.controlled_shutdown((1, 2, 3, 4), (4, 2, 1, 3), live=[3, 4], shutting_down=[1, 2])
+
+    assert answer == Choice(3, (4, 3), (1, 2, 3, 4))
+
+
+def test_a_broker_that_stops_needs_a_successor_in_sync() -> None:
+    """Controller item 32: otherwise the partition is left alone."""
+    answer = selectors.controlled_shutdown((1, 2, 3), (1, 2), live=[3], shutting_down=[1, 2])
+
+    assert reason(answer) == "no in-sync replica of 1, 2 stays"
+
+
+def test_a_leader_that_goes_offline_leaves_no_leader() -> None:
+    """Controller item 33: -1, and the ISR without it; a follower's leaves the leader."""
+    assert selectors.without_replica(standing(1, (1, 2)), 1, (1, 2, 3)) == (NO_LEADER, (2,))
+    assert selectors.without_replica(standing(1, (1, 2)), 2, (1, 2, 3)) == (1, (1,))
+
+
+def test_the_last_member_stays_in_the_isr() -> None:
+    """Controller item 33: it alone has everything, whatever unclean election says (K39)."""
+    assert selectors.without_replica(standing(1, (1,)), 1, (1, 2, 3)) == (NO_LEADER, (1,))
+
+
+def test_the_last_member_who_may_lead_stays_in_the_isr() -> None:
+    """A leader that has not heard of a shorter list takes a former replica in, which may not lead."""
+    assert selectors.without_replica(standing(3, (3, 2)), 3, (3, 1)) == (NO_LEADER, (3,))
+    assert selectors.without_replica(standing(3, (3, 2)), 2, (3, 1)) == (3, (3,))
+    assert selectors.without_replica(standing(2, (2, 4)), 2, (3, 1)) == (NO_LEADER, (2, 4))
+
+
+def test_what_is_out_already_needs_no_write() -> None:
+    """Controller item 36: without leader, without ISR, and the last member for the second time."""
+    assert selectors.without_replica(standing(1, (1, 2)), 3, (1, 2, 3)) is None
+    assert selectors.without_replica(standing(NO_LEADER, ()), 1, (1, 2, 3)) is None
+    assert selectors.without_replica(standing(NO_LEADER, (1,)), 1, (1, 2, 3)) is None
+
+
+def test_the_state_of_a_later_controller_is_not_overwritten() -> None:
+    """Controller item 20: a greater controller epoch in it says that somebody newer rules."""
+    assert selectors.overruled(standing(1, (1,), epoch=6), 5)
+    assert not selectors.overruled(standing(1, (1,), epoch=5), 5)
+    assert not selectors.overruled(standing(1, (1,), epoch=4), 5)
+
+
+def test_a_decision_raises_the_leader_epoch_and_keeps_what_it_does_not_know() -> None:
+    """Every decision, by one; the epoch is that of the controller that decides."""
+    before = standing(1, (1, 2), leader_epoch=7, version=9)._replace(extensions={"leader_recovery_state": 1})
+
+    after = before.decided(2, (2,), 12)
+
+    assert after == PartitionState(2, 8, (2,), 12, {"leader_recovery_state": 1})

@@ -1,0 +1,215 @@
+"""What a move leaves behind where a broker cannot delete it."""
+
+from __future__ import annotations
+
+from tests.pure.controller.clusters import tp
+from tests.pure.controller.realm import Realm, Ruler
+from zkgroup.controller.machine.strays import AGAIN_MS
+from zkgroup.wire.control import StopReplicaRequest
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.unclean_elections import UncleanElection
+
+
+def moved() -> tuple[Realm, Ruler]:
+    """`t-0` has moved from 1, 2 to 2, 3; broker 1 has answered that it cannot delete."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
+    move(world, (2, 3), (1, 2, 3))
+    return world, ruler
+
+
+def move(world: Realm, target: tuple[int, ...], isr: tuple[int, ...]) -> None:
+    """From the request to its end, with replicas that catch up at once."""
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), target),)).encode())
+    world.run()
+    world.set_state(tp(0), isr=isr)
+    world.run()
+    assert world.server.find(Reassignment.path()) is None
+
+
+def asked(world: Realm) -> int:
+    """How often broker 1 was told to delete."""
+    told = world.hosts[1].told(StopReplicaRequest)
+    return sum(isinstance(each, StopReplicaRequest) and each.delete for each in told)
+
+
+def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
+    """K16: the move ends, its list is right; the broker is asked again until it has done it."""
+    world, ruler = moved()
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (2, 3)}
+    assert "error 56" in reign.waiting["removal of t-0 on broker 1"]
+    assert asked(world) == 1
+    world.advance(AGAIN_MS + 1_000, 5_000)
+    assert asked(world) == 2
+    assert tp(0) in world.hosts[1].logs
+    world.hosts[1].refusals.clear()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+    assert asked(world) == 3
+    assert tp(0) not in world.hosts[1].logs
+    assert reign.waiting == {}
+    world.advance(3 * AGAIN_MS, 5_000)
+
+    assert asked(world) == 3
+
+
+def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
+    """K16: it has moved back to broker 1 meanwhile, whose replica is no stray any more."""
+    world, ruler = moved()
+    world.hosts[1].refusals.clear()
+    move(world, (1, 2), (2, 3, 1))
+    before = asked(world)
+    world.advance(2 * AGAIN_MS, 5_000)
+
+    assert asked(world) == before
+    assert tp(0) in world.hosts[1].logs
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert reign.waiting == {}
+
+
+def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
+    """K16: its incarnation does not matter, the log outlives it."""
+    world, _ = moved()
+    world.stop_broker(1)
+    world.run()
+    world.hosts[1].refusals.clear()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+    world.start_broker(1)
+    world.run()
+    world.advance(AGAIN_MS + 1_000, 5_000)
+
+    assert tp(0) not in world.hosts[1].logs
+
+
+def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_back() -> None:
+    """The move does not wait for who leaves, and nobody answers for it; its return is the occasion."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    world.stop_broker(1)
+    world.run()
+    move(world, (2, 3), (2, 3))
+    reign = ruler.machine.reign
+    assert reign is not None
+    assert asked(world) == 0
+    assert tp(0) in world.hosts[1].logs
+    world.start_broker(1)
+    world.run()
+
+    assert asked(world) == 1
+    assert tp(0) not in world.hosts[1].logs
+    assert (reign.strays, reign.waiting) == ({}, {})
+
+
+def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
+    """The request went to a connection that is gone with it."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    world.rule()
+    world.hosts[1].silent = True
+    move(world, (2, 3), (1, 2, 3))
+    world.stop_broker(1)
+    world.run()
+    world.hosts[1].silent = False
+    world.start_broker(1)
+    world.run()
+
+    assert tp(0) not in world.hosts[1].logs
+
+
+def deaf(world: Realm) -> Ruler:
+    """`t-0` has moved from 1, 2 to 2, 3, and the controller dies before broker 1 has got its StopReplica."""
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    assert tp(0) in world.hosts[1].logs
+    world.hosts[1].silent = True
+    move(world, (2, 3), (1, 2, 3))
+    assert asked(world) == 0
+    world.crash(ruler)
+    world.hosts[1].silent = False
+    return ruler
+
+
+def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
+    """K16: the record of the end says who had it, the list of today who has it no more."""
+    world = Realm(auto_rebalance=False)
+    deaf(world)
+    ruler = world.rule()
+    reign = ruler.machine.reign
+    assert reign is not None
+
+    assert asked(world) == 1
+    assert tp(0) not in world.hosts[1].logs
+    assert tp(0) in world.hosts[3].logs
+    assert (reign.strays, reign.waiting) == ({}, {})
+
+
+def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
+    """It is not waited for: nothing else depends on it."""
+    world = Realm(auto_rebalance=False)
+    deaf(world)
+    world.stop_broker(1)
+    world.rule()
+    world.start_broker(1)
+    world.advance(AGAIN_MS + 1_000, 5_000)
+
+    assert asked(world) == 1
+    assert tp(0) not in world.hosts[1].logs
+
+
+def test_a_replica_that_has_its_place_again_is_not_deleted_by_the_next_controller() -> None:
+    """Moved there and back: the records name it, and so does the list of today."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    move(world, (2, 3), (1, 2, 3))
+    move(world, (1, 2), (1, 2, 3))
+    world.crash(ruler)
+    before = asked(world)
+    world.rule()
+
+    assert asked(world) == before
+    assert tp(0) in world.hosts[1].logs
+
+
+def test_nothing_is_asked_of_topics_that_are_gone() -> None:
+    """A topic of that name that comes later is not to lose a replica to a late request."""
+    world = Realm(auto_rebalance=False)
+    ruler = deaf(world)
+    for path in sorted(world.below(Topic.path("t")), reverse=True):
+        world.delete(path)
+    ruler = world.rule()
+
+    assert ruler.rules
+    assert asked(world) == 0
+
+
+def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
+    """Recipes 15 and 17: it could not delete late in a move, the target has died since, and it leads now."""
+    world = Realm(auto_rebalance=False)
+    world.make_topic("t", {0: (1,)})
+    world.rule()
+    world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
+    world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
+    world.run()
+    world.set_state(tp(0), isr=(1, 2, 3))
+    world.run(lambda: asked(world) > 0)
+    world.set_state(tp(0), isr=(2,))
+    world.run()
+    world.stop_broker(2)
+    world.stop_broker(3)
+    world.run()
+    world.server.put(UncleanElection.path(), UncleanElection((tp(0),), 1, "somebody").encode())
+    world.run()
+    state = world.state(tp(0))
+    assert (state.leader, state.isr) == (1, (1,))
+    before = asked(world)
+    world.advance(2 * AGAIN_MS, 5_000)
+
+    assert asked(world) == before

@@ -1,0 +1,142 @@
+"""Telling every broker all that it has at once says the same as naming each partition."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.pure.controller.clusters import broker, cluster, standing, tp
+from tests.pure.controller.realm import Realm
+from tests.pure.controller.test_requests import batch, build, greeted, led
+from zkgroup.controller.machine.holding import Holding
+from zkgroup.controller.machine.picture import Brokers, Picture
+from zkgroup.controller.machine.requests import Batch
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import PartitionState, Topic
+
+BROKERS = (1, 2, 3, 4)
+
+
+def drawn(rng: random.Random) -> tuple[Picture, Holding]:
+    """A cluster in which everything can be under way but a move past step 7."""
+    picture, holding = Picture(), Holding()
+    picture.set_brokers({id_: broker(id_) for id_ in BROKERS if rng.random() < 0.9})
+    for name in "abcdef":
+        lists = {number: drawn_list(rng) for number in rng.sample(range(6), rng.randrange(1, 5))}
+        picture.topic_seen(name, Topic(lists), 0)
+        for number, replicas in lists.items():
+            each = tp(number, name)
+            if rng.random() < 0.8:
+                picture.state_seen(each, standing(rng.choice((-1, *replicas)), replicas, rng.randrange(3)))
+            elif rng.random() < 0.5:
+                picture.unreadable[PartitionState.path(each)] = "no JSON"
+            if rng.random() < 0.05:
+                picture.moves.add(each)
+            if rng.random() < 0.05:
+                holding.delete_asked(each, drawn_list(rng))
+        if rng.random() < 0.2:
+            picture.deletions.add(name)
+    return picture, holding
+
+
+def drawn_list(rng: random.Random) -> Brokers:
+    return tuple(rng.sample(BROKERS, rng.randrange(1, 4)))
+
+
+def naming_each(picture: Picture) -> Batch:
+    """Every partition to every replica, one after the other."""
+    one = batch()
+    for each in picture.partitions():
+        if not picture.is_going(each):
+            one.leader_and_isr(picture.replicas(each), each)
+    one.update_metadata_of_all()
+    return one
+
+
+def all_at_once() -> Batch:
+    one = batch()
+    one.leader_and_isr_of_all()
+    one.update_metadata_of_all()
+    return one
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_all_at_once_is_each_by_itself(seed: int) -> None:
+    """The same requests, and the same that cannot be named; whoever has heard something before."""
+    picture, holding = drawn(random.Random(seed))
+    wanted = {
+        (id_, each)
+        for id_ in picture.reachable
+        for each in picture.on_broker(id_)
+        if PartitionState.path(each) in picture.unreadable and not picture.is_going(each)
+    }
+
+    first = build(all_at_once(), picture, holding)
+    again = build(all_at_once(), greeted(picture), holding)
+    singly = build(naming_each(picture), picture, holding)
+
+    assert first.requests == again.requests == singly.requests
+    assert (set(first.unnamed), again.unnamed) == (wanted, ())
+    assert set(all_at_once().led(picture)) == naming_each(picture).named
+
+
+def test_a_broker_that_was_told_of_a_partition_of_its_own_hears_of_it_beside_all() -> None:
+    """Also where its topic is being deleted, and where another list than the picture's is told."""
+    picture = cluster({"t": {0: (1, 2), 1: (2, 1)}, "gone": {0: (1, 2), 1: (1, 2)}})
+    picture.deletions.add("gone")
+    one = all_at_once()
+    one.leader_and_isr([1], tp(0, "gone"))
+    one.leader_and_isr([1], tp(1), (1, 3))
+
+    built = build(one, picture)
+
+    assert list(led(built, 1)) == [tp(0, "gone"), tp(0), tp(1)]
+    assert (led(built, 1)[tp(1)].replicas, led(built, 2)[tp(1)].replicas) == ((1, 3), (2, 1))
+    assert list(led(built, 2)) == [tp(0), tp(1)]
+
+
+def test_a_broker_with_some_partitions_of_a_topic_hears_of_those_alone() -> None:
+    """As many as have a state, and not the same."""
+    picture = cluster({"t": {0: (1,), 1: (1, 2), 2: (2,)}})
+    picture.state_seen(tp(0), None)
+
+    built = build(all_at_once(), picture)
+
+    assert (list(led(built, 1)), list(led(built, 2))) == ([tp(1)], [tp(1), tp(2)])
+
+
+def test_who_has_nothing_is_not_greeted() -> None:
+    """Its first LeaderAndIsr is still to come; a broker of which no state can be told has had it."""
+    picture = cluster({"t": {0: (1,), 1: (2,)}, "gone": {0: (3,)}})
+    picture.deletions.add("gone")
+    picture.state_seen(tp(1), None)
+
+    built = build(all_at_once(), picture)
+
+    assert picture.greeted == {1: 1, 2: 1}
+    assert (list(led(built, 1)), led(built, 2), led(built, 3)) == ([tp(0)], {}, {})
+
+
+def test_equal_states_are_one_and_their_versions_are_their_own() -> None:
+    """Read in bulk, the bytes of a state are decoded once; the version is not in them."""
+    realm = Realm()
+    realm.make_topic("t", dict.fromkeys(range(3), (1, 2)))
+    first = realm.rule()
+    realm.set_state(tp(2), isr=(1,))
+    realm.set_state(tp(2), isr=(1, 2))
+    realm.crash(first)
+
+    picture = realm.rule().machine.picture
+
+    assert picture is not None
+    found = [picture.standing(tp(number)) for number in range(3)]
+    assert found == [standing(1, (1, 2), version=0)] * 2 + [standing(1, (1, 2), version=2)]
+    assert found[0] is found[1]
+    assert {info.zk_version for info in told(realm, 1, tp(2))} == {2}
+
+
+def told(realm: Realm, broker_id: int, topic_partition: TopicPartition) -> list[object]:
+    """What the last request that names partitions has said of one."""
+    named = [each for each in realm.hosts[broker_id].requests if getattr(each, "partitions", ())]
+    return [info for info in named[-1].partitions if info.topic_partition == topic_partition]  # type: ignore[union-attr]

@@ -1,0 +1,265 @@
+"""The verdict of the demo of brokers: each way in which a run can be wrong is seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.worlds.cluster_world import OPERATOR, TOPIC, TP, World
+from zkgroup.demo.brokers.proof import (
+    MUST_DECIDE,
+    Acknowledged,
+    Ending,
+    Evidence,
+    LogSummary,
+    Reign,
+    UnderFire,
+    judge,
+    records_of,
+    summarise,
+)
+from zkgroup.history import ClusterFigures, ClusterReport, Violation, check_cluster
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller_records import ControllerRecord
+
+KEPT = {0: (b"a", b"b", b"b"), 1: (b"c",)}
+ACKNOWLEDGED = (
+    Acknowledged(0, 0, 0, b"a"),
+    Acknowledged(1, 0, 2, b"b", may_be_repeated=True),
+    Acknowledged(2, 1, 0, b"c"),
+)
+LOG = LogSummary(
+    reigns=(Reign(1, 1), Reign(2, 3)),
+    endings=(Ending(TopicPartition("t", 0), "done", 1), Ending(TopicPartition("t", 1), "done", 2)),
+    least_replicas={0: 3, 1: 3},
+)
+EVERY_LINE = "every line was acknowledged once"
+THERE = "every acknowledged line is at its offset in the final leader's file"
+ONE = "one controller an epoch"
+FLOOR = "the floor of replicas was kept"
+OUTLIVED = "the move outlived its controller"
+VERIFIED = "reassign verify: every replica is where it was asked for"
+STUCK = "nothing is stuck"
+CHECKER = "the checker finds nothing (S11 to S17, L6, L7)"
+
+
+def verdict(
+    *violations: Violation,
+    decided: frozenset[str] = MUST_DECIDE,
+    damage: tuple[str, ...] = (),
+    **figures: int,
+) -> ClusterReport:
+    counted = {
+        "transactions": 50,
+        "elections": 3,
+        "leader_changes": 8,
+        "moves_ended": 2,
+        "isr_writes": 9,
+        "acknowledged_lines": 3,
+    }
+    return ClusterReport(violations, decided, ClusterFigures(**(counted | figures)), damage)
+
+
+def evidence(**changes: Any) -> Evidence:
+    """A run in which all went well."""
+    right = Evidence(
+        lines=3,
+        acknowledged=ACKNOWLEDGED,
+        kept=KEPT,
+        replication=3,
+        log=LOG,
+        accounts=(Reign(1, 1), Reign(2, 3)),
+        verdict=verdict(),
+        under_fire=UnderFire(asked=2, open_at_the_kill=1, epoch=1),
+        verified=(("t-0", "done"), ("t-1", "done")),
+        stuck=(),
+    )
+    return replace(right, **changes)
+
+
+def failed(found: Evidence) -> list[tuple[str, str]]:
+    return [(check.statement, check.evidence) for check in judge(found) if not check.holds]
+
+
+def test_right_run_passes_every_check() -> None:
+    """Lines that are in the log twice are no fault: each is acknowledged at one place."""
+    assert failed(evidence()) == []
+    assert len(judge(evidence())) == 8
+
+
+@pytest.mark.parametrize(
+    ("kept", "text"),
+    [
+        ({0: KEPT[0][:2], 1: KEPT[1]}, "2 in 2 files of 3 lines; not at 0:2"),
+        ({0: (b"a", b"b", b"x"), 1: KEPT[1]}, "2 in 2 files of 4 lines; not at 0:2"),
+        ({0: KEPT[0]}, "2 in 1 files of 3 lines; not at 1:0"),
+    ],
+    ids=["cut off", "another line", "no file"],
+)
+def test_missing_acknowledged_line_is_named(kept: dict[int, tuple[bytes, ...]], text: str) -> None:
+    """Cut off, replaced by another one, or without a file of a final leader at all."""
+    assert failed(evidence(kept=kept)) == [(THERE, text)]
+
+
+def test_run_without_acknowledged_lines_proves_nothing() -> None:
+    """No line is lost where there is none."""
+    assert [statement for statement, _ in failed(evidence(acknowledged=(), lines=0))] == [THERE]
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "text"),
+    [
+        (ACKNOWLEDGED[:2], "2 of 3; not line 3"),
+        ((*ACKNOWLEDGED, Acknowledged(1, 0, 1, b"b")), "3 of 3; 1 of them twice"),
+    ],
+    ids=["not acknowledged", "twice"],
+)
+def test_line_that_was_not_acknowledged_once_is_named(
+    acknowledged: tuple[Acknowledged, ...], text: str
+) -> None:
+    """Each line has one acknowledgement."""
+    assert failed(evidence(acknowledged=acknowledged)) == [(EVERY_LINE, text)]
+
+
+@pytest.mark.parametrize(
+    ("reigns", "accounts", "text"),
+    [
+        ((Reign(1, 1), Reign(2, 3)), (Reign(2, 4),), "epoch 2: brokers 3 and 4"),
+        ((Reign(1, 1), Reign(2, 3), Reign(2, 4)), (), "epoch 2: brokers 3 and 4, epoch 2 was won 2 times"),
+        ((Reign(1, 1), Reign(2, 3), Reign(2, 3)), (), "epoch 2 was won 2 times"),
+        ((Reign(1, 1), Reign(3, 3)), (), "epoch 2 was nobody's"),
+        ((Reign(1, 1),), (Reign(2, 3),), "epoch 2 has no record"),
+    ],
+    ids=["by its own account", "two records", "the same broker", "a gap", "without a record"],
+)
+def test_two_controllers_in_an_epoch_are_named(
+    reigns: tuple[Reign, ...], accounts: tuple[Reign, ...], text: str
+) -> None:
+    """By the records in ZooKeeper, or by what a broker said of itself."""
+    found = evidence(log=replace(LOG, reigns=reigns), accounts=accounts)
+
+    assert failed(found) == [(ONE, text)]
+
+
+def test_log_without_a_controller_proves_nothing() -> None:
+    """There must have been one."""
+    found = evidence(log=replace(LOG, reigns=()), accounts=())
+
+    assert failed(found) == [(ONE, "0 epochs ()")]
+
+
+def test_replica_too_few_is_named() -> None:
+    """A list that was once too short, whatever it became afterwards."""
+    found = evidence(log=replace(LOG, least_replicas={0: 3, 1: 2}))
+
+    assert failed(found) == [(FLOOR, "fewer than 3: partition 1 had 2")]
+
+
+@pytest.mark.parametrize(
+    ("log", "under_fire", "text"),
+    [
+        (LOG, UnderFire(2, 0, 1), "nothing was open any more when it died"),
+        (LOG, UnderFire(2, 2, 1), "2 were open when it died, 1 have ended since"),
+        (
+            replace(LOG, endings=(*LOG.endings, Ending(TopicPartition("t", 2), "dropped", 2))),
+            UnderFire(2, 1, 1),
+            "not done: t-2 dropped",
+        ),
+    ],
+    ids=["too late", "never ended", "dropped"],
+)
+def test_move_that_its_controller_did_not_leave_open_or_nobody_ended(
+    log: LogSummary, under_fire: UnderFire, text: str
+) -> None:
+    """What was open at the death of a controller has to end as done, by the hand of a later one."""
+    assert failed(evidence(log=log, under_fire=under_fire)) == [(OUTLIVED, text)]
+
+
+def test_stuck_move_is_named() -> None:
+    """By `reassign verify`, and by what is left undone."""
+    found = evidence(verified=(("t-0", "done"), ("t-1", "in_progress")), stuck=("t-1 is still being moved",))
+
+    assert failed(found) == [
+        (VERIFIED, "1 of 2 moves done; t-1 in_progress"),
+        (STUCK, "t-1 is still being moved"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (verdict(Violation("S15", "too few", TP)), "50 transactions, 1 violations: S15 t-0: too few"),
+        (verdict(damage=("torn",)), "50 transactions, 0 violations; damaged: torn"),
+        (
+            verdict(decided=MUST_DECIDE - {"L7", "lines"}),
+            "50 transactions, 0 violations; not decided: L7, lines",
+        ),
+        (verdict(elections=2), "50 transactions, 0 violations; too little happened: elections: 2 of 3"),
+    ],
+    ids=["violation", "damage", "undecided", "nothing happened"],
+)
+def test_verdict_that_does_not_hold_proves_nothing(found: ClusterReport, text: str) -> None:
+    """A violation, a damaged log, an undecided invariant, or a run in which too little happened."""
+    assert failed(evidence(verdict=found)) == [(CHECKER, text)]
+
+
+# --- what is made of the log ------------------------------------------------------------------------
+
+
+def test_summary_of_a_log_names_reigns_moves_and_the_shortest_lists() -> None:
+    """Records of controllers, records of moves, and how short each replica list ever was."""
+    world = World()
+    world.move(4, 2, 3)
+    world.expire(100)
+    world.elect(2)
+    found = summarise(world.transactions, TOPIC)
+
+    assert found.reigns == (Reign(1, 1), Reign(2, 2))
+    assert found.endings == (Ending(TP, "done", 1),)
+    assert found.least_replicas == {0: 3}
+
+
+def test_summary_sees_a_second_record_of_an_epoch_and_a_list_that_was_too_short_for_a_moment() -> None:
+    """Both are gone at the end of the log, and both are seen."""
+    world = World()
+    path = ControllerRecord.path(1)
+    world.put(100, "delete", path)
+    world.put(200, "create", path, ControllerRecord(2, 200, "started", 0).encode())
+    world.write(100, world.topic_change(1, 2))
+    world.write(100, world.topic_change(1, 2, 3))
+    found = summarise(world.transactions, TOPIC)
+
+    assert found.reigns == (Reign(1, 1), Reign(1, 2))
+    assert found.least_replicas == {0: 2}
+
+
+def test_summary_leaves_other_topics_out() -> None:
+    """A list of another topic says nothing about ours."""
+    world = World()
+    world.put(OPERATOR, "create", Topic.path("other"), Topic({0: (1,)}).encode())
+
+    assert summarise(world.transactions, TOPIC).least_replicas == {0: 3}
+
+
+@pytest.mark.parametrize(
+    ("kept", "terms", "broken"),
+    [
+        ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 1)], set()),
+        ((b"a",), [(1, 0, 0)], {"lines"}),
+        ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 0)], {"S12"}),
+    ],
+    ids=["right", "a line is gone", "two leaders in a term"],
+)
+def test_records_for_the_checker_show_lost_lines_and_second_leaders(
+    kept: tuple[bytes, ...], terms: list[tuple[int, int, int]], broken: set[str]
+) -> None:
+    """The checker decides on them what the proof decides by itself, and more."""
+    told = [Acknowledged(0, 0, 0, b"a"), Acknowledged(1, 0, 1, b"b\xff")]
+    report = check_cluster(World().transactions, records_of(TOPIC, told, {0: kept}, {0: 1}, terms))
+
+    assert {one.invariant for one in report.violations} == broken
+    assert report.figures.acknowledged_lines == 2
+    assert "lines" in report.decided

@@ -1,0 +1,91 @@
+"""What the demo of brokers sees of a cluster, and of the brokers' folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.worlds.admin_world import World
+from zkgroup.demo.brokers.orders import BrokerOrders, decode, encode
+from zkgroup.demo.brokers.sight import (
+    NOTHING_YET,
+    ClusterSight,
+    PartitionSight,
+    high_watermark,
+    lines_of,
+    look,
+)
+from zkgroup.demo.flights import TOPIC
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+
+WHOLE = PartitionSight((1, 2, 3), 1, 0, (1, 2, 3))
+
+
+def test_nothing_is_seen_where_nothing_is(world: World) -> None:
+    """Before there is a controller, a broker and a topic."""
+    assert look(world.ensemble, 2) == NOTHING_YET
+    assert not NOTHING_YET.is_led
+
+
+def test_cluster_is_seen_with_controller_leaders_and_moves(world: World) -> None:
+    """A partition without state has no leader; -1 is nobody."""
+    moved = TopicPartition(TOPIC, 1)
+    zk = world.ensemble.zk
+    zk.create_missing("/brokers", "/brokers/ids", "/brokers/topics", "/admin")
+    zk.create_missing("/brokers/ids/1", "/brokers/ids/4", "/brokers/ids/odd")
+    zk.multi(
+        Create(Controller.path(), Controller(4, 1).encode()),
+        Create(ControllerEpoch.path(), b"7"),
+        Create(Topic.path(TOPIC), Topic({0: (1, 2), 1: (4, 1), 2: (1,)}).encode()),
+        Create(Reassignment.path(), Reassignment((Move(moved, (1, 2)),)).encode()),
+        Create(Topic.partitions_path(TOPIC), None),
+        *(Create(Topic.partition_path(TopicPartition(TOPIC, n)), None) for n in (0, 1)),
+        Create(PartitionState.path(TopicPartition(TOPIC, 0)), PartitionState(1, 5, (1, 2), 7).encode()),
+        Create(PartitionState.path(moved), PartitionState(-1, 6, (4,), 7).encode()),
+    )
+    seen = look(world.ensemble, 3)
+
+    assert (seen.controller, seen.controller_epoch, seen.open_moves) == (4, 7, 1)
+    assert seen.registered == {1, 4}
+    assert seen.partitions == {
+        0: PartitionSight((1, 2), 1, 5, (1, 2)),
+        1: PartitionSight((4, 1), None, 6, (4,)),
+        2: PartitionSight((1,), None, -1, ()),
+    }
+    assert (seen.leads(1), seen.hosts(1), seen.in_sync(1)) == (1, 3, 1)
+
+
+def test_cluster_is_whole_when_all_is_led_and_in_sync() -> None:
+    """By a leader that is registered, with every replica in the ISR."""
+    alive = frozenset({1, 2, 3})
+
+    assert ClusterSight(registered=alive, partitions={0: WHOLE}).is_whole
+    behind = PartitionSight((1, 2, 3), 1, 0, (1, 2))
+    assert not ClusterSight(registered=alive, partitions={0: behind}).is_whole
+    assert not ClusterSight(registered=alive - {1}, partitions={0: WHOLE}).is_whole
+    assert not ClusterSight(registered=alive).is_whole
+
+
+def test_files_of_a_replica_are_read(tmp_path: Path) -> None:
+    """Its high watermark while it lives, its lines afterwards; nothing where it has no file."""
+    (tmp_path / TOPIC).mkdir()
+    (tmp_path / TOPIC / "0.jsonl").write_bytes(b"a\n\nb\n")
+    (tmp_path / TOPIC / "0.high-watermark").write_text("2\n")
+    (tmp_path / TOPIC / "1.high-watermark").write_text("-1\n")
+    (tmp_path / TOPIC / "2.high-watermark").write_text("")
+
+    assert lines_of(tmp_path, 0) == (b"a", b"", b"b")
+    assert lines_of(tmp_path, 1) == ()
+    assert [high_watermark(tmp_path, number) for number in range(4)] == [2, 0, 0, 0]
+
+
+def test_orders_of_a_broker_are_taken_as_they_were_given() -> None:
+    """One line on a pipe."""
+    orders = BrokerOrders(3, "127.0.0.1:2181", "folder", 4_000)
+
+    assert encode(orders).count(b"\n") == 1
+    assert decode(encode(orders)) == orders
+    assert orders.settings().session_timeout_ms == 4_000

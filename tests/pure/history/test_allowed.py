@@ -1,0 +1,212 @@
+"""What looks wrong and is allowed: no invariant is violated by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.history_world import TOPIC, broken, good_world, tp
+from zkgroup.history import Change
+from zkgroup.znodes.consumers import Offset, Owner, Registration
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_an_application_may_seek_back(server: bool) -> None:
+    """A commit that was asked for as a rewind is no violation."""
+    world = good_world()
+    world.commit("b", 2, 0, rewind=True)
+
+    assert world.check(server=server).violations == ()
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_an_operators_reset_is_obeyed(server: bool) -> None:
+    """With the marker beside it the offset may go back, and the owner goes on from there."""
+    world = good_world()
+    world.stranger_sets(2, 0, marker=True)
+    world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
+    world.deliver("b", 2, 0)
+    world.commit("b", 2, 1)
+
+    report = world.check(server=server)
+
+    assert report.violations == ()
+    assert (report.figures.resets_obeyed, report.figures.foreign_writes) == (1, 1)
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_foreign_write_may_be_overwritten_with_the_own_position(server: bool) -> None:
+    """Reasserting is counted, not held against the member; so is the foreign write."""
+    world = good_world()
+    world.stranger_sets(2, 70)
+    world.note("b", "foreign_write", topic=TOPIC, partition=2, offset=70, version=0, policy="reassert")
+    world.commit("b", 2, 2)
+
+    report = world.check(server=server)
+
+    assert report.violations == ()
+    assert report.figures.foreign_writes == 1
+    assert report.figures.reasserted == (1 if server else 0)
+
+
+def test_a_jvm_member_is_counted_not_judged() -> None:
+    """Its claims do not bump, its commits are not fenced; its writes have a figure of their own."""
+    world = good_world()
+    world.register("j", 5, is_jvm=True)
+    world.release("b", 3)
+    owner = Owner("g_j-0").encode()
+    world.write(5, Change("create", Owner.path("g", tp(3)), owner, 0, 5))
+    world.write(5, world._offset(3, 0))
+    world.write(5, world._offset(2, 0))
+
+    report = world.check()
+
+    assert report.violations == ()
+    assert report.figures.foreign_member_writes == 2
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
+    """The token read back is the zxid of the claim; commits with it are in order."""
+    world = good_world()
+    world.release("b", 2)
+    zxid = world.claim("b", 2, told=False)
+    world.note("b", "claim.info", id=zxid, reason="lost")
+    world.note(
+        "b", "own.begin", topic=TOPIC, partition=2, token=zxid, offset=2, version=world.versions[tp(2)]
+    )
+    world.deliver("b", 2, 2, token=zxid)
+    world.commit("b", 2, 3)
+
+    assert world.check(server=server).violations == ()
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> None:
+    """Delete, create and bump in one multi: the release and the new claim share their zxid."""
+    world = good_world()
+    old, path = world.tokens[tp(2)], Owner.path("g", tp(2))
+    changes = [
+        Change("delete", path),
+        Change("create", path, b"g_b-1", 0, 2),
+        Change("set", path, b"g_b-1", 1),
+    ]
+    zxid = world.write(2, world.guard("b"), *changes, world._offset(2, 2))
+    row = {"topic": TOPIC, "partition": 2, "version": world.versions[tp(2)], "offset": 2}
+    world.note("b", "own.end", topic=TOPIC, partition=2, token=old, reason="move")
+    world.note("b", "release.ok", id=1, zxid=zxid, partitions=[{**row, "token": old}])
+    world.note("b", "own.begin", **row, token=zxid)
+    world.tokens[tp(2)] = zxid
+    world.deliver("b", 2, 2)
+    world.commit("b", 2, 3)
+
+    assert world.check(server=server).violations == ()
+
+
+def test_a_killed_writers_last_commit_is_unexplained_not_wrong() -> None:
+    """From records alone a version that nobody acknowledges is counted as a foreign write."""
+    world = good_world()
+    world.commit("b", 2, 5)
+    world.records.pop()
+    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.register("c", 3)
+    world.claim("c", 2)
+
+    report = world.check(server=False)
+
+    assert report.violations == ()
+    assert report.figures.foreign_writes == 1
+
+
+def test_records_in_flight_may_overlap_and_are_counted() -> None:
+    """A record begun before the successor's first may end after it: bounded, not forbidden."""
+    world = good_world()
+    stale = world.tokens[tp(2)]
+    world.deliver("b", 2, 2, ended=False)
+    world.end_session("b", 0, 1, 2, 3, told=False)
+    world.register("c", 3)
+    world.claim("c", 2)
+    world.deliver("c", 2, 2)
+    world.note("b", "deliver.end", topic=TOPIC, partition=2, offset=2, token=stale)
+
+    report = world.check()
+
+    assert report.violations == ()
+    assert report.figures.in_flight_overlaps == 1
+
+
+def test_gaps_are_allowed_where_the_caller_says_so() -> None:
+    """Compacted topics start above the position, never below it."""
+    world = good_world()
+    world.release("b", 2)
+    world.claim("b", 2)
+    world.deliver("b", 2, 9)
+
+    assert broken(world.check()) == {"S9"}
+    assert world.check(gaps_allowed=True).violations == ()
+
+    below = good_world()
+    below.release("b", 2)
+    below.claim("b", 2)
+    below.deliver("b", 2, 1)
+
+    assert broken(below.check(gaps_allowed=True)) == {"S9"}
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+@pytest.mark.parametrize("kind", ["reset.obeyed", "foreign_write", "seek"])
+def test_a_claim_may_begin_elsewhere_once_its_member_was_moved(kind: str, server: bool) -> None:
+    """Between the claim and its first record the member says why it starts at another position."""
+    world = good_world()
+    world.release("b", 2)
+    world.claim("b", 2)
+    world.note("b", kind, topic=TOPIC, partition=2, offset=0)
+    world.deliver("b", 2, 0)
+
+    assert world.check(server=server).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("member", "partition", "before_the_claim"), [("c", 2, False), ("b", 3, False), ("b", 2, True)]
+)
+def test_what_moved_something_else_explains_nothing(
+    member: str, partition: int, before_the_claim: bool
+) -> None:
+    """Another member's reset, another partition's, and one that the claim's position holds already."""
+    world = good_world()
+    world.release("b", 2)
+    if before_the_claim:
+        world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
+        world.ms += 1
+    world.claim("b", 2)
+    if not before_the_claim:
+        world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
+    world.deliver("b", 2, 0)
+
+    assert broken(world.check()) == {"S9"}
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) -> None:
+    """Versions and values of the former one bind nobody; who broke the fence was the stranger."""
+    world = good_world()
+    world.write(999, Change("delete", Offset.path("g", tp(2))))
+    world.versions.pop(tp(2))
+    world.write(999, world._offset(2, 0))
+    world.note("b", "own.end", topic=TOPIC, partition=2, token=world.tokens[tp(2)], reason="fence_broken")
+    world.write(2, world.guard("b"), Change("delete", Owner.path("g", tp(2))))
+    world.claim("b", 2)
+    world.deliver("b", 2, 0)
+    world.commit("b", 2, 1)
+
+    assert world.check(server=server).violations == ()
+
+
+def test_a_registration_that_a_stranger_set_is_still_its_sessions() -> None:
+    """Data is no session: whoever owns by it goes on."""
+    world = good_world()
+    path = Registration.path("g", "g_b")
+    world.write(999, Change("set", path, b"{}", 1))
+    world.release("b", 2)
+    world.claim("b", 2)
+
+    assert world.check().violations == ()

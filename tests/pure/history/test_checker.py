@@ -1,0 +1,143 @@
+"""The checker's verdict: what holds, what was decided, what is inconclusive."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.history_world import AT_REST, RECORDS, SERVER, TOPIC, World, broken, good_world
+from zkgroup.errors import ConfigError
+from zkgroup.history import Change, CheckOptions, Figures, Record, Recording, check_history
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Owner, Registration
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_a_good_history_holds(server: bool) -> None:
+    """Nothing is held against members that keep the rules, and everything that can be decided is."""
+    world = good_world()
+
+    report = world.check(server=server, quiet_from_ms=world.ms, recovery_ms=100, ended_members=["g_a"])
+
+    assert report.violations == ()
+    assert report.holds
+    assert report.decided == (SERVER | RECORDS | AT_REST if server else RECORDS | AT_REST)
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
+def test_the_figures_say_what_happened(server: bool) -> None:
+    """Deliveries, commits, claims, changes of owner and refusals are counted alike from either side."""
+    world = good_world()
+
+    figures = world.check(server=server).figures
+
+    assert (figures.records, figures.operations) == (len(world.records), 16)
+    assert (figures.deliveries, figures.rebalances) == (6, 4)
+    assert (figures.commits, figures.claims, figures.ownership_changes) == (12, 8, 4)
+    assert (figures.refused_commits, figures.refused_stale_commits) == (1, 1)
+    assert (figures.foreign_writes, figures.reasserted, figures.unknown_outcomes) == (0, 0, 0)
+
+
+def test_a_move_between_threads_is_a_commit_and_a_claim() -> None:
+    """Its one write of the offset stands before the new owner; behind it would be the bump of a claim."""
+    world = World()
+    world.register("a", 1, threads=2)
+    world.claim("a", 0)
+    owner = Owner.path("g", TopicPartition(TOPIC, 0))
+    text = Owner("g_a-1").encode()
+    world.write(
+        1,
+        world.guard("a"),
+        Change("check", owner),
+        world._offset(0, 5),
+        Change("delete", owner),
+        Change("create", owner, text, 0, 1),
+        Change("set", owner, text, 1),
+    )
+
+    figures = check_history([], world.transactions).figures
+
+    assert (figures.claims, figures.commits) == (2, 1)
+
+
+def test_a_run_in_which_too_little_happened_does_not_count() -> None:
+    """Shortfalls name each figure that is below what was asked for."""
+    report = good_world().check()
+
+    assert report.shortfalls({"commits": 12, "deliveries": 6}) == ()
+    assert report.shortfalls({"commits": 500, "deliveries": 6}) == ("commits: 12 of 500",)
+
+
+def test_nothing_is_decided_from_nothing() -> None:
+    """An empty history holds vacuously, and says that it decided nothing."""
+    assert check_history([]).decided == frozenset()
+
+
+def test_a_servers_log_alone_decides_what_it_can() -> None:
+    """Of deliveries, and of what members held by their own account, it says nothing."""
+    world = good_world()
+    options = CheckOptions(quiet_from_ms=world.ms, recovery_ms=50)
+
+    report = check_history([], world.transactions, options)
+
+    assert report.violations == ()
+    assert report.decided == {"S1", "S2", "S3", "S4"} | AT_REST
+
+
+def test_too_many_unknown_outcomes_are_inconclusive() -> None:
+    """Beyond a share of 20 % no verdict is given, although no rule was broken."""
+    world = World()
+    world.register("a", 1)
+    world.claim("a", 0)
+    world.commit("a", 0, 1, told="info")
+
+    report = world.check()
+
+    assert report.violations == ()
+    assert report.figures.unknown_share == 0.5
+    assert not report.holds
+
+
+def test_damaged_files_are_inconclusive() -> None:
+    """A broken line in the middle of a file means that anything may be missing."""
+    report = check_history(Recording(tuple(good_world().records), torn=1, broken=("xyz",)))
+
+    assert report.violations == ()
+    assert report.damage == ("not a record: 'xyz'",)
+    assert not report.holds
+
+
+def test_several_groups_need_a_choice() -> None:
+    """A log of two groups is checked for the one that is named."""
+    world = good_world()
+    other = Registration.path("h", "h_a")
+    world.write(7, Change("create", other, b"{}", 0, 7))
+
+    with pytest.raises(ConfigError, match="g, h"):
+        world.check()
+    assert world.check(group="g").holds
+
+
+def test_figures_of_a_batch_add_up() -> None:
+    """Counts are added, the greatest overlap is kept."""
+    total = Figures(commits=2, overlap_ms_max=5) + Figures(commits=3, overlap_ms_max=1)
+
+    assert (total.commits, total.overlap_ms_max) == (5, 5)
+
+
+def test_sessions_that_only_the_caller_knows_are_held_to_the_rules() -> None:
+    """A session that never registered nor recorded anything is a stranger's unless named as a member's."""
+    world = good_world()
+    world.write(42, world._offset(2, 99))
+
+    assert world.check().violations == ()
+    assert broken(check_history(world.records, world.transactions, CheckOptions(member_sessions=[42]))) == {
+        "S2"
+    }
+
+
+def test_records_may_come_in_any_order() -> None:
+    """They are put in the order of time, those of one member in the order it wrote them."""
+    world = good_world()
+    turned: list[Record] = world.records[::-1]
+
+    assert check_history(turned, world.transactions[::-1]).violations == ()

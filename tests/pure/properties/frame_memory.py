@@ -1,0 +1,75 @@
+"""The memory that decoding takes, measured in a process of its own: in this one other threads allocate, too.
+
+python -m tests.pure.properties.frame_memory    pickled (kind, payloads) on stdin, pickled peaks on stdout
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from tests.project import ROOT
+from zkgroup.errors import CorruptFrameError
+from zkgroup.wire.messages import decode_rest
+
+
+def peaks(kind: type[Any], payloads: Sequence[bytes]) -> list[int]:
+    """Bytes allocated at most while each payload is decoded or refused; not what is made once for a kind."""
+    found = []
+    with suppress(CorruptFrameError):
+        decode_rest(kind, 0, payloads[0], 0)
+    tracemalloc.start()
+    try:
+        for payload in payloads:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with suppress(CorruptFrameError):
+                decode_rest(kind, 0, payload, 0)
+            found.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    return found
+
+
+class MemoryMeter:
+    """`peaks` in the other process."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.pure.properties.frame_memory"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate(timeout=60)
+
+    def peaks(self, kind: type[Any], payloads: Sequence[bytes]) -> list[int]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump((kind, list(payloads)), self._process.stdin)
+        self._process.stdin.flush()
+        found: list[int] = pickle.load(self._process.stdout)
+        return found
+
+
+def main() -> None:
+    with suppress(EOFError):
+        while True:
+            kind, payloads = pickle.load(sys.stdin.buffer)
+            pickle.dump(peaks(kind, payloads), sys.stdout.buffer)
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

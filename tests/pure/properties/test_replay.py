@@ -1,0 +1,193 @@
+"""Properties of the replay: what a fuzzy snapshot has of its log already makes no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worlds.zkfiles_world import World
+from zkgroup.model.stat import Znode
+from zkgroup.zkfiles.diffs import Journal, diff_trees
+from zkgroup.zkfiles.lives import ZnodeLife, lives_of
+from zkgroup.zkfiles.oracle import apply_and_doubt
+from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
+from zkgroup.zkfiles.tree import Tree
+
+QUOTAS = "/zookeeper/"
+SESSIONS = (7, 8)
+STEPS = st.tuples(st.integers(0, 9), st.integers(0, 999), st.integers(0, 999))
+HISTORIES = st.tuples(st.lists(STEPS, max_size=60), st.booleans())
+
+
+def written(steps: Sequence[tuple[int, int, int]], *, lists: bool) -> World:
+    """A history that a server could have written, from numbers."""
+    world = World(lists=lists)
+    for session in SESSIONS:
+        world.open(session)
+    for action, which, how in steps:
+        _step(world, action, which, how)
+    return world
+
+
+def _step(world: World, action: int, which: int, how: int) -> None:
+    tree = world.tree
+    paths = [each for each in tree.paths() if not each.startswith("/zookeeper")]
+    path = paths[which % len(paths)]
+    session = SESSIONS[how % 2]
+    found = tree.stored(path)
+    assert found is not None
+    new = f"{path.rstrip('/')}/{'abcdé'[how % 5]}"
+    kind = (TransactionType.CREATE, TransactionType.CREATE2)[how // 2 % 2]
+    may_have_children = found.stat.ephemeral_owner == 0
+    if action <= 3:
+        if may_have_children and new not in tree:
+            ephemeral = action == 0 and session in tree.sessions
+            if action == 3:
+                world.create(new, kind=TransactionType.CREATE_TTL, ttl_ms=how + 1)
+            else:
+                world.create(new, bytes(how % 3), session, ephemeral=ephemeral, kind=kind)
+    elif action <= 5:
+        if path != "/" and not tree.children(path):
+            world.delete(path, session)
+    elif action == 6:
+        world.set(path, None if how % 7 == 0 else bytes([how % 256]), session)
+    elif action == 7:
+        world.set_acl(path, (AclEntry(how % 32, "world", "anyone"),))
+    elif action == 8:
+        if session in tree.sessions:
+            world.close(session, expired=how % 2 == 0)
+        world.open(session)
+    else:
+        error = Operation(TransactionType.ERROR, error=-101)
+        operations = [world.change(path, b"multi")]
+        if how % 3 == 0:
+            operations.append(error)
+        elif may_have_children and new not in tree:
+            operations.append(world.creation(new, b"m"))
+        world.multi(*operations)
+
+
+def fuzzy(transactions: Sequence[Transaction], start: int, pauses: Sequence[int]) -> tuple[Tree, int]:
+    """A snapshot begun behind `start` records, with so many records between one znode and the next.
+
+    As DataTree.serializeNode walks: what a znode holds, and its children's names, are of the moment it is
+    come to. Gives its tree, and how many records had been applied at its end.
+    """
+    living, waiting = Tree(), list(pauses)
+    for transaction in transactions[:start]:
+        living.apply(transaction)
+    sessions, place = dict(living.sessions), start
+    stored: list[StoredZnode] = []
+    to_visit = ["/"]
+    while to_visit:
+        path = to_visit.pop()
+        znode = living.stored(path)
+        if znode is not None:
+            stored.append(znode)
+            to_visit += [f"{path.rstrip('/')}/{name}" for name in living.children(path)]
+        for transaction in transactions[place : place + (waiting.pop() if waiting else 0)]:
+            living.apply(transaction)
+            place += 1
+    zxid = transactions[start - 1].zxid if start else 0
+    return Tree.from_znodes(stored, zxid=zxid, sessions=sessions), place
+
+
+@given(HISTORIES, st.integers(0, 60), st.lists(st.integers(0, 3) | st.integers(0, 40), max_size=12))
+def test_a_fuzzy_snapshot_and_the_log_behind_it_give_the_same_tree(
+    history: tuple[list[tuple[int, int, int]], bool], begun: int, pauses: list[int]
+) -> None:
+    """Snapshot at a random point + log = log alone, from the end of the snapshot's window on.
+
+    Where a close lists nothing, a pzxid is lost if an ephemeral goes between its parent's turn and its own.
+    """
+    world = written(history[0], lists=history[1])
+    records = world.transactions
+    start = begun % (len(records) + 1)
+    tree, end = fuzzy(records, start, pauses)
+    for number, transaction in enumerate(records[start:], start + 1):
+        tree.apply(transaction)
+        if number >= end and history[1]:
+            assert tree.agrees(transaction) is not False
+    assert shown(tree, with_pzxid=history[1]) == shown(world.tree, with_pzxid=history[1])
+    assert tree.first_difference(world.tree, except_below=QUOTAS, with_pzxid=history[1]) is None
+    assert tree.sessions == world.tree.sessions
+    assert {each: tree.ephemerals(each) for each in SESSIONS} == {
+        each: world.tree.ephemerals(each) for each in SESSIONS
+    }
+
+
+@given(HISTORIES, st.integers(0, 60))
+def test_a_stretch_applied_twice_is_applied_once(
+    history: tuple[list[tuple[int, int, int]], bool], begun: int
+) -> None:
+    """The whole window can be in the snapshot already."""
+    world = written(history[0], lists=history[1])
+    tree = world.at(world.zxid)
+    for transaction in world.transactions[begun % len(world.transactions) :]:
+        tree.apply(transaction)
+    assert list(tree.znodes()) == list(world.tree.znodes())
+    assert tree.digest == world.tree.digest
+
+
+@given(HISTORIES)
+def test_records_of_a_right_history_raise_no_doubt(
+    history: tuple[list[tuple[int, int, int]], bool],
+) -> None:
+    """Else an old server's folder would be called wrong for nothing, and there no digest says otherwise."""
+    world = written(history[0], lists=history[1])
+    tree = Tree()
+    assert [apply_and_doubt(tree, each) for each in world.transactions] == [None] * len(world.transactions)
+    assert tree.digest == world.tree.digest
+
+
+@given(HISTORIES, st.integers(0, 60))
+def test_a_journal_finds_what_comparing_two_trees_finds(
+    history: tuple[list[tuple[int, int, int]], bool], begun: int
+) -> None:
+    """It remembers only what was touched, so what it forgets would be missing from a diff."""
+    world = written(history[0], lists=history[1])
+    start = begun % (len(world.transactions) + 1)
+    before, tree = Tree(), Tree()
+    for transaction in world.transactions[:start]:
+        before.apply(transaction)
+        tree.apply(transaction)
+    journal = Journal(tree)
+    for transaction in world.transactions[start:]:
+        journal.note(transaction)
+        tree.apply(transaction)
+    assert list(journal.changes()) == list(diff_trees(before, tree))
+
+
+@given(HISTORIES)
+def test_lives_are_what_the_tree_shows_after_each_record(
+    history: tuple[list[tuple[int, int, int]], bool],
+) -> None:
+    """They are folded from records alone; the tree says whether the path was there."""
+    world = written(history[0], lists=history[1])
+    path, tree = "/a", Tree()
+    shown = []
+    for transaction in world.transactions:
+        tree.apply(transaction)
+        shown.append((transaction.zxid, path in tree))
+    lives = list(lives_of(path, world.transactions))
+    assert shown == [
+        (
+            zxid,
+            any((life.from_zxid or 0) <= zxid and zxid < (life.to_zxid or zxid + 1) for life in lives),
+        )
+        for zxid, _ in shown
+    ]
+    assert list(_ends(lives)) == sorted(_ends(lives))
+    assert all(life.to_zxid is not None for life in lives[:-1])
+
+
+def shown(tree: Tree, *, with_pzxid: bool) -> list[Znode]:
+    return [each if with_pzxid else each._replace(stat=each.stat._replace(pzxid=0)) for each in tree.znodes()]
+
+
+def _ends(lives: Sequence[ZnodeLife]) -> Iterator[int]:
+    for life in lives:
+        if life.to_zxid is not None:
+            yield life.to_zxid

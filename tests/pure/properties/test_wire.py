@@ -1,0 +1,191 @@
+"""Properties of frames: what is written is read back; what comes is read or refused, within its size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pure.properties.frame_memory import MemoryMeter
+from zkgroup.errors import CorruptFrameError, WireError
+from zkgroup.wire.fields import Data, Integer, Text, Truth
+from zkgroup.wire.messages import (
+    Request,
+    RequestHeader,
+    Response,
+    decode_rest,
+    encode,
+    encode_request,
+    encode_response,
+    framed,
+)
+from zkgroup.wire.requests import REQUESTS, decode_request
+from zkgroup.wire.schema import Array, Node, Nullable, Record, schema_of
+from zkgroup.wire.splitter import FrameSplitter
+
+MESSAGES: list[type[Request | Response]] = [
+    message for request in REQUESTS.values() for message in (request, request.RESPONSE)
+]
+each_message = pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+each_request = pytest.mark.parametrize("kind", REQUESTS.values(), ids=lambda kind: kind.__name__)
+
+MEMORY_FACTOR = 64
+"""Python needs that much more for a value of the smallest size than the wire does, at most."""
+MEMORY_CONSTANT = 20_000
+"""Bytes for the error, its message and its traceback."""
+
+
+def values_of(node: Node) -> st.SearchStrategy[Any]:
+    """Any value of a node."""
+    match node:
+        case Integer():
+            low = 0 if node.code.isupper() else -(2 ** (8 * node.size - 1))
+            return st.integers(low, low + 2 ** (8 * node.size) - 1)
+        case Text():
+            return st.text(max_size=8) | st.none() if node.nullable else st.text(max_size=8)
+        case Data():
+            return st.binary(max_size=12)
+        case Truth():
+            return st.booleans()
+        case Array(item):
+            return st.lists(values_of(item), max_size=4).map(tuple)
+        case Nullable(record):
+            return st.none() | values_of(record)
+        case Record():
+            kind: Any = node.kind
+            return st.builds(kind, *[values_of(field.node) for field in node.fields])
+
+
+def accepted(kind: type, payload: bytes) -> None:
+    """Reads it or raises CorruptFrameError at a place within it; what is read is written as it was."""
+    refusal: CorruptFrameError | None = None
+    try:
+        value = decode_rest(kind, 0, payload, 0)
+    except CorruptFrameError as error:
+        refusal = error
+    else:
+        assert encode(value, 0) == payload
+    assert refusal is None or 0 <= refusal.offset <= len(payload)
+
+
+@each_message
+@settings(max_examples=50)
+@given(st.data())
+def test_a_message_survives_the_round_trip(kind: type, data: st.DataObject) -> None:
+    """Any values of any message of the wire's types."""
+    value = data.draw(values_of(schema_of(kind)))
+
+    assert decode_rest(kind, 0, encode(value, 0), 0) == value
+
+
+@each_message
+@settings(max_examples=15)
+@given(st.data())
+def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.DataObject) -> None:
+    """At every byte: no part of a message is taken for one, and no rest is ignored."""
+    payload = encode(data.draw(values_of(schema_of(kind))), 0)
+
+    for end in range(len(payload)):
+        with pytest.raises(CorruptFrameError) as raised:
+            decode_rest(kind, 0, payload[:end], 0)
+        assert raised.value.offset <= end
+    with pytest.raises(CorruptFrameError):
+        decode_rest(kind, 0, payload + b"\0", 0)
+
+
+@each_request
+@settings(max_examples=25)
+@given(st.data())
+def test_a_frame_survives_its_way_in_pieces(kind: type[Request], data: st.DataObject) -> None:
+    """Header and body of a request, cut anywhere on the way, and its response behind it."""
+    request = data.draw(values_of(schema_of(kind)))
+    response = data.draw(values_of(schema_of(kind.RESPONSE)))
+    header = data.draw(values_of(schema_of(RequestHeader)))
+    sent = encode_request(request, header.correlation_id, header.client_id)
+    stream = sent + encode_response(response, header.correlation_id)
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=5).map(sorted))
+    splitter, payloads = FrameSplitter(), []
+    for start, end in itertools.pairwise([0, *cuts, len(stream)]):
+        splitter.feed(stream[start:end])
+        while (payload := splitter.next_frame()) is not None:
+            payloads.append(payload)
+    splitter.finish()
+
+    client_id = header.client_id if kind.header_version(0) else None
+    expected = RequestHeader(kind.API, 0, header.correlation_id, client_id)
+    assert [framed(payload) for payload in payloads] == [sent, stream[len(sent) :]]
+    assert decode_request(payloads[0]) == (expected, request)
+
+
+@each_message
+@settings(max_examples=50)
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_or_refused(kind: type, payload: bytes) -> None:
+    """Nothing but CorruptFrameError is raised, and what is accepted is written as it came."""
+    accepted(kind, payload)
+
+
+@each_message
+@settings(max_examples=40)
+@given(st.data())
+def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
+    """A good message with bytes changed, taken out or put in is another good one, or refused."""
+    payload = bytearray(encode(data.draw(values_of(schema_of(kind))), 0))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(payload)))
+        payload[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+
+    accepted(kind, bytes(payload))
+
+
+@given(
+    st.binary(max_size=60)
+    | st.sampled_from(list(REQUESTS)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
+)
+def test_any_frame_is_a_request_or_refused(payload: bytes) -> None:
+    """Whatever a peer sends, one kind of error is all that the server has to handle."""
+    with suppress(WireError):
+        header, request = decode_request(payload)
+        assert encode_request(request, header.correlation_id, header.client_id) == framed(payload)
+
+
+@pytest.fixture(scope="module")
+def meter() -> Iterator[MemoryMeter]:
+    """Past bug: measured here, what threads of other tests' servers allocated was counted too."""
+    with MemoryMeter() as meter:
+        yield meter
+
+
+def assert_bounded(meter: MemoryMeter, kind: type, payloads: list[bytes]) -> None:
+    found = meter.peaks(kind, payloads)
+    most = [MEMORY_CONSTANT + MEMORY_FACTOR * len(payload) for payload in payloads]
+    assert [peak for peak, bound in zip(found, most, strict=True) if peak >= bound] == []
+
+
+@each_message
+@settings(max_examples=5)
+@given(data=st.data())
+def test_no_number_in_a_message_makes_more_memory_than_its_bytes(
+    meter: MemoryMeter, kind: type, data: st.DataObject
+) -> None:
+    """Every length and count of a message replaced by the largest: memory follows the size of the frame."""
+    payload = encode(data.draw(values_of(schema_of(kind))), 0)
+    damaged = [
+        payload[:at] + claim + payload[at + len(claim) :]
+        for at in range(len(payload))
+        for claim in (b"\x7f\xff\xff\xff", b"\x7f\xff", b"\x00\xff\xff\xff")
+    ]
+    assert_bounded(meter, kind, damaged)
+
+
+@each_message
+def test_many_of_the_smallest_items_take_memory_by_their_bytes(meter: MemoryMeter, kind: type) -> None:
+    """A long message of nothing but zeros, and one whose first array is as long as it can be."""
+    size = 20_000
+    longest = [bytes(at) + (size // 30).to_bytes(4, "big") + bytes(size) for at in range(20)]
+    assert_bounded(meter, kind, [bytes(size), *longest])

@@ -1,0 +1,194 @@
+"""Bugs put in on purpose: each takes one rule out of the production machine (reliability.md 2.5).
+
+`rule` is the model's name for it where the exhaustive model has the same variant (`without=[...]`).
+A bug that no schedule catches would mean that nothing watches over its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.pure.simulation import broken_beliefs, broken_writes, scenarios
+from tests.pure.simulation.scenarios import Scenario
+from tests.pure.simulation.setups import EXPIRE, OFTEN, SETUPS, group
+from zkgroup.testing.simulation.setup import Setup
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A rule left out, where to look for the consequence, and what must find it."""
+
+    name: str
+    put_in: Callable[[pytest.MonkeyPatch], None]
+    where: Setup | Scenario
+    """Schedules of a group; or one interleaving, where schedules meet it too rarely."""
+    caught_by: str
+    """A regular expression on the failure."""
+    rule: str | None = None
+
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "commit without owner check",
+        broken_writes.commit_without_owner_check,
+        SETUPS["strangers"],
+        "S2",
+        "owner check",
+    ),
+    Bug(
+        "commit without fence",
+        broken_writes.commit_without_fence,
+        SETUPS["reset-then-stranger"],
+        "ignored|S4|S2",
+    ),
+    Bug("commit goes back", broken_writes.commit_goes_back, SETUPS["join"], "S4"),
+    Bug(
+        "no registration check",
+        broken_writes.writes_without_registration_check,
+        SETUPS["unregister"],
+        "S1|S2",
+        "ids check",
+    ),
+    Bug("doubt taken for applied", broken_writes.doubt_taken_for_applied, SETUPS["join"], "S6"),
+    Bug(
+        "position from before a reset",
+        broken_writes.position_from_before_a_reset,
+        SETUPS["reset"],
+        "committed at",
+    ),
+    Bug("claim without bump", broken_writes.claim_without_bump, SETUPS["strangers"], "S3", "bump"),
+    Bug(
+        "claim without creating the offset",
+        broken_writes.claim_without_creating_the_offset,
+        SETUPS["takeover"],
+        "S3|refused at rest",
+        "create offset",
+    ),
+    Bug(
+        "session is enough",
+        broken_writes.session_is_enough,
+        scenarios.neighbour_in_the_way_is_waited_for,
+        "S2|release by",
+        "text",
+    ),
+    Bug(
+        "blocked partition forgotten",
+        broken_writes.blocked_partition_is_forgotten,
+        SETUPS["join"],
+        "not converged",
+    ),
+    Bug(
+        "leaked claims forgotten",
+        broken_writes.leaked_claims_are_forgotten,
+        group(weights={"unregister": 2 * OFTEN, "delete_topic": OFTEN, "grow": OFTEN}),
+        "not converged|S22|for ever",
+    ),
+    Bug(
+        "claims of an earlier registration adopted",
+        broken_writes.claims_of_an_earlier_registration_are_adopted,
+        SETUPS["unregister"],
+        "was given before",
+    ),
+    Bug(
+        "owner read before offset",
+        broken_writes.owner_read_before_offset,
+        scenarios.adopted_claim_takes_the_fence_of_its_own_read,
+        "S2",
+        "adopt offset first",
+    ),
+    Bug(
+        "owner read with its offset",
+        broken_writes.owner_read_with_its_offset,
+        scenarios.adopted_claim_is_safe_wherever_a_successor_comes,
+        "S2",
+        "adopt offset first",
+    ),
+    Bug(
+        "release by path",
+        broken_writes.release_by_path,
+        scenarios.release_of_what_was_taken_deletes_nothing,
+        "release by",
+        "release check",
+    ),
+    Bug(
+        "fallback without offset check",
+        broken_writes.fallback_without_offset_check,
+        scenarios.release_without_commit_deletes_its_own_znode_only,
+        "release by",
+        "offset first",
+    ),
+    Bug(
+        "marker by equality",
+        broken_writes.marker_by_equality,
+        SETUPS["reset-then-stranger-reassert"],
+        "ignored",
+        "marker by equality",
+    ),
+    Bug("reset ignored", broken_writes.reset_is_ignored, SETUPS["reset"], "ignored"),
+    Bug(
+        "reset obeyed without the owner",
+        broken_writes.reset_obeyed_without_the_owner,
+        SETUPS["reset"],
+        "S2|S8|S9",
+        "obey owner",
+    ),
+    Bug(
+        "names are enough",
+        broken_beliefs.names_are_enough,
+        SETUPS["resubscribe"],
+        "not converged|S10|did not stay",
+        "cversion",
+    ),
+    Bug(
+        "sticky from what is owned",
+        broken_beliefs.sticky_from_what_is_owned,
+        group(3, 4, weights={**EXPIRE, "steal": OFTEN}, strategy="sticky"),
+        "not converged|S10|did not stay",
+        "plan znode",
+    ),
+    Bug("change not looked at", broken_beliefs.change_is_not_looked_at, SETUPS["join"], "not converged"),
+    Bug(
+        "refusal tried again",
+        broken_beliefs.refusal_is_tried_again,
+        SETUPS["unregister"],
+        "not converged|for ever|again and again",
+        "lost on refusal",
+    ),
+    Bug(
+        "lease too long",
+        broken_beliefs.lease_is_too_long,
+        group(weights={"isolate": 2 * OFTEN}, steps=1500),
+        "S8|lease until",
+    ),
+    Bug("delivery without a lease", broken_beliefs.delivery_without_a_lease, SETUPS["pauses"], "S7"),
+    Bug(
+        "ownership survives the session",
+        broken_beliefs.ownership_survives_the_session,
+        SETUPS["abandon"],
+        "S1|S2|S7|S8|not converged",
+        "deaf",
+    ),
+    Bug(
+        "registration of another session adopted",
+        broken_beliefs.registration_of_another_session_is_adopted,
+        SETUPS["abandon"],
+        "S1|S2|not converged",
+        "session read",
+    ),
+    Bug(
+        "session as the client says",
+        broken_beliefs.session_is_what_the_client_says,
+        scenarios.client_that_changed_its_session_silently_is_not_believed,
+        "not told of",
+        "session read",
+    ),
+    Bug(
+        "callbacks not awaited",
+        broken_beliefs.callbacks_are_not_awaited,
+        SETUPS["join"],
+        "S7|not converged: .* delivers",
+    ),
+)

@@ -1,0 +1,199 @@
+"""What scenarios of clusters are put together from: how they begin and end, what others do meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.pure.simulation.cluster_actions import T0
+from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.network import Line, Stray
+from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.testing.cluster_simulation.real_controller import RealController
+from zkgroup.testing.cluster_simulation.world import Controller as AnyController
+from zkgroup.wire.control import StopReplicaRequest
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.controller import Controller
+
+LONG_MS = 600_000
+BESIDE_KAFKA = ClusterSetup(
+    kind="kafka",
+    brokers=(1, 2, 3, 4),
+    candidates=(1,),
+    alone=(101, 102),
+    topics={"t": ((2, 3), (3, 2))},
+)
+
+
+def begun(setup: ClusterSetup) -> ClusterSimulation:
+    """A cluster at rest."""
+    simulation = ClusterSimulation(1, setup=setup)
+    simulation.begin()
+    simulation.quiet.pass_time(2_000)
+    return simulation
+
+
+def ended(simulation: ClusterSimulation) -> None:
+    """It arrives at the goal, stays there, and the checker finds nothing."""
+    simulation.settle()
+    simulation.judge()
+
+
+def state_of(simulation: ClusterSimulation) -> PartitionState:
+    """Of `t-0`."""
+    state = simulation.world.audit.look().state(T0)
+    assert state is not None
+    return state
+
+
+def ours(simulation: ClusterSimulation) -> ControllerProcess:
+    """The controller of ours that rules."""
+    (found,) = (one for one in simulation.world.rulers if isinstance(one, ControllerProcess))
+    return found
+
+
+# --- a controller of Kafka ------------------------------------------------------------------------
+
+
+def real_rules(simulation: ClusterSimulation) -> RealController:
+    """The candidate of Kafka takes over, as those of ours sleep for a moment."""
+    world = simulation.world
+    real = world.controllers[1]
+    assert isinstance(real, RealController)
+    for broker in (101, 102):
+        world.pause(f"{world.controllers[broker].name}", 1_000)
+    if not real.rules:
+        world.write(Delete(Controller.path(), -1))
+        simulation.quiet.pass_time(900)
+    assert real.rules
+    simulation.quiet.pass_time(1_000)
+    return real
+
+
+def stepwise(simulation: ClusterSimulation, real: RealController, until: Callable[[], object]) -> None:
+    """The candidate of Kafka alone does something, one step after the other."""
+    server = simulation.world.server
+    for _ in range(500):
+        for step in [step for step in server.pending() if step.client == real.client.name]:
+            if until():
+                return
+            server.deliver(step)
+        if until():
+            return
+        real.act()
+    raise AssertionError("it never came to that")
+
+
+def asleep_over_a_write(simulation: ClusterSimulation) -> RealController:
+    """A controller of Kafka has seen 2 die, is about to write that 3 leads `t-0`, and sleeps; 2 comes back.
+
+    Whoever takes over now has no reason to touch `t-0`.
+    """
+    world = simulation.world
+    real = real_rules(simulation)
+    world.kill(2)
+    world.server.expire_session(world.sessions[2][-1])
+    stepwise(simulation, real, lambda: real.is_writing(PartitionState.path(T0)))
+    world.pause(real.name, LONG_MS)
+    world.restart(2)
+    simulation.quiet.pass_time(500)
+    return real
+
+
+# --- moves ----------------------------------------------------------------------------------------
+
+
+def ask_for(simulation: ClusterSimulation, replicas: tuple[int, ...]) -> None:
+    """The operator wants these replicas of `t-0`, whatever is asked for already.
+
+    Also while a controller sleeps that holds a former request: it has expired, and writes nothing for it.
+    """
+    world = simulation.world
+    found = world.server.find(Reassignment.path())
+    data = Reassignment((Move(T0, replicas),)).encode()
+    if found is None:
+        assert world.write(Create(Reassignment.path(), data))
+    else:
+        assert world.write(SetData(Reassignment.path(), data, found.stat.version))
+
+
+def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
+    """`t-0` moves from 1, 2 to 3, 4; stops where the ruler is about to tell 1 and 2 to delete."""
+    world = simulation.world
+    ruler = ours(simulation)
+    assert Operations(world, simulation.rng).move({T0: (3, 4)})
+
+    def is_shrunk() -> bool:
+        state = world.audit.look().state(T0)
+        return state is not None and set(state.isr) == {3, 4}
+
+    for _ in range(2_000):
+        simulation.quiet.drain_some(1)
+        for fetch in list(world.fetches()):
+            fetch()
+        if is_shrunk():
+            return ruler
+        world.advance(5)
+    raise AssertionError("the ISR was never shrunk")
+
+
+# --- requests that arrive late --------------------------------------------------------------------
+
+
+def part(simulation: ClusterSimulation, controller: AnyController, broker: int) -> None:
+    """These two reach one another no more; what is on its way between them is lost."""
+    network = simulation.world.network
+    network.cut_off.add((controller.name, broker))
+    before = list(network.strays)
+    network.cut_of(controller, broker)
+    network.strays[:] = before
+
+
+class LateDeletion:
+    """The first StopReplica with deletion to a broker: its connection breaks, the copy is on its way.
+
+    again: the connection breaks once more, over the first request of a later epoch.
+    """
+
+    def __init__(self, simulation: ClusterSimulation, broker: int, *, again: bool = False) -> None:
+        self.has_to_part_again = again
+        self._copies: list[Stray] = []
+        self._simulation = simulation
+        self._broker = broker
+        self._network = simulation.world.network
+        self._network.point = self._point
+
+    @property
+    def epoch(self) -> int:
+        """Of the controller that has asked for it."""
+        return self._copies[0].request.controller_epoch
+
+    def wait(self) -> None:
+        """Until it is on its way."""
+        for _ in range(2_000):
+            if self._copies:
+                return
+            self._simulation.quiet.drain_some(1)
+        raise AssertionError("nobody was told to delete anything")
+
+    def arrives(self) -> None:
+        """Raises AuditError where a replica that is in sync deletes its lines for it."""
+        (copy,) = self._copies
+        self._network.strays.append(copy)
+        self._network.arrive(copy)
+
+    def _point(self, kind: str, line: Line) -> None:
+        request = line.request
+        if kind != "sent" or line.broker != self._broker or request is None:
+            return
+        if not self._copies and isinstance(request, StopReplicaRequest) and request.delete:
+            assert line.process is not None
+            self._copies.append(Stray(line.process, request, str(line)))
+        elif self._copies and self.has_to_part_again and request.controller_epoch > self.epoch:
+            self.has_to_part_again = False
+        else:
+            return
+        assert isinstance(line.owner, AnyController)
+        part(self._simulation, line.owner, self._broker)

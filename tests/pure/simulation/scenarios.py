@@ -1,0 +1,377 @@
+"""The interleavings that the recipes rest on, played to the production machine one step at a time.
+
+Each one is a function that plays its situation and raises where a promise is broken: by the audit of
+every transaction, by the history checker, or by its own last look. `test_scenarios` runs them on the
+machine as it is; the catalogue of seeded bugs runs some of them on a machine without the rule.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, reads, told, tp, writes_to
+from zkgroup.consumer import events as ev
+from zkgroup.consumer.effects import Lose, MoveTo
+from zkgroup.history import CheckOptions, check_history
+from zkgroup.model import StaticSubscription
+from zkgroup.model.requests import Create, Delete, ReadMany, Request, SetData
+from zkgroup.testing.server_history import server_transactions
+from zkgroup.testing.simulation.audit import Audit
+from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
+
+Scenario = Callable[[], None]
+Act = Callable[[], object]
+IDLE = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"1","zkgroup":"by hand"}'
+
+
+def judge(stage: Stage) -> None:
+    """Raises AssertionError for anything in this run that must not be."""
+    Audit(stage.server, GROUP, stage.recording).look()
+    log = server_transactions(stage.server.log, stage.clock)
+    report = check_history(stage.recording.records, log, CheckOptions(group=GROUP))
+    violations = [v for v in report.violations if v.invariant != "S8"]  # strangers overrule leases here
+    assert not violations, "; ".join(map(str, violations))
+
+
+class Successor:
+    """Another member of ours, `g_b`, played by hand: registered, without wishes of its own."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        stage.client("client-b")
+        stage.drain()
+        session = stage.client("client-b").session
+        assert session is not None
+        self.session_id = session.session_id
+        stage.server.put("/consumers/g/ids")
+        path = Registration.path(GROUP, "g_b")
+        stage.server.write(Create(path, IDLE, ephemeral=True), session_id=self.session_id)
+
+    def takes(self, number: int = 0) -> None:
+        """A stranger deletes the owner, and this member claims the partition by the recipe."""
+        owner, offset = Owner.path(GROUP, tp(number)), Offset.path(GROUP, tp(number))
+        self._stage.stranger(Delete(owner, -1))
+        stored = self._stage.offset(number)
+        self._stage.server.write(
+            Create(owner, b"g_b-0", ephemeral=True),
+            SetData(owner, b"g_b-0", 0),
+            SetData(offset, stored.data or b"", stored.stat.version),
+            session_id=self.session_id,
+        )
+        for client in self._stage.server.clients:
+            self._stage.server.catch_up(client)
+
+    def still_owns(self, number: int = 0) -> None:
+        owner = self._stage.owner(number)
+        assert owner is not None, "the successor's owner znode is gone"
+        assert owner.data == b"g_b-0", "somebody else owns the successor's partition"
+
+
+def nth(count: int, wanted: Callable[[Request], bool]) -> Callable[[Request], bool]:
+    """The nth request of a kind."""
+    seen = [0]
+
+    def is_it(request: Request) -> bool:
+        seen[0] += wanted(request)
+        return wanted(request) and seen[0] == count
+
+    return is_it
+
+
+def gets_a_session_that_nobody_is_told_of(stage: Stage, name: str) -> None:
+    """The old session has ended; what is under way goes to the server in the new one, and no event comes.
+
+    Our own client does not do that (recipes 9: a request carries the session that it was asked for).
+    """
+    client = stage.server.clients[name]
+    assert client.session is not None
+    stage.server.expire_session(client.session.session_id)
+    client.session = stage.server.leader.create_session(name, client.session_timeout_ms)
+    client.requests = deque(flight._replace(session=client.session) for flight in client.requests)
+    client.data_watches.clear()
+    client.child_watches.clear()
+    stage.server.catch_up(name)
+
+
+def of_partition(request: Request) -> bool:
+    """A bulk read of the owner or the offset of partition 0."""
+    return isinstance(request, ReadMany) and any(
+        p.endswith("/t/0") and "/consumers/" in p for p in request.paths
+    )
+
+
+# --- the scenarios --------------------------------------------------------------------------------
+
+
+def adopted_claim_takes_the_fence_of_its_own_read() -> None:
+    """Recipes 5 [M]: reply of the claim lost; a successor takes over between the two reads of the read-back.
+
+    In the other order (owner, then offset) the successor's fence would be taken for ours, and the next
+    commit accepted.
+    """
+    stage = Stage(topics={"t": 1})
+    successor = Successor(stage)
+    stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
+    # Read for the claim, then twice for the read-back: between those two.
+    stage.when("client-a", nth(3, of_partition), successor.takes)
+    stage.join("a", run_ms=4000)
+    judge(stage)
+    successor.still_owns()
+    for begun in stage.notes("own.begin", "a"):
+        assert begun.fields["version"] == 0, "S2: adopted with the fence of the successor"
+
+
+def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
+    """Recipes 5 [M]: as above, path by path, the successor at each moment of the read-back in turn.
+
+    So one request for both is seen as well: with the owner first in it, something fits between the two.
+    """
+    came = []
+    for moment in range(1, 6):
+        stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+        stage.server.bulk_paths = 1
+        successor = Successor(stage)
+
+        def takes(successor: Successor = successor, moment: int = moment) -> None:
+            successor.takes()
+            came.append(moment)
+
+        def lose_the_reply(stage: Stage = stage, moment: int = moment, takes: Act = takes) -> str:
+            stage.when("client-a", nth(moment, of_partition), takes)
+            return "lost_reply"
+
+        stage.when("client-a", writes_to("/owners/", Create), lose_the_reply)
+        member = stage.join("a", run_ms=4000)
+        if member.machine.held():
+            stage.commit(member, {tp(0): 1})
+        judge(stage)
+        for begun in stage.notes("own.begin", "a"):
+            assert begun.fields["version"] == 0, "S2: adopted with the fence of the successor"
+        if moment in came:
+            successor.still_owns()
+    assert came[:3] == [1, 2, 3], "before the offset, the owner and the marker are read"
+
+
+def client_that_changed_its_session_silently_is_not_believed() -> None:
+    """Recipes 2 [M]: at the registration, before the claim, before a commit. Nothing is claimed or
+    committed for a session that the member does not know, and once it is told, it is a member again."""
+    for moment in (
+        writes_to("/ids/", Create),
+        writes_to("/owners/", Create),
+        writes_to("/offsets/", SetData),
+    ):
+        stage = Stage(topics={"t": 2})
+        stage.when("client-a", moment, partial(gets_a_session_that_nobody_is_told_of, stage, "client-a"))
+        member = stage.join("a", run_ms=2000)
+        if member.machine.held():
+            stage.commit(member, {tp(0): 5})
+            assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
+        stage.run(1000)
+        assert stage.owners() == {}, "claimed in a session that the member was not told of"
+        assert member.machine.held() == {}
+        client = member.client
+        client.incarnation += 1
+        client.become(client.link, client.connected_event())
+        stage.run(3000)
+        judge(stage)
+        assert is_stable(member)
+        assert stage.owners() == {0: "a-0", 1: "a-0"}
+
+
+def release_without_commit_deletes_its_own_znode_only() -> None:
+    """Recipes 7 [T]: the offset was moved by a stranger, and a successor claims before the delete."""
+    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    successor = Successor(stage)
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 3})
+    stage.when(
+        "client-a",
+        writes_to("/owners/", Delete),
+        lambda: stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
+    )
+    stage.when("client-a", nth(2, writes_to("/owners/", Delete)), successor.takes)
+    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+    stage.run(2000)
+    judge(stage)
+    successor.still_owns()
+
+
+def release_of_what_was_taken_deletes_nothing() -> None:
+    """Recipes 7: a stranger and a successor come before the release; the delete only ever hits my own."""
+    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    successor = Successor(stage)
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 3})
+    stage.when("client-a", writes_to("/owners/", Delete), successor.takes)
+    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+    stage.run(2000)
+    judge(stage)
+    successor.still_owns()
+    assert member.machine.held() == {}
+
+
+def marker_counts_though_a_stranger_wrote_after_it() -> None:
+    """Recipes 6 [M]: comparing the marker with the offset for equality loses the reset."""
+    stage = Stage(topics={"t": 1}, on_foreign_commit="reassert")
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 50})
+    member.client.child_watches.clear()  # the commit meets it first
+    marker = Create(Reset.path(GROUP, tp(0)), Reset(7, 0, "operator").encode())
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"60", -1))
+    stage.commit(member, {tp(0): 51})
+    stage.run(500)
+    judge(stage)
+    assert [move.offset for move in told(member, MoveTo)] == [7], "the reset is ignored"
+    assert stage.offset(0).data == b"7", "the reset is ignored"
+
+
+def reset_is_obeyed_by_the_owner_only() -> None:
+    """Recipes 6 [M]: a fence is never taken from an offset read that is not followed by "owner is mine"."""
+    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    successor = Successor(stage)
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 50})
+    marker = Create(Reset.path(GROUP, tp(0)), Reset(7, 0, "operator").encode())
+    stage.when("client-a", reads("/offsets/t/0"), successor.takes)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
+    stage.run(100)
+    stage.commit(member, {tp(0): 8})
+    judge(stage)
+    assert told(member, MoveTo) == []
+    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
+
+
+def refusal_at_the_registration_ends_everything() -> None:
+    """Recipes 10 [M]: no retry, no read-back: `on_lost`, and a new registration, without a session event."""
+    stage = Stage(topics={"t": 2})
+    member = stage.join("a")
+    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.commit(member, {tp(0): 1})
+    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
+    stage.run(2000)
+    judge(stage)
+    assert is_stable(member)
+
+
+def leaving_member_that_is_not_registered_has_left() -> None:
+    """Recipes 10 [M]: otherwise it retries for ever."""
+    stage = Stage(topics={"t": 2})
+    member = stage.join("a", client="shared")
+    stage.hangs.add("a")
+    member.inbox.append(ev.CloseRequested(False, stage.clock.now_ms() + 60_000))
+    stage.run(100)
+    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.hangs.clear()
+    stage.run(3000)
+    judge(stage)
+    assert member.finished is not None
+
+
+def member_that_came_back_under_its_name_is_not_missed() -> None:
+    """Recipes 3: the same names, but `cversion` has risen by two."""
+    stage = Stage(topics={"t": 2})
+    first, second = stage.join("a"), stage.join("b")
+    second.inbox.append(ev.SubscriptionChanged(StaticSubscription({})))
+    stage.run(1000)
+    judge(stage)
+    assert sorted(held.partition for held in first.machine.held()) == [0, 1]
+
+
+def neighbour_on_the_same_client_is_somebody_else() -> None:
+    """Recipes 1 [T]: one session, two members: neither adopts nor deletes the other's claim."""
+    stage = Stage(topics={"t": 2})
+    first = stage.join("a", client="shared")
+    second = stage.join("b", client="shared", run_ms=None)
+    stage.when("shared", writes_to("/owners/", Create), fault="lost_reply")
+    stage.run(3000)
+    judge(stage)
+    owners = stage.owners()
+    assert owners == {0: "a-0", 1: "b-0"}
+    assert [len(actor.machine.held()) for actor in (first, second)] == [1, 1]
+
+
+def neighbour_in_the_way_is_waited_for() -> None:
+    """Recipes 1 [T]: what the neighbour has not released yet is not adopted, whoever's session it is in."""
+    stage = Stage(topics={"t": 2}, revoke_timeout_ms=60_000)
+    stage.hangs.add("b")
+    stage.join("b", client="shared")
+    first = stage.join("a", client="shared", run_ms=2000)
+    if first.machine.held():
+        stage.commit(first, dict.fromkeys(first.machine.held(), 5))
+    judge(stage)
+    assert stage.owners() == {0: "b-0", 1: "b-0"}, "release by a neighbour"
+    stage.hangs.clear()
+    stage.run(2000)
+    judge(stage)
+    assert stage.owners() == {0: "a-0", 1: "b-0"}
+
+
+def sticky_readers_of_one_change_agree() -> None:
+    """Recipes 4 [M]: both find the plan too old; the loser of the write reads again, takes the winner's."""
+    stage = Stage(topics={"t": 4}, partition_assignment_strategy="sticky")
+    first, second = stage.join("a"), stage.join("b")
+    third = stage.join("c")
+    third.inbox.append(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
+    stage.run(3000)
+    judge(stage)
+    assert first.machine.describe().owners == second.machine.describe().owners
+    assert len(first.machine.held()) + len(second.machine.held()) == 4
+
+
+def two_that_never_committed_are_told_apart() -> None:
+    """Recipes 5: `-1` for a partition without offset makes the version of the first claim a fence, too."""
+    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    successor = Successor(stage)
+    member = stage.join("a")
+    successor.takes()
+    stage.commit(member, {tp(0): 1})
+    judge(stage)
+    successor.still_owns()
+    assert stage.offset(0).data == b"-1"
+
+
+def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
+    """Recipes 9 [M]: nobody is deaf: what was held in the old session is lost before the new one is used."""
+    stage = Stage(topics={"t": 1})
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 4})
+    member.client.abandon(1, "a fault")
+    member.inbox.append(member.application.commit({tp(0): 5}) or ev.Opened())
+    stage.run(10_000)
+    judge(stage)
+    assert told(member, Lose)
+    assert is_stable(member)
+
+
+def late_request_is_over_before_it_is_read_back() -> None:
+    """Recipes 10: the read-back follows an acknowledged write, so nothing of ours is still in flight."""
+    stage = Stage(topics={"t": 2})
+    for name in "ab":
+        stage.when(f"client-{name}", writes_to("/owners/", Create), fault="late")
+    first, second = stage.join("a", run_ms=50), stage.join("b")
+    stage.run(3000)
+    judge(stage)
+    assert [len(actor.machine.held()) for actor in (first, second)] == [1, 1]
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    adopted_claim_takes_the_fence_of_its_own_read,
+    adopted_claim_is_safe_wherever_a_successor_comes,
+    client_that_changed_its_session_silently_is_not_believed,
+    release_without_commit_deletes_its_own_znode_only,
+    release_of_what_was_taken_deletes_nothing,
+    marker_counts_though_a_stranger_wrote_after_it,
+    reset_is_obeyed_by_the_owner_only,
+    refusal_at_the_registration_ends_everything,
+    leaving_member_that_is_not_registered_has_left,
+    member_that_came_back_under_its_name_is_not_missed,
+    neighbour_on_the_same_client_is_somebody_else,
+    neighbour_in_the_way_is_waited_for,
+    sticky_readers_of_one_change_agree,
+    two_that_never_committed_are_told_apart,
+    new_session_of_the_client_is_told_before_anything_is_asked_of_it,
+    late_request_is_over_before_it_is_read_back,
+)

@@ -1,0 +1,78 @@
+"""The groups of the exhaustive model (`tests/programs/model`), as setups of the simulator.
+
+The model walks every interleaving of a small group of simplified members; the simulator draws some
+interleavings of the real machine in the same groups, under the same faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkgroup.model import StaticSubscription
+from zkgroup.testing.simulation.setup import Setup
+
+OFTEN = 8.0
+LOST = {"lost_reply": OFTEN, "lost_request": OFTEN / 2, "late": OFTEN / 2}
+EXPIRE = {"expire": OFTEN / 2, "isolate": OFTEN / 2}
+JOIN_LEAVE = {"join": OFTEN / 2, "leave": OFTEN / 2}
+
+
+def group(members: int = 2, partitions: int = 2, **changes: object) -> Setup:
+    """A group on one topic, everybody with one thread."""
+    setup = Setup(
+        members=members,
+        clients=tuple(range(members)),
+        topics={"t0": partitions},
+        strategy="range",
+        subscriptions=(StaticSubscription({"t0": 1}),) * (members + 2),
+        policy="adopt",
+        steps=400,
+        stale=False,
+    )
+    return replace(setup, **changes)  # type: ignore[arg-type]
+
+
+SETUPS: dict[str, Setup] = {
+    "join": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}),
+    "lost-claims": group(weights={"lost_reply": 6 * OFTEN, **JOIN_LEAVE}, partitions=4),
+    "expiry": group(weights={**EXPIRE, **LOST}),
+    "takeover": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}, partitions=1),
+    "strangers": group(weights={**LOST, "steal": OFTEN, "foreign_write": OFTEN}),
+    "strangers-expiry": group(weights={**EXPIRE, "steal": OFTEN, "foreign_write": OFTEN}),
+    "reassert": group(weights={"steal": OFTEN, "foreign_write": OFTEN}, policy="reassert"),
+    "reset": group(weights={**LOST, "steal": OFTEN, "reset": OFTEN}),
+    "reset-then-stranger": group(weights={**LOST, "reset": OFTEN, "foreign_write": OFTEN}),
+    "reset-then-stranger-reassert": group(
+        weights={"reset": OFTEN, "foreign_write": OFTEN, "steal": OFTEN}, policy="reassert"
+    ),
+    "shared-client": group(weights={**EXPIRE, **JOIN_LEAVE, "steal": OFTEN}, clients=(0, 0)),
+    "shared-client-lost": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}, clients=(0, 0)),
+    "abandon": group(weights={**EXPIRE, **LOST, "abandon": OFTEN}),
+    "abandon-shared": group(weights={"abandon": OFTEN, "steal": OFTEN}, clients=(0, 0)),
+    "resubscribe": group(
+        weights={**EXPIRE, **LOST, "resubscribe": OFTEN},
+        subscriptions=(StaticSubscription({"t0": 1}), StaticSubscription({})) * 2,
+    ),
+    "unregister": group(weights={**LOST, "unregister": OFTEN}),
+    "two-by-two": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}, partitions=4),
+    "three": group(3, 2, weights={**EXPIRE, "steal": OFTEN}),
+    "three-by-two": group(3, 4, weights=EXPIRE),
+    "threads": group(
+        weights={**LOST, **JOIN_LEAVE, "grow": OFTEN},
+        subscriptions=(StaticSubscription({"t0": 2}), StaticSubscription({"t0": 1})) * 2,
+        partitions=3,
+    ),
+    "sticky": group(weights=EXPIRE, strategy="sticky"),
+    "sticky-lost": group(weights={**EXPIRE, **LOST, "steal": OFTEN}, strategy="sticky"),
+    "sticky-three": group(3, 4, weights={**EXPIRE, **JOIN_LEAVE}, strategy="sticky"),
+    "sticky-lagging": group(weights={**EXPIRE, "grow": OFTEN}, strategy="sticky", stale=True),
+    "lagging": group(weights={**EXPIRE, "cut": OFTEN}, stale=True),
+    "lagging-steal": group(weights={"steal": OFTEN, "cut": OFTEN}, stale=True),
+    "lagging-lost": group(weights={**LOST, "steal": OFTEN}, stale=True),
+    "lagging-reset": group(weights={"steal": OFTEN, "reset": OFTEN, "cut": OFTEN}, stale=True),
+    "pauses": group(weights={"pause": OFTEN, "isolate": OFTEN, "slow_callback": OFTEN}),
+    "jvm": group(weights={**EXPIRE, **LOST}, jvm_members=1),
+    "jvm-reassert": group(weights=EXPIRE, jvm_members=1, policy="reassert"),
+    "jvm-strangers": group(weights={**EXPIRE, "steal": OFTEN, "foreign_write": OFTEN}, jvm_members=1),
+    "jvm-reset": group(weights={**LOST, "reset": OFTEN}, jvm_members=1),
+}

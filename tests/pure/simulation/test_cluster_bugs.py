@@ -1,0 +1,59 @@
+"""Mistakes planted in controllers and brokers are noticed, each by the rule that it breaks (R67)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.pure.simulation import test_cluster_scenarios, test_takeover_scenarios
+from tests.pure.simulation.cluster_bugs import BUGS, RARE_BUGS
+from zkgroup.testing.cluster_simulation import ClusterSimulation, ClusterSimulationError
+
+SEEDS = range(80)
+SCENARIOS = {
+    name: play
+    for module in (test_takeover_scenarios, test_cluster_scenarios)
+    for name, play in vars(module).items()
+    if name.startswith("test_")
+}
+RULE = re.compile(r"\b(S1[1-7]|L[67]|lines)\b")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R67, reliability.md 2.5: within few schedules, by its own rule."""
+    bug = BUGS[name]
+    bug.plant(monkeypatch)
+    broken: set[str] = set()
+    for number, seed in enumerate((bug.seed, *SEEDS)):
+        try:
+            ClusterSimulation(seed, setup=None if number else bug.setup).run()
+        except ClusterSimulationError as error:
+            broken.update(RULE.findall(str(error).splitlines()[0]))
+        if broken.intersection(bug.noticed_by):
+            return
+    raise AssertionError(f"{name} should break {bug.noticed_by}, broken were {sorted(broken)}")
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario"), [(name, each) for name, bug in RARE_BUGS.items() for each in bug.scenarios]
+)
+def test_a_mistake_that_seldom_matters_is_noticed_by_its_scenario(
+    name: str, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R67: the schedules of the exhaustive model, which hold without it."""
+    bug = RARE_BUGS[name]
+    bug.plant(monkeypatch)
+
+    with pytest.raises(AssertionError, match=bug.scenarios[scenario]):
+        SCENARIOS[scenario]()
+
+
+def test_each_scenario_of_the_exhaustive_model_has_its_mistake() -> None:
+    """Without one nobody knows whether the rule matters there."""
+    found = {name for name, play in SCENARIOS.items() if "[M]" in (play.__doc__ or "")}
+    noticing = {each: bug.rule for bug in RARE_BUGS.values() for each in bug.scenarios if "[M]" in bug.rule}
+
+    assert found == set(noticing)

@@ -1,0 +1,211 @@
+"""What exhaustive search found about two controllers, played with the real machines: moves and first terms.
+
+The rule marked [M] in recipes 17 is a schedule for each of its parts, which goes wrong without it:
+`cluster_bugs.RARE_BUGS` has the rule, the scenario, and the mistake that it shows. What concerns taking over
+is in `test_takeover_scenarios`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.simulation.cluster_actions import ALONE, NODES, T0
+from tests.pure.simulation.cluster_scenes import (
+    LateDeletion,
+    ask_for,
+    begun,
+    ended,
+    moved_up_to_deletion,
+    ours,
+    part,
+    state_of,
+)
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, SetData
+from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
+from zkgroup.testing.cluster_simulation.crashes import Action, play
+from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.znodes.brokers import NO_LEADER, Topic
+from zkgroup.znodes.unclean_elections import UncleanElection
+
+KAFKAS_FOLLOWERS = ClusterSetup(
+    kind="kafka",
+    brokers=(1, 2, 3),
+    candidates=(),
+    alone=(101, 102, 103),
+    topics={"t": ((1, 2, 3),)},
+    fetches_without_terms=True,
+)
+"""A follower that was told nothing is in sync as soon as its leader was told that it is a replica."""
+
+# --- held replicas --------------------------------------------------------------------------------
+
+
+def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
+    """Recipes 17 [M]: the connection breaks over StopReplica(delete), a copy is on its way, and the operator
+    asks for the replica back. It breaks once more over the first request of the new epoch. The replica comes
+    back when its broker has answered that one, and so does not obey the copy."""
+    simulation = begun(ALONE)
+    world = simulation.world
+    late = LateDeletion(simulation, 1, again=True)
+    ruler = moved_up_to_deletion(simulation)
+    late.wait()
+    ask_for(simulation, (1, 2))
+    simulation.quiet.pass_time(3_000)
+    assert world.rulers == [ruler]
+    assert world.audit.look().epoch == late.epoch
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(3_000)
+    if 1 in state_of(simulation).isr:
+        late.arrives()
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(3_000)
+    assert 1 in state_of(simulation).isr, "it never came back"
+    assert not late.has_to_part_again
+    assert world.audit.look().epoch == late.epoch + 1
+    refused = world.figures["requests refused"]
+    late.arrives()
+
+    assert world.figures["requests refused"] == refused + 1
+    ended(simulation)
+
+
+def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None:
+    """Recipes 17 [M]: a controller dies with a deletion on its way, and the replica is asked for again. Its
+    broker still follows the leader, hears nothing of the successor, and would obey the copy."""
+    simulation = begun(KAFKAS_FOLLOWERS)
+    world = simulation.world
+    late = _left_behind(simulation)
+    ask_for(simulation, (1, 2, 3))
+    simulation.quiet.pass_time(5_000)
+    late.arrives()
+    assert world.audit.look().replicas(T0) == (1, 2)
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(5_000)
+
+    assert set(state_of(simulation).isr) == {1, 2, 3}
+    ended(simulation)
+
+
+def test_a_held_replica_is_not_named_to_its_leader() -> None:
+    """Recipes 17 [M]: the same, and Kafka's tool has written it into the replica list (recipes 15). Elections
+    do not wait for it: the leader is told of another ISR, and of a list without the replica."""
+    simulation = begun(KAFKAS_FOLLOWERS)
+    world = simulation.world
+    old_read = world.audit.look().topics["t"]
+    assert old_read is not None
+    late = _left_behind(simulation)
+    ask_for(simulation, (1, 2, 3))
+    grown = Topic({**old_read.partitions, 1: (2, 1)})
+    assert world.write(SetData(Topic.path("t"), grown.encode(), -1))
+    simulation.quiet.pass_time(3_000)
+    assert world.audit.look().replicas(T0) == (1, 2, 3)
+    before = state_of(simulation)
+    world.close(2)
+    simulation.quiet.pass_time(3_000)
+    assert state_of(simulation).leader_epoch > before.leader_epoch, "nobody was elected"
+    late.arrives()
+    assert state_of(simulation).isr == (1,)
+    world.network.cut_off.clear()
+    simulation.quiet.pass_time(5_000)
+
+    assert set(state_of(simulation).isr) == {1, 3}
+    ended(simulation)
+
+
+def test_a_held_replica_is_not_elected() -> None:
+    """Recipes 17 [M]: a controller dies with a deletion on its way, and everybody who is in sync dies too. An
+    operator wants whoever lives to lead."""
+    simulation = begun(ALONE)
+    world = simulation.world
+    late = LateDeletion(simulation, 1)
+    first = moved_up_to_deletion(simulation)
+    late.wait()
+    for one in world.controllers.values():
+        part(simulation, one, 1)
+    ask_for(simulation, (1, 2))
+    world.kill(first.broker)
+    world.server.expire(first.client.name)
+    simulation.quiet.pass_time(1_000)
+    assert ours(simulation) is not first
+    for broker in (2, 3, 4):
+        world.close(broker)
+    simulation.quiet.pass_time(1_000)
+    assert state_of(simulation).leader == NO_LEADER
+    world.may_lose.add(T0.topic)
+    request = UncleanElection((T0,), world.clock.wall_ms(), "somebody")
+    assert world.write(Create(UncleanElection.path(), request.encode()))
+    simulation.quiet.pass_time(1_000)
+    assert world.server.find(UncleanElection.path()) is None
+    late.arrives()
+
+    assert state_of(simulation).leader == NO_LEADER
+    ended(simulation)
+
+
+def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
+    """`t-0` has moved from 1, 2, 3 to 1, 2, of which 3 has heard nothing. The controller dies; the next tells
+    3 to delete, and dies with that on its way. The third does not reach 3."""
+    world = simulation.world
+    first = ours(simulation)
+    part(simulation, first, 3)
+    ask_for(simulation, (1, 2))
+    simulation.quiet.pass_time(3_000)
+    assert world.audit.look().replicas(T0) == (1, 2)
+    assert not world.audit.look().moves
+    late = LateDeletion(simulation, 3)
+    world.kill(first.broker)
+    world.server.expire(first.client.name)
+    late.wait()
+    second = ours(simulation)
+    for one in world.controllers.values():
+        part(simulation, one, 3)
+    world.kill(second.broker)
+    world.server.expire(second.client.name)
+    return late
+
+
+# --- lists and first terms ------------------------------------------------------------------------
+
+
+def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None:
+    """Recipes 15: Kafka's tool writes the whole map as it read it before the move. The controller's picture
+    wins for what it knows, the new partition is kept, and the move ends where it was asked to."""
+    simulation = begun(ALONE)
+    world = simulation.world
+    old = Topic({0: (1, 2), 1: (2, 3)})
+    assert Operations(world, simulation.rng).move({T0: (3, 4)})
+    for _ in range(500):
+        simulation.quiet.drain_some(1)
+        if world.audit.look().replicas(T0) == (3, 4, 1, 2):
+            break
+    assert world.write(SetData(Topic.path("t"), Topic({**old.partitions, 2: (4, 1)}).encode(), -1))
+    ended(simulation)
+
+    picture = world.audit.look()
+    assert picture.replicas(T0) == (3, 4)
+    grown = picture.state(TopicPartition("t", 2))
+    assert grown is not None
+    assert grown.leader == 4
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_partition_is_led_although_its_leader_died_with_the_controller(comes_back: bool) -> None:
+    """ADR 0018: at any point of a topic's creation; the others hear of the first term first."""
+
+    def begin(simulation: ClusterSimulation, operations: Operations) -> None:
+        world = simulation.world
+        ruler = world.rulers[0].broker
+        one, two = (broker for broker in (1, 2, 3) if broker != ruler)
+        if not comes_back:
+            world.lost.add(ruler)
+        topic = Topic({0: (ruler, one, two), 1: (ruler, one)})
+        assert world.write(Create(Topic.path("n"), topic.encode()))
+
+    action = Action(NODES, begin)
+    for at in range(len(play(action).passed)):
+        world = play(action, [at]).simulation.world
+        for tp in (TopicPartition("n", 0), TopicPartition("n", 1)):
+            state = world.audit.look().state(tp)
+            assert state is not None
+            assert world.brokers[state.leader].leads(tp) is not None

@@ -1,0 +1,57 @@
+"""K16 and K20: what a move has left on a broker that is away, when its topic goes and is made again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
+from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
+from zkgroup.testing.cluster_simulation.crashes import Action, play
+from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.testing.cluster_simulation.world import World
+from zkgroup.znodes.admin_requests import Reassignment
+
+MOVED_MS = 8_000
+
+
+def lines_of(world: World, broker: int) -> tuple[bytes, ...]:
+    """What a broker keeps of `t-0`."""
+    log = world.places[broker].open(T0)
+    return () if log is None else tuple(each.lines for each in log.read(0, log.end_offset, 1 << 30))
+
+
+def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
+    """Broker 1 was switched off, with lines of `t-0`, before that moved to 2 and 3; now the topic goes.
+
+    When all is well without the broker, the topic is made again with a place for it, and it comes back.
+    """
+    world = simulation.world
+    point, world.network.point = world.network.point, lambda kind, line: None
+    world.switched_off.add(1)
+    world.close(1)
+    simulation.quiet.pass_time(1_000)
+    assert operations.move({T0: (2, 3)})
+    simulation.quiet.pass_time(MOVED_MS)
+    assert world.server.find(Reassignment.path()) is None
+    assert world.audit.look().replicas(T0) == (2, 3)
+    assert lines_of(world, 1)
+    world.network.point = point
+    assert operations.delete_without("t", ())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["ours", "in Kafka"])
+def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
+    """The controller dies at any point of the deletion: the next one knows by the records alone."""
+    action = Action(setup, _delete)
+    points = len(play(action).passed)
+    for at in range(points):
+        played = play(action, [at])
+        world = played.simulation.world
+        assert played.crashed
+        assert world.figures["topics made again"] == 1
+        assert world.audit.look().replicas(T0) == (1, 2)
+        assert world.audit.abandoned == set()
+        assert lines_of(world, 1) == lines_of(world, 2) != ()
+
+    assert points > 10

@@ -1,0 +1,187 @@
+"""Three replicas under random schedules, the schedules of KIP-101 by name, and rules taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.replica_cluster import Cluster, ViolationError, run
+from tests.worlds.replica_hosts import TP, DirectoryHosts, Hosts, MemoryHosts, append, end, pair, watermark
+from zkgroup.broker.memory_host import replicate
+from zkgroup.broker.replication.epochs import Epochs
+from zkgroup.broker.replication.replica import Replica
+from zkgroup.broker.replication.term import Term
+from zkgroup.wire.error_codes import ErrorCode
+
+SCHEDULES = 20
+STEPS = 200
+
+
+@pytest.fixture(params=["memory", "directory"])
+def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Hosts:
+    return MemoryHosts() if request.param == "memory" else DirectoryHosts(tmp_path)
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_no_acknowledged_line_is_lost_and_no_replicas_differ(seed: int) -> None:
+    """Under crashes, lost folders, late decisions and open ISR writes; afterwards all replicas are equal."""
+    cluster = run(MemoryHosts(), seed, STEPS)
+
+    assert cluster.acked
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_acknowledged_line_is_lost_on_disk(tmp_path: Path, seed: int) -> None:
+    """The same with files."""
+    run(DirectoryHosts(tmp_path), seed, STEPS)
+
+
+def test_schedules_reach_everything() -> None:
+    """Each step happens, and terms change while lines are acknowledged."""
+    clusters = [run(MemoryHosts(), seed, STEPS) for seed in range(100, 104)]
+    steps = {name for cluster in clusters for name in cluster.steps}
+
+    assert steps >= {"append", "ask", "answer", "written", "tell", "drop", "elect", "crash", "lose", "start"}
+    assert all(cluster.state.leader_epoch > 5 for cluster in clusters)
+
+
+# --- KIP-101 --------------------------------------------------------------------------------------
+
+
+def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_acknowledged(hosts: Hosts) -> None:
+    """It has not heard the high watermark, restarts, and is elected before it has fetched again.
+
+    With the cut to the high watermark of former protocols the second line is lost.
+    """
+    leader, follower = hosts.open(1), hosts.open(2)
+    pair(leader, follower)
+    append(leader, 0, b"m1")
+    assert replicate(leader, follower, TP)
+    append(leader, 0, b"m2")
+    request = follower.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=0)
+    assert request is not None
+    follower.take(request, leader.fetch(request))
+    request = follower.next_fetch(TP, broker_epoch=0, max_bytes=100, max_wait_ms=0)
+    assert request is not None
+    leader.fetch(request)  # the leader acknowledges m2; its answer does not arrive
+    assert (watermark(leader), watermark(follower)) == (2, 1)
+    follower.close()
+    again = hosts.open(2)
+    again.become_follower(TP, 0)
+    leader.close()
+
+    assert again.become_leader(TP, 1, (1, 2), {2}) is ErrorCode.NONE
+    back = hosts.open(1)
+    back.become_follower(TP, 1)
+    assert replicate(again, back, TP)
+
+    assert hosts.lines(1) == hosts.lines(2) == [b"m1", b"m2"]
+    again.close()
+    back.close()
+
+
+def test_kip_101_scenario_2_logs_that_grew_apart_become_equal(hosts: Hosts) -> None:
+    """Both were down; the one with fewer lines leads first, and takes another line at the same offset."""
+    one, two = hosts.open(1), hosts.open(2)
+    pair(one, two)
+    append(one, 0, b"m1")
+    assert replicate(one, two, TP)
+    append(one, 0, b"m2")
+    one.close()
+    two.close()
+
+    two = hosts.open(2)
+    assert two.become_leader(TP, 1, (1, 2), {2}) is ErrorCode.NONE
+    append(two, 1, b"m3")
+    one = hosts.open(1)
+    one.become_follower(TP, 1)
+    assert end(one) == end(two) == 2, "of the same length, and not the same"
+    assert replicate(two, one, TP)
+
+    assert hosts.lines(1) == hosts.lines(2) == [b"m1", b"m3"]
+    assert hosts.epochs(1) == ((0, 0), (1, 1))
+    one.close()
+    two.close()
+
+
+def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
+    """Leaders in a row take lines that nobody else gets; one exchange does not find where the logs part."""
+    one, two = hosts.open(1), hosts.open(2)
+    pair(one, two)
+    append(one, 0, b"m1")
+    assert replicate(one, two, TP)
+    append(one, 0, b"lost in 0")
+    two.become_leader(TP, 1, (1, 2), {2})
+    append(two, 1, b"lost in 1", b"lost too")
+    one.become_leader(TP, 2, (1, 2), {1})
+    append(one, 2, b"m2")
+    two.become_leader(TP, 3, (1, 2), {2})
+    append(two, 3, b"m3")
+
+    one.become_follower(TP, 3)
+    assert replicate(two, one, TP)
+
+    assert hosts.lines(1) == hosts.lines(2) == [b"m1", b"lost in 1", b"lost too", b"m3"]
+    one.close()
+    two.close()
+
+
+# --- rules taken out ------------------------------------------------------------------------------
+
+
+def _cuts_to_the_high_watermark(replica: Replica, leader_epoch: int) -> ErrorCode:
+    error = FOLLOW(replica, leader_epoch)
+    if replica.high_watermark < replica.end_offset:
+        replica._log.cut(replica.high_watermark)
+    return error
+
+
+def _waits_for_those_it_has_heard(term: Term, log_end_offset: int, present: int) -> int:
+    ends = [end for broker in term._isr if (end := term._end(broker)) is not None]
+    return max(present, min([log_end_offset, *ends]))
+
+
+FOLLOW = Replica.follow
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "without"),
+    [
+        pytest.param(Epochs, "diverging", lambda *_: None, id="rule 1, diverging"),
+        pytest.param(Replica, "follow", _cuts_to_the_high_watermark, id="rule 1, no cut"),
+        pytest.param(Term, "high_watermark", _waits_for_those_it_has_heard, id="rule 2, not heard"),
+        pytest.param(Term, "count", lambda *_: None, id="rule 2, the ISR"),
+        pytest.param(Replica, "_lacks", lambda *_: None, id="rule 4"),
+    ],
+)
+def test_a_rule_that_is_taken_out_is_missed(
+    monkeypatch: pytest.MonkeyPatch, kind: type, name: str, without: Callable[..., object]
+) -> None:
+    """Some schedule then loses an acknowledged line, or ends with replicas that differ."""
+    monkeypatch.setattr(kind, name, without)
+
+    with pytest.raises(ViolationError):
+        _run_all(range(40))
+
+
+def _run_all(seeds: range) -> None:
+    for seed in seeds:
+        run(MemoryHosts(), seed, STEPS)
+
+
+def test_a_schedule_that_fails_names_its_seed() -> None:
+    """Which does it again."""
+    cluster = Cluster(MemoryHosts(), 42)
+    cluster.committed[0] = b"something else"
+    append(cluster.up[1], 0, b"a")
+    for follower in (2, 3):
+        replicate(cluster.up[1], cluster.up[follower], TP, broker_epoch=9)
+
+    with pytest.raises(ViolationError, match=r"^seed 42: broker 1 has b'a' at 0, another b'something else'"):
+        cluster.check()
+    cluster.close()

@@ -1,0 +1,40 @@
+"""Every rule has somebody who watches over it: a machine without it is caught by the simulator."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.pure.simulation.bugs import BUGS, Bug
+from zkgroup.testing import Simulation, SimulationError
+from zkgroup.testing.simulation.setup import Setup
+
+SEEDS = 150
+
+
+def failure(bug: Bug) -> str | None:
+    """The first line of what was found, or None."""
+    if not isinstance(bug.where, Setup):
+        try:
+            bug.where()
+        except AssertionError as error:
+            return str(error)
+        return None
+    for seed in range(SEEDS):
+        try:
+            Simulation(seed, setup=bug.where).run()
+        except SimulationError as error:
+            return str(error).splitlines()[0]
+    return None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
+def test_bug_is_caught_by_a_named_invariant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reliability 2.5: what holds for the machine does not hold without the rule, and it is told why."""
+    bug.put_in(monkeypatch)
+    found = failure(bug)
+
+    assert found is not None
+    assert re.search(bug.caught_by, found)

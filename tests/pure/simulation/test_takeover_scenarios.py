@@ -1,0 +1,231 @@
+"""What exhaustive search found about two controllers, played with the real machines: taking over.
+
+Each rule marked [M] in recipes 13 is a schedule here, which goes wrong without it: `cluster_bugs.RARE_BUGS`
+has the rule, the scenario, and the mistake that it shows. What concerns moves is in `test_cluster_scenarios`.
+"""
+
+from __future__ import annotations
+
+from tests.pure.simulation.cluster_actions import ALONE
+from tests.pure.simulation.cluster_scenes import (
+    BESIDE_KAFKA,
+    LONG_MS,
+    ask_for,
+    asleep_over_a_write,
+    begun,
+    ended,
+    moved_up_to_deletion,
+    ours,
+    real_rules,
+    state_of,
+    stepwise,
+)
+from zkgroup.controller.machine.candidacy import Stage
+from zkgroup.model.requests import Delete
+from zkgroup.testing.cluster_simulation import ClusterSimulation
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.crashes import Action, play
+from zkgroup.testing.cluster_simulation.operations import Operations
+from zkgroup.testing.cluster_simulation.real_controller import RealController
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.controller_records import ControllerRecord
+
+# --- the epoch ------------------------------------------------------------------------------------
+
+
+def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
+    """Recipes 13 [M]: it created, expired and came back; ours ruled meanwhile, and resigns for its epoch at
+    once, not with its next write."""
+    simulation = begun(BESIDE_KAFKA)
+    world = simulation.world
+    real = real_rules(simulation)
+    world.pause(real.name, 1)
+    world.write(Delete(Controller.path(), -1))
+    for broker in (101, 102):
+        world.pause(world.controllers[broker].name, 500)
+    session = world.registrations()[1]
+    epochs = list(real.epochs)
+    stepwise(simulation, real, lambda: _holds(simulation, session) and real.epochs == epochs)
+    world.pause(real.name, LONG_MS)
+    world.server.expire(real.client.name)
+    simulation.quiet.pass_time(5_000)
+    ruler = ours(simulation)
+    won = list(ruler.epochs)
+    world.wake_up(real.name)
+    simulation.quiet.drain()
+
+    assert real.epochs[-1] > won[-1]
+    assert not ruler.rules, "it rules on in an epoch that is not the last"
+    simulation.quiet.pass_time(6_000)
+    ended(simulation)
+
+
+def _holds(simulation: ClusterSimulation, session: int) -> bool:
+    found = simulation.world.server.find(Controller.path())
+    return found is not None and found.stat.ephemeral_owner == session
+
+
+# --- the grace ------------------------------------------------------------------------------------
+
+
+def test_a_living_real_controller_has_time_to_notice() -> None:
+    """Recipes 13: `/controller` is deleted by hand. One of Kafka that finds it changed instead of gone would
+    rule on (K1)."""
+    simulation = begun(BESIDE_KAFKA)
+    world = simulation.world
+    real = real_rules(simulation)
+    world.pause(real.name, 1_000)
+    world.write(Delete(Controller.path(), -1))
+
+    _one_rules_for(simulation, 5_000)
+    assert world.rulers == [real]
+    ended(simulation)
+
+
+def test_a_candidate_that_sleeps_over_its_own_grace_begins_anew() -> None:
+    """Recipes 13: it elects with the version that it read before the grace. One of Kafka ruled while it
+    slept, and has to have its time as well."""
+    simulation = begun(BESIDE_KAFKA)
+    world = simulation.world
+    real = real_rules(simulation)
+    world.kill(102)
+    candidate = world.controllers[101]
+    assert isinstance(candidate, ControllerProcess)
+    world.pause(real.name, 1_000)
+    world.write(Delete(Controller.path(), -1))
+    simulation.quiet.pass_time(500)
+    assert candidate.machine.election.stage is Stage.GRACE
+    world.pause(candidate.name, 4_000)
+    simulation.quiet.pass_time(2_500)
+    assert world.rulers == [real]
+    world.pause(real.name, 2_000)
+    world.write(Delete(Controller.path(), -1))
+
+    _one_rules_for(simulation, 5_000)
+    assert world.rulers == [real]
+    ended(simulation)
+
+
+def _one_rules_for(simulation: ClusterSimulation, ms: int) -> None:
+    world = simulation.world
+    for _ in range(ms // 100):
+        simulation.quiet.pass_time(100)
+        assert len(world.rulers) <= 1, f"S11 {[one.name for one in world.rulers]} rule at once"
+
+
+# --- recovery -------------------------------------------------------------------------------------
+
+
+def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
+    """Recipes 13 [M]: it lives, and wakes when ours has taken over; it finds `/controller` changed, rules on
+    (K1), and makes its write. Recovery has made the version void that it has in mind."""
+    simulation = begun(BESIDE_KAFKA)
+    world = simulation.world
+    real = asleep_over_a_write(simulation)
+    session = world.registrations()[1]
+    world.write(Delete(Controller.path(), -1))
+    simulation.quiet.pass_time(4_000)
+    ruler = ours(simulation)
+    assert world.registrations()[1] == session
+    world.wake_up(real.name)
+    simulation.quiet.pass_time(1_000)
+
+    assert world.rulers == [ruler, real] or world.rulers == [real, ruler], "the grace was long enough"
+    _is_decided_by_ours(simulation, real)
+    assert ruler.machine.reign is not None
+    assert "restart it" in ruler.machine.reign.waiting["broker 1"]
+    ended(simulation)
+
+
+def test_a_real_controller_that_goes_on_in_a_new_session_is_repaired() -> None:
+    """Recipes 13 [M]: in the middle of a batch it expires, ours takes over, and then it writes on (K3). What
+    it has decided at its old epoch does not stand."""
+    simulation = begun(BESIDE_KAFKA)
+    world = simulation.world
+    real = asleep_over_a_write(simulation)
+    world.server.expire(real.client.name)
+    simulation.quiet.pass_time(8_000)
+    world.wake_up(real.name)
+    simulation.quiet.pass_time(3_000)
+
+    _is_decided_by_ours(simulation, real)
+    ended(simulation)
+
+
+def test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does() -> None:
+    """Recipes 13 [M]: the same, and the predecessor of who rules then is one of ours."""
+    simulation = begun(BESIDE_KAFKA)
+    world = simulation.world
+    real = asleep_over_a_write(simulation)
+    world.server.expire(real.client.name)
+    while not (won := [one for one in world.rulers if isinstance(one, ControllerProcess)]):
+        simulation.quiet.drain_some(1)
+    world.kill(won[0].broker)
+    simulation.quiet.pass_time(8_000)
+    assert ours(simulation) not in won
+    world.wake_up(real.name)
+    simulation.quiet.pass_time(3_000)
+
+    _is_decided_by_ours(simulation, real)
+    ended(simulation)
+
+
+def _is_decided_by_ours(simulation: ClusterSimulation, real: RealController) -> None:
+    """The write of `asleep_over_a_write` was refused."""
+    state = state_of(simulation)
+    assert state.controller_epoch > real.epoch, f"epoch {real.epoch} of {real.name} has decided {state}"
+    assert state.leader == 2
+
+
+def test_a_successor_finishes_the_recovery() -> None:
+    """Recipes 13 [M]: the first winner after a real controller dies at any point of what it does; whoever
+    follows finds by the records alone which states are not of ours, and rewrites them."""
+
+    def begin(simulation: ClusterSimulation, operations: Operations) -> None:
+        world = simulation.world
+        real = real_rules(simulation)
+        world.server.put(Topic.path("r"), Topic({0: (2, 3), 1: (3, 4)}).encode())
+        simulation.quiet.pass_time(1_000)
+        states = world.audit.look().states.values()
+        assert real.epoch in {one.state.controller_epoch for one in states if one.state}
+        world.stop_kafka()
+
+    action = Action(BESIDE_KAFKA, begin)
+    for at in range(len(play(action).passed)):
+        played = play(action, [at])
+        states = played.simulation.world.audit.look().states
+        records = played.simulation.world.server.tree()
+        for tp, seen in states.items():
+            assert seen.state is not None
+            epoch = seen.state.controller_epoch
+            assert ControllerRecord.path(epoch) in records, f"{tp} is left in the foreign epoch {epoch}"
+
+
+# --- the lease ------------------------------------------------------------------------------------
+
+
+def test_no_request_is_sent_after_the_own_lease() -> None:
+    """Recipes 13 [M]: an expired controller wakes with a deletion to send. By then the replica is back in
+    sync."""
+    simulation = begun(ALONE)
+    world = simulation.world
+    ruler = moved_up_to_deletion(simulation)
+    world.pause(ruler.name, LONG_MS)
+    simulation.quiet.pass_time(9_000)
+    (other,) = (one for one in world.rulers if one is not ruler)
+    ask_for(simulation, (1, 2))
+    simulation.quiet.pass_time(5_000)
+    assert set(state_of(simulation).isr) == {1, 2}
+    sent: list[str] = []
+    world.network.point = lambda kind, line: sent.append(f"{line} {kind}") if line.owner is ruler else None
+    world.wake_up(ruler.name)
+    while ruler.shell.inbox:  # before it hears of its session's end
+        ruler.shell.take_event()
+    assert sent == [], f"{sent[0]} without a lease"
+    simulation.quiet.pass_time(2_000)
+
+    assert sent == [], f"{sent[0]} without a lease"
+    assert world.rulers == [other]
+    world.network.point = lambda kind, line: None
+    ended(simulation)

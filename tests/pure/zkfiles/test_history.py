@@ -1,0 +1,390 @@
+"""Which files a tree is made of, and what is said of how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.worlds import zkfiles_writer as writer
+from tests.worlds.zkfiles_world import START_MS, STEP_MS, World
+from zkgroup.errors import NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles import bases, servers
+from zkgroup.zkfiles.diffs import ZnodeChange
+from zkgroup.zkfiles.history import AtTime, History
+from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.records import Operation, TransactionType, TreeDigest
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole
+
+QUOTAS = "/zookeeper/"
+
+
+def counted(records: int = 20, **more: bool) -> World:
+    """A znode set again and again, its data the zxid."""
+    world = World(**more)
+    world.create("/n", b"1")
+    for zxid in range(2, records + 1):
+        world.set("/n", str(zxid).encode())
+    return world
+
+
+def value(tree: Tree) -> bytes | None:
+    znode = tree.znode("/n")
+    return None if znode is None else znode.data
+
+
+def read_logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the logs of which records are decoded from here on."""
+    names: list[str] = []
+
+    class Noted(LogReader):
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            names.append(self.path.name)
+            return super().__iter__()
+
+    monkeypatch.setattr(servers, "LogReader", Noted)
+    return names
+
+
+@pytest.mark.parametrize("zxid", [0, 1, 9, 10, 11, 19, 20])
+def test_any_zxid(tmp_path: Path, zxid: int) -> None:
+    """The tree is that of the zxid asked for, from the nearest snapshot at or before it."""
+    world = counted()
+    world.log(tmp_path, 1, 12)
+    world.log(tmp_path, 13)
+    world.snapshot(tmp_path, 10)
+    tree, account = History(tmp_path).tree_at(zxid=zxid)
+    assert value(tree) == (str(zxid).encode() if zxid else None)
+    assert (account.zxid, account.is_exact, account.holes) == (zxid, True, ())
+    assert account.time_ms == (START_MS + (zxid - 1) * STEP_MS if zxid else None)
+    assert account.snapshot_zxid == (10 if zxid >= 10 else 0)
+    assert account.applied == account.digests_checked == zxid - account.snapshot_zxid
+
+
+def test_only_the_logs_behind_the_nearest_snapshot_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four logs, and the zxid is in the third: a folder of days must not be decoded for one moment of it."""
+    world = counted(40)
+    for start in (1, 11, 21, 31):
+        world.log(tmp_path, start, start + 9)
+        if start > 1:
+            world.snapshot(tmp_path, start - 1)
+    names = read_logs(monkeypatch)
+    assert value(History(tmp_path).tree_at(zxid=25).tree) == b"25"
+    assert set(names) == {"log.15"}
+
+
+def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) -> None:
+    """Inside it the snapshot has some of what came later, which no replay takes back."""
+    world = counted()
+    world.log(tmp_path, 1)
+    world.snapshot(tmp_path, 5)
+    world.snapshot(tmp_path, 10, until=14)
+    history = History(tmp_path)
+    within, behind = history.tree_at(zxid=13), history.tree_at(zxid=14)
+    assert (value(within.tree), within.account.snapshot_zxid, within.account.is_exact) == (b"13", 5, True)
+    assert "was being written until 0xe" in within.account.skipped[0]
+    assert (value(behind.tree), behind.account.snapshot_zxid, behind.account.is_exact) == (b"14", 10, True)
+
+
+def test_a_snapshot_can_show_one_more_than_it_tells(tmp_path: Path) -> None:
+    """A server changes the tree before it counts the transaction: what its end tells is one too early."""
+    world = counted()
+    world.log(tmp_path, 1)
+    world.snapshot(tmp_path, 5)
+    world.snapshot(tmp_path, 10, until=14, told=13)
+    history = History(tmp_path)
+    within, behind = history.tree_at(zxid=13), history.tree_at(zxid=14)
+    assert (value(within.tree), within.account.snapshot_zxid) == (b"13", 5)
+    assert (value(behind.tree), behind.account.snapshot_zxid, behind.account.is_exact) == (b"14", 10, True)
+    assert (history.verify().digest_verdict, history.verify().is_right) == ("clean", True)
+
+
+def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
+    """The tree is given all the same, for nothing better is there, but not as proved."""
+    world = counted()
+    world.log(tmp_path, 8)
+    path = world.snapshot(tmp_path, 10, until=14)
+    account = History(tmp_path).tree_at(zxid=12).account
+    assert (account.is_whole, account.is_exact) == (False, False)
+    assert account.detail == f"{path} was still being written, so it has some of what came later"
+
+
+def test_before_3_6_the_next_snapshot_says_when_one_had_ended(tmp_path: Path) -> None:
+    """A server writes one at a time. Of the newest nobody knows, so the one before it is taken."""
+    world = counted(digests=False)
+    world.log(tmp_path, 3)
+    world.snapshot(tmp_path, 5, until=7, tells=False)
+    newest = world.snapshot(tmp_path, 10, until=14, tells=False)
+    history = History(tmp_path)
+    exact, too_early = history.tree_at(zxid=20), history.tree_at(zxid=8)
+    assert (value(exact.tree), exact.account.snapshot_zxid, exact.account.is_exact) == (b"20", 5, True)
+    assert exact.account.skipped == (f"{newest} does not say when it ended",)
+    assert (too_early.account.is_whole, too_early.account.is_exact) == (False, False)
+
+
+def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path: Path) -> None:
+    """One old snapshot is what many folders have: a lower bound of its window is better than no answer."""
+    world = counted(digests=False)
+    world.log(tmp_path, 8)
+    path = world.snapshot(tmp_path, 10, until=14, tells=False)
+    candidate = next(bases.candidates(History(tmp_path).ensemble))
+    assert (bases.load(candidate).exact_from, bases.load(candidate).is_sure) == (14, False)
+    tree, account = History(tmp_path).tree_at(zxid=16)
+    assert value(tree) == b"16"
+    assert (account.is_sure, account.is_whole, account.is_exact) == (False, True, False)
+    assert account.detail == f"{path} does not say when it ended"
+
+
+@pytest.mark.parametrize("cut", [1, 14, 40])
+def test_a_snapshot_that_is_cut_off_is_passed_over(tmp_path: Path, cut: int) -> None:
+    """A copy of one under way has the name of a whole one; its seals are not there."""
+    world = counted()
+    world.log(tmp_path, 1)
+    world.snapshot(tmp_path, 5)
+    path = world.snapshot(tmp_path, 10)
+    path.write_bytes(path.read_bytes()[:-cut])
+    account = History(tmp_path).tree_at(zxid=12).account
+    assert (account.snapshot_zxid, account.is_exact) == (5, True)
+    assert str(path) in account.skipped[0]
+
+
+def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
+    """Behind a hole the tree lacks changes; it is exact before, and again from a snapshot behind it."""
+    world = counted()
+    world.log(tmp_path, 1, 4)
+    world.log(tmp_path, 8)
+    world.snapshot(tmp_path, 15)
+    history = History(tmp_path)
+    within, behind = history.tree_at(zxid=5), history.tree_at(zxid=9)
+    assert (within.account.zxid, within.account.asked_zxid, within.account.holes) == (4, 5, (Hole(5, 5),))
+    assert (behind.account.zxid, behind.account.holes) == (9, (Hole(5, 7),))
+    assert behind.account.detail.startswith("zxids 0x5 to 0x7 are missing")
+    assert not within.account.is_exact
+    assert not behind.account.is_exact
+    assert history.tree_at(zxid=4).account.is_exact
+    assert history.tree_at(zxid=16).account.is_exact
+
+
+def test_a_digest_that_differs_is_said(tmp_path: Path) -> None:
+    """The server's own sum is the one witness against this replay, and everything behind it is in doubt."""
+    world = counted()
+    world.transactions[9] = replace(world.transactions[9], digest=TreeDigest(2, 1))
+    world.log(tmp_path)
+    history = History(tmp_path)
+    assert history.tree_at(zxid=9).account.is_exact
+    account = history.tree_at(zxid=12).account
+    assert (account.first_bad_zxid, account.is_exact, account.digests_checked) == (10, False, 12)
+    assert account.detail == "the tree's digest is another than the servers' from 0xa on"
+
+
+def test_the_last_one_by_default_and_nothing_beyond_it(tmp_path: Path) -> None:
+    """A zxid that was not reached yet has the tree of the last one, and the account says which that is."""
+    counted().log(tmp_path)
+    history = History(tmp_path)
+    assert history.tree_at().account.zxid == history.last_zxid == 20
+    account = history.tree_at(zxid=99).account
+    assert (account.zxid, account.asked_zxid, account.is_exact) == (20, 99, True)
+
+
+def test_a_torn_last_write_is_not_there_yet(tmp_path: Path) -> None:
+    """The copy of a living server's log ends anywhere: that is neither a record nor damage."""
+    path = counted().log(tmp_path)
+    path.write_bytes(path.read_bytes()[:-5])
+    history = History(tmp_path)
+    assert history.last_zxid == 19
+    assert history.tree_at().account.is_exact
+
+
+def test_damage_in_a_log_is_a_hole(tmp_path: Path) -> None:
+    """Reading goes on behind it, so the zxids that are gone are known, and the tree is not called exact."""
+    world = counted()
+    path = world.log(tmp_path)
+    raw = bytearray(path.read_bytes())
+    front = len(writer.log(world.transactions[:9]))
+    raw[front + 50] ^= 0xFF
+    path.write_bytes(bytes(raw))
+    history = History(tmp_path)
+    account = history.tree_at().account
+    assert account.holes == (Hole(10, 10),)
+    assert value(history.tree_at(zxid=9).tree) == b"9"
+    found = history.verify()
+    assert [(each.path, each.offset) for each in found.damages] == [(path, front)]
+    assert (found.holes, found.is_right) == ([Hole(10, 10)], False)
+
+
+def test_nothing_is_known_of_what_was_before_the_files(tmp_path: Path) -> None:
+    """Purged history is an error that says so, never an empty tree."""
+    world = counted()
+    world.log(tmp_path, 8)
+    world.snapshot(tmp_path, 10)
+    with pytest.raises(NotFoundError, match="nothing is known of zxid 0x9: the files begin later"):
+        History(tmp_path).tree_at(zxid=9)
+    with pytest.raises(NotFoundError, match="no log goes back"):
+        History(tmp_path).tree_at(time_ms=START_MS)
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    """No file in it has a name that a server gives."""
+    with pytest.raises(NotZooKeeperFileError, match="none"):
+        History(tmp_path)
+
+
+@pytest.mark.parametrize("late_ms", [0, 1, STEP_MS - 1])
+def test_a_time_is_that_of_the_last_transaction_until_then(tmp_path: Path, late_ms: int) -> None:
+    """Between two records the tree is that of the earlier one, across the boundary of two logs too."""
+    world = counted()
+    world.log(tmp_path, 1, 9)
+    world.log(tmp_path, 10)
+    history = History(tmp_path)
+    for zxid in (1, 9, 10, 20):
+        assert history.zxid_at(START_MS + (zxid - 1) * STEP_MS + late_ms) == zxid
+    tree, account = history.tree_at(time_ms=START_MS + 5 * STEP_MS + late_ms)
+    assert (value(tree), account.zxid, account.time_ms) == (b"6", 6, START_MS + 5 * STEP_MS)
+    with pytest.raises(NotFoundError):
+        history.zxid_at(START_MS - 1)
+
+
+def test_a_clock_that_stepped_back(tmp_path: Path) -> None:
+    """The last one stamped at or before: what is asked for is a state, and that is the later one."""
+    world = counted(3)
+    world.clock_steps(-2 * STEP_MS)
+    world.set("/n", b"4")
+    world.log(tmp_path)
+    assert History(tmp_path).zxid_at(START_MS + STEP_MS) == 4
+
+
+def test_the_beginning_is_the_earliest_that_is_exact(tmp_path: Path) -> None:
+    """From here on every record is right: facts are gathered from here, not from the snapshot's name."""
+    world = counted()
+    world.log(tmp_path, 8)
+    world.snapshot(tmp_path, 10, until=14)
+    history = History(tmp_path)
+    tree, account = history.beginning()
+    assert (account.zxid, account.is_exact, value(tree)) == (14, True, b"14")
+    for transaction in history.transactions(account.zxid + 1):
+        tree.apply(transaction)
+    assert tree.first_difference(world.tree, except_below=QUOTAS) is None
+    (tmp_path / "whole").mkdir()
+    world.log(tmp_path / "whole")
+    assert History(tmp_path / "whole").beginning().account.zxid == 0
+
+
+def changes(history: History, *points: object, below: str = "/") -> list[tuple[str, str]]:
+    found: list[ZnodeChange] = list(history.diff(*points, below))  # type: ignore[arg-type]
+    return [(each.path, each.change) for each in found if not each.is_of_children_only]
+
+
+def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
+    """One replay with a journal finds what comparing two whole trees does, in both directions."""
+    world = World()
+    world.create("/kept", b"1")
+    world.create("/gone")
+    start = world.ms
+    world.create("/short")
+    world.delete("/short")
+    world.set("/kept", b"2")
+    world.create("/new")
+    world.create("/new/below")
+    world.delete("/gone")
+    world.log(tmp_path)
+    history = History(tmp_path)
+    expected = [("/gone", "removed"), ("/kept", "changed"), ("/new", "added"), ("/new/below", "added")]
+    assert changes(history, 2, 8) == expected
+    assert changes(history, AtTime(start), AtTime(world.ms)) == expected
+    assert changes(history, history.tree_at(zxid=2).tree, 8) == expected
+    assert changes(history, 8, 8) == []
+    assert changes(history, 2, 8, below="/new") == expected[2:]
+    assert [(path, {"added": "removed", "removed": "added"}.get(kind, kind)) for path, kind in expected] == (
+        changes(history, 8, 2)
+    )
+    kept = next(each for each in history.diff(2, 8) if each.path == "/kept")
+    assert kept.fields == ("data", "mzxid", "mtime", "version")
+    assert kept.before is not None
+    assert kept.after is not None
+    assert (kept.before.znode.data, kept.after.znode.data) == (b"1", b"2")
+    root = next(each for each in history.diff(2, 8) if each.path == "/")
+    assert root.is_of_children_only
+
+
+def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> None:
+    """The records between are not all there, but both ends are known."""
+    world = counted()
+    world.log(tmp_path, 1, 4)
+    world.log(tmp_path, 12)
+    world.snapshot(tmp_path, 3)
+    world.snapshot(tmp_path, 14)
+    found = [each for each in History(tmp_path).diff(4, 16) if each.path == "/n"]
+    assert [(each.change, each.before and each.before.znode.data) for each in found] == [("changed", b"4")]
+    assert found[0].after is not None
+    assert found[0].after.znode.data == b"16"
+
+
+def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
+    """Who ended a claim tells a handover from a theft and from a crash."""
+    world = World()
+    world.open(7)
+    world.create("/x", b"1", session=7, ephemeral=True)
+    world.delete("/x", session=7)
+    world.create("/x", b"2", session=7, ephemeral=True)
+    world.delete("/x", session=8)
+    world.create("/x", b"3", session=7, ephemeral=True)
+    world.close(7, expired=True)
+    world.create("/x", b"4", session=8, kind=TransactionType.CREATE_CONTAINER)
+    world.delete("/x", session=0, kind=TransactionType.DELETE_CONTAINER)
+    error = Operation(TransactionType.ERROR, error=-110)
+    world.multi(world.creation("/x", b"never"), error)
+    world.multi(world.creation("/x", b"5"), session=9)
+    world.log(tmp_path)
+    lives = list(History(tmp_path).lives("/x"))
+    assert [
+        (each.data, each.creator, each.from_zxid, each.to_zxid, each.ended_by, each.ender) for each in lives
+    ] == [
+        (b"1", 7, 2, 3, "release", 7),
+        (b"2", 7, 4, 5, "deleted_by_other", 8),
+        (b"3", 7, 6, 7, "session_end", 7),
+        (b"4", 8, 8, 9, "server", 0),
+        (b"5", 9, 11, None, "open", None),
+    ]
+    assert [each.lifetime for each in lives] == ["session", "session", "session", "container", None]
+    assert not any(each.is_synthetic for each in lives)
+
+
+def test_a_life_that_began_before_the_files_or_ended_in_a_hole(tmp_path: Path) -> None:
+    """What no record says stays None or `unknown`; it is not made up."""
+    world = World(lists=False)
+    world.open(7)
+    world.create("/seed", b"s", session=7, ephemeral=True)
+    world.create("/unknown")
+    world.fail()
+    world.delete("/unknown", session=3)
+    world.create("/lost")
+    world.delete("/lost")
+    world.create("/lost")
+    world.close(7)
+    world.log(tmp_path, 4, 6)
+    world.log(tmp_path, 8)
+    world.snapshot(tmp_path, 6)
+    history = History(tmp_path)
+    (seed,) = history.lives("/seed")
+    assert (seed.from_zxid, seed.creator, seed.data, seed.ended_by, seed.to_zxid) == (
+        2,
+        7,
+        b"s",
+        "session_end",
+        9,
+    )
+    assert seed.is_synthetic
+    (unknown,) = history.lives("/unknown")
+    assert (unknown.from_zxid, unknown.creator, unknown.to_zxid, unknown.ended_by) == (
+        None,
+        None,
+        5,
+        "deleted_by_other",
+    )
+    lost = [(each.from_zxid, each.ended_by) for each in history.lives("/lost")]
+    assert lost == [(6, "unknown"), (8, "open")]
+    assert list(history.lives("/never")) == []

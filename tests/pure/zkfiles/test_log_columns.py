@@ -1,0 +1,106 @@
+"""The columns of a log hold what its transactions do, in plain Python and by numpy, whole and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.pure.zkfiles.test_golden_files import LOGS
+from tests.worlds import zkfiles_writer as writer
+from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single
+from zkgroup.zkfiles import vectorised
+from zkgroup.zkfiles.columns import log_columns
+from zkgroup.zkfiles.frames import LogChunk
+from zkgroup.zkfiles.log_lists import Taken, Wanted
+from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.records import TransactionType
+from zkgroup.zkfiles.schemas import LOG
+
+T = TransactionType
+OPEN = writer.OPEN_ACL
+
+
+@pytest.fixture
+def taken_by_numpy(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether numpy took a piece of a chunk, or left it over, for each time it was asked."""
+    answers: list[bool] = []
+
+    def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
+        taken = TAKE(chunk, first, wanted)
+        answers.append(taken is not None)
+        return taken
+
+    monkeypatch.setattr(vectorised, "take", take)
+    return answers
+
+
+TAKE: Callable[[LogChunk, int, Wanted], Taken | None] = vectorised.take
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return writer.write_log(tmp_path, everything(), padding=5000)
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
+def test_logs_of_real_servers(path: Path, way: str) -> None:
+    """All columns of all rows equal what the plain reader says."""
+    assert rows_of(log_columns(path)) == list(log_rows(read_log(path), path))
+
+
+def test_numpy_decodes_what_real_servers_write(taken_by_numpy: list[bool]) -> None:
+    """Only the pieces with paths beyond ASCII are left over: each of these files is one piece."""
+    for path in LOGS:
+        rows = rows_of(log_columns(path))
+        assert rows
+        assert taken_by_numpy.pop() == all((row["path"] or "").isascii() for row in rows)
+        assert not taken_by_numpy
+
+
+def test_every_kind(log: Path, way: str) -> None:
+    """All rows as the plain values say, each value of Python's own type."""
+    found = rows_of(log_columns(log))
+    assert found == list(log_rows(read_log(log), log))
+    assert {row["op"] for row in found} == {
+        "create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error",
+    }  # fmt: skip
+    for column in LOG:
+        kinds = {type(row[column.name]) for row in found} - ({type(None)} if column.nullable else set())
+        assert kinds <= {int, str, bytes, bool, tuple}, column.name
+        assert type(None) not in kinds, column.name
+
+
+def test_numpy_decodes_every_kind(log: Path, taken_by_numpy: list[bool]) -> None:
+    """Nothing of what servers write is left over, beyond ASCII aside."""
+    assert rows_of(log_columns(log))
+    assert taken_by_numpy == [True]
+
+
+ODD = {
+    "a create from before 3.4": single(T.CREATE, 9, path="/a", data=b"", acl=OPEN),
+    "a path beyond ascii": single(T.DELETE, 9, path="/é"),
+    "a path of two surrogates": single(T.DELETE, 9, path="/\U0001f600"),
+    "no path": single(T.DELETE, 9, path=""),
+    "a path without a slash": single(T.DELETE, 9, path="a"),
+    "a path that does not begin with one": single(T.DELETE, 9, path="a/b"),
+    "an acl that is null": single(T.CREATE, 9, path="/a", data=b"", acl=None, parent_cversion=1),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_numpy_leaves_over(name: str, tmp_path: Path, way: str) -> None:
+    """One odd record among others: all of them are there."""
+    log = writer.write_log(tmp_path, [*everything()[:40], ODD[name], *everything()[41:]])
+    assert rows_of(log_columns(log)) == list(log_rows(read_log(log), log))
+
+
+def test_a_type_that_nobody_knows_yet(tmp_path: Path, way: str) -> None:
+    """It is there by its number; the rest goes on."""
+    unknown = writer.record(writer.entry(single(T.DELETE, 9, path="/a"))[:28] + b"\0\0\0\x63" + b"body")
+    log = tmp_path / "log.1"
+    log.write_bytes(writer.LOG_HEADER + unknown + writer.log(everything())[len(writer.LOG_HEADER) :])
+    rows = rows_of(log_columns(log))
+    assert (rows[0]["type"], rows[0]["op"], rows[0]["path"]) == (99, None, None)
+    assert len(rows) == 1 + len(list(log_rows(everything(), log)))

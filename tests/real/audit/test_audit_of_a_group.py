@@ -1,0 +1,92 @@
+"""A group of ours on real servers, audited from the files that these wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.pure.audit.agreement import tally_of_checker, tally_of_rows
+from zkgroup import GroupMember, GroupSettings, TopicPartition
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import open_source
+from zkgroup.history import read_transactions
+from zkgroup.testing import wait_until
+from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, ids_path
+
+pytestmark = pytest.mark.integration
+
+GROUP = "audited"
+ORDERS = tuple(TopicPartition("orders", number) for number in range(4))
+
+
+@pytest.fixture
+def stranger(zk_ensemble: Tree) -> Iterator[KazooClient]:
+    """Somebody's own client, who has also made the topic."""
+    client = KazooClient(zk_ensemble.address)
+    client.start(60)
+    try:
+        client.create(Topic.path("orders"), Topic(dict.fromkeys(range(4), (0,))).encode(), makepath=True)
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def _member(tree: Tree, name: str) -> GroupMember:
+    settings = GroupSettings(consumer_id=name, initial_rebalance_delay_ms=0, settle_ms=10)
+    return GroupMember(tree.address, group=GROUP, topics=["orders"], settings=settings)
+
+
+def _folders(tree: Tree) -> list[Path]:
+    return sorted(tree.zookeeper.data_dir.glob("server-*"))
+
+
+def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: KazooClient) -> None:
+    """Two members, their commits and releases leave none; a stranger's write over an owner's offset does."""
+    with _member(zk_ensemble, "ada") as ada:
+        ada.wait_until_assigned(timeout_s=60)
+        with _member(zk_ensemble, "bob") as bob:
+            wait_until(lambda: {len(each.leases()) for each in (ada, bob)} == {len(ORDERS) // 2}, 60)
+            for member in (ada, bob):
+                member.commit({lease.topic_partition: 7 for lease in member.leases()})
+            planted = stranger.set(Offset.path(GROUP, ORDERS[0]), b"3")
+        stranger.sync(ids_path(GROUP))  # its server may be behind the one at which bob has left
+        assert set(stranger.get_children(ids_path(GROUP))) == {f"{GROUP}_ada"}
+        wait_until(lambda: len(ada.leases()) == len(ORDERS), 60)  # else both leave in one rebalance
+
+    source = open_source(_folders(zk_ensemble), zk_ensemble.chroot)
+    found = audit(source, ALL_RULES, group=GROUP).findings
+
+    assert len(_folders(zk_ensemble)) == 3
+    errors = [(each.finding, each.from_zxid) for each in found if each.severity == "error"]
+    assert errors == [("offset_regression", planted.mzxid), ("zombie_commit", planted.mzxid)]
+    causes = [each.detail.split(";")[0] for each in found if each.finding == "rebalance"]
+    assert causes == [
+        f"join ({GROUP}_ada)",
+        f"join ({GROUP}_bob)",
+        f"clean leave ({GROUP}_bob)",
+        f"clean leave ({GROUP}_ada)",
+    ]
+
+
+def test_rows_and_checker_read_the_same_out_of_real_logs(zk_ensemble: Tree, stranger: KazooClient) -> None:
+    """From logs of three real servers, audit and checker count the same: 4 claims, 1 foreign write."""
+    with _member(zk_ensemble, "ada") as ada:
+        ada.wait_until_assigned(timeout_s=60)
+        ada.commit(dict.fromkeys(ORDERS, 7))
+        stranger.set(Offset.path(GROUP, ORDERS[0]), b"9")
+    folders = _folders(zk_ensemble)
+
+    rows = list(open_source(folders, zk_ensemble.chroot).rows().events())
+    tally = tally_of_rows(rows, GROUP)
+
+    logs = [folder / "version-2" for folder in folders]
+    assert tally == tally_of_checker(read_transactions(logs, zk_ensemble.chroot), GROUP)
+    assert (tally.claims, tally.foreign_writes) == (4, 1)
+    assert tally.commits >= 4

@@ -1,0 +1,113 @@
+"""The findings about the ensemble itself, on what three real servers wrote while their leader was killed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from zlib import adler32
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.pure.audit.whole import look, places
+from zkgroup.audit.findings import (
+    clock_step,
+    digest_mismatch,
+    ensemble_election,
+    growth,
+    history_hole,
+    split_history,
+)
+from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+pytestmark = pytest.mark.integration
+
+WRITES = 30
+FAULTS = (history_hole.RULE, split_history.RULE, digest_mismatch.RULE, clock_step.RULE)
+
+
+def _write(ensemble: EmbeddedZooKeeper, what: str) -> None:
+    client = KazooClient(ensemble.address, timeout=20)
+    client.start(60)
+    client.retry(client.ensure_path, f"/{what}")
+    for turn in range(WRITES):
+        client.retry(client.set, f"/{what}", b"%s %d" % (what.encode(), turn))
+    client.stop()
+    client.close()
+
+
+def _leader(ensemble: EmbeddedZooKeeper) -> int:
+    return next(number for number in range(3) if "Mode: leader" in ensemble.server(number).ask("srvr"))
+
+
+def _entry_with(log: Path, text: bytes) -> tuple[Transaction, bytes]:
+    """The record that holds a text, and its entry: what stands between its length and its end mark."""
+    raw = log.read_bytes()
+    for transaction in read_log(log):
+        start = transaction.offset + 12
+        entry = raw[start : start + int.from_bytes(raw[start - 4 : start], "big")]
+        if text in entry:
+            return transaction, entry
+    raise AssertionError(f"{text!r} is in no record of {log}")
+
+
+def _forge(log: Path, text: bytes, forged: bytes) -> int:
+    """Changes the data of one record, checksum and all; its zxid."""
+    transaction, entry = _entry_with(log, text)
+    raw, changed = bytearray(log.read_bytes()), entry.replace(text, forged)
+    raw[transaction.offset : transaction.offset + 8] = adler32(changed).to_bytes(8, "big")
+    raw[transaction.offset + 12 : transaction.offset + 12 + len(entry)] = changed
+    log.write_bytes(raw)
+    return transaction.zxid
+
+
+def _take_out(log: Path, text: bytes) -> int:
+    """Leaves one record out; its zxid."""
+    transaction, entry = _entry_with(log, text)
+    raw = bytearray(log.read_bytes())
+    del raw[transaction.offset : transaction.offset + 12 + len(entry) + 1]
+    log.write_bytes(raw)
+    return transaction.zxid
+
+
+def _copied(folders: list[Path], to: Path) -> list[Path]:
+    return [Path(shutil.copytree(folder / "version-2", to / folder.name)) for folder in folders]
+
+
+def _log_with(folder: Path, text: bytes) -> Path:
+    return next(log.path for log in list_files(folder).logs if text in log.path.read_bytes())
+
+
+def test_an_election_is_told_and_what_was_forged_or_taken_away_is_found(tmp_path: Path) -> None:
+    """A leader's death is no fault; a record forged on one server, or cut out of all, is an error there."""
+    with EmbeddedZooKeeper(
+        3, fsync=False, config={"preAllocSize": "64"}, data_dir=tmp_path / "servers"
+    ) as ensemble:
+        _write(ensemble, "before")
+        leader = _leader(ensemble)
+        ensemble.server(leader).kill()
+        _write(ensemble, "after")
+        ensemble.server(leader).restart()
+        _write(ensemble, "again")
+        folders = [ensemble.server(number).folder for number in range(3)]
+    epochs = [transaction.zxid >> 32 for transaction in History(*folders).transactions()]
+    elections = look(ensemble_election.RULE, *folders)
+    assert [each.severity for each in elections] == ["info"] * (len(set(epochs)) - 1)
+    assert len(elections) >= 1
+    assert [each for rule in FAULTS for each in look(rule, *folders)] == []
+    assert {each.severity for each in look(growth.RULE, *folders)} <= {"info"}
+
+    forged = _copied(folders, tmp_path / "forged")
+    zxid = _forge(_log_with(forged[0], b"after 7"), b"after 7", b"after 0")
+    assert places(look(split_history.RULE, *forged)) == [("error", zxid, zxid)]
+    assert places(look(digest_mismatch.RULE, *forged)) == []
+    alone = look(digest_mismatch.RULE, forged[0])
+    assert ("error", zxid, zxid) in places(alone)
+
+    taken = _copied(folders, tmp_path / "taken")
+    assert {_take_out(_log_with(folder, b"after 7"), b"after 7") for folder in taken} == {zxid}
+    assert places(look(history_hole.RULE, *taken)) == [("error", zxid, zxid)]

@@ -1,0 +1,144 @@
+"""The page in a real browser: it is drawn, fits laptops and phones, and obeys the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pure.audit.report.made import HOSTILE, busy, data_of, shape_of
+from tests.pure.audit.rows import Log
+from tests.worlds.browser import Page, browser, found
+from zkgroup.audit.report.page import page
+
+LAPTOP, PHONE = (1280, 800), (390, 844)
+WIDEST = "document.documentElement.scrollWidth"
+CANVAS = "document.querySelector('#owners canvas')"
+INKS = f"""(() => {{ const c = {CANVAS};
+  const all = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+  return new Set(new Uint32Array(all.buffer)).size; }})()"""
+READOUT = "document.querySelector('#owners .readout').textContent"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    command = found()
+    if command is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    with browser(command, tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a thousand partitions."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(page(shape_of(busy(1000, 2))), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_thousand_partitions_are_drawn(
+    tab: Page, thousand: Path, size: tuple[int, int], dark: bool
+) -> None:
+    """All sections without an error, nothing wider than the screen, and nothing asked of the network."""
+    tab.requests.clear()
+    tab.open(thousand, *size, dark=dark, phone=size == PHONE)
+
+    assert tab.ask("document.documentElement.dataset.report") == "drawn"
+    assert tab.faults == []
+    assert tab.requests == [thousand.as_uri()]
+    assert tab.ask(WIDEST) == size[0]
+    assert tab.ask(INKS) > 10, "the timeline is empty"
+    assert "1,000 partitions" in tab.ask(READOUT)
+    assert tab.ask("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(15, 17, 20)" if dark else "rgb(246, 247, 249)"
+    )
+
+
+def test_the_timeline_obeys_the_keyboard(tab: Page, thousand: Path) -> None:
+    """Arrows tell rows and spans in words, plus and minus zoom, zero shows everything."""
+    tab.open(thousand, *LAPTOP)
+    length = "stretch.to - stretch.from"
+    whole = tab.ask(length)
+    tab.ask("document.querySelector('#owners .view').focus()")
+
+    tab.press("ArrowDown")
+    tab.press("ArrowRight")
+    told = tab.ask(READOUT)
+    tab.press("+")
+    near = tab.ask(length)
+    tab.press("0")
+
+    assert told.startswith("billing orders-1: billing_host")
+    assert "zxid 0x" in told
+    assert "session 0x" in told
+    assert near == pytest.approx(whole / 2)
+    assert tab.ask(length) == pytest.approx(whole)
+
+
+def test_a_filter_narrows_the_timeline_and_its_table(tab: Page, thousand: Path) -> None:
+    """The table has the rows that are drawn."""
+    tab.open(thousand, *LAPTOP)
+    tab.ask(
+        "(() => { const f = document.querySelector('#owners input'); f.value = 'orders-77';"
+        " f.dispatchEvent(new Event('input')); document.querySelector('#owners details').open = true; })()"
+    )
+    tab.settle()
+
+    cells = tab.ask(
+        "[...document.querySelectorAll('#owners tbody tr')].map(row => row.firstChild.textContent)"
+    )
+
+    assert {cell.removeprefix("billing orders-77") for cell in cells} <= {"", *"0123456789"}
+    assert "11 of 1,000 partitions" in tab.ask(READOUT)
+
+
+def test_on_paper_it_is_dark_on_white_and_whole(tab: Page, thousand: Path) -> None:
+    """Whatever the screen's colours were: texts, canvas too, and nothing wider than the paper."""
+    width = 718  # of A4 without its margins
+    tab.open(thousand, width, 1000, dark=True)
+    tab.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
+    tab.settle()
+    darkest = f"""(() => {{ const c = {CANVAS};
+      const all = c.getContext('2d').getImageData(0, 0, 100, c.height).data;
+      let least = 255;
+      for (let at = 0; at < all.length; at += 4) if (all[at + 3] > 200) least = Math.min(least, all[at]);
+      return least; }})()"""
+
+    assert tab.ask("getComputedStyle(document.body).color") == "rgb(28, 33, 40)"
+    assert tab.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.ask(darkest) < 60, "names beside the timeline are drawn for a dark screen"
+    assert tab.ask(WIDEST) == width
+    tab.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+def test_hostile_names_stay_text(tab: Page, tmp_path: Path) -> None:
+    """Nothing in a name runs, makes an element or changes the title; opened rows show it as it is."""
+    log = Log()
+    log.topic("t", 1)
+    for session in (1, 2):
+        log.open(session)
+    group = HOSTILE.replace("/", "|")
+    log.join(group, "m", 1)
+    log.claim(group, ("t", 0), HOSTILE, 1)
+    log.commit(group, ("t", 0), 9, 1)
+    log.commit(group, ("t", 0), 5, 2)
+    file = tmp_path / "report.html"
+    file.write_text(page(data_of(log)), encoding="utf-8")
+
+    tab.open(file, *LAPTOP)
+    tab.ask("document.querySelectorAll('details').forEach(each => (each.open = true))")
+    tab.ask("document.querySelectorAll('button.link').forEach(each => each.click())")
+    tab.settle()
+
+    assert tab.faults == []
+    assert tab.ask("document.title") == "Audit of ZooKeeper's files"
+    assert tab.ask("document.querySelectorAll('main img, main script').length") == 0
+    assert "<img src=x onerror=alert(1)>" in tab.ask("document.querySelector('main').textContent")

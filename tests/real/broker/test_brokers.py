@@ -1,0 +1,362 @@
+"""Brokers of ours, their controller among them, on a real server behind a network that can be broken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.worlds.running_brokers import QUICK as QUICKEST
+from tests.worlds.running_brokers import Told, ask
+from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
+from zkgroup.broker.machine.events import BrokerEvent, Serving
+from zkgroup.broker.machine.machine import BrokerMachine
+from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Connected, Create, SessionEvent
+from zkgroup.testing import wait_until
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
+from zkgroup.znodes.cluster import ClusterId, common_parents, later_parents
+from zkgroup.znodes.config_changes import CHANGE_AGE_MAX_MS, ConfigChange
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+
+pytestmark = pytest.mark.integration
+
+PATH = BrokerRegistration.path(1)
+WAIT_S = 60.0
+QUICK = replace(QUICKEST, replica_lag_time_max_ms=10_000)
+"""A follower that a busy machine keeps from fetching for a moment stays in sync."""
+
+
+class Cluster:
+    """Brokers at an address, and somebody who looks and writes past the broken network."""
+
+    def __init__(self, address: str, direct: str) -> None:
+        self.address = address
+        self.client = ZooKeeperClient(direct, ClientSettings(session_timeout_ms=30_000))
+        self.zk = Blocking(self.client, WAIT_S)
+        self.brokers: dict[int, Broker] = {}
+        self.told: dict[int, Told] = {}
+
+    def add(self, *brokers: int, settings: BrokerSettings = QUICK, **more: Any) -> None:
+        for broker in brokers:
+            self.told[broker] = Told()
+            made = Broker(self.address, broker=broker, settings=settings, listener=self.told[broker], **more)
+            self.brokers[broker] = made
+            made.start()
+        for broker in brokers:
+            self.brokers[broker].wait_registered(WAIT_S)
+
+    def find(self, path: str) -> bytes | None:
+        """The data, of a znode that has some."""
+        self.zk.sync(path)
+        found = self.zk.find(path)
+        return None if found is None else found.data
+
+    def registration(self, broker: int) -> BrokerRegistration:
+        path = BrokerRegistration.path(broker)
+        return BrokerRegistration.decode(path, self.zk.read(path).data)
+
+    def create_topic(self, topic: str, *replicas: tuple[int, ...]) -> None:
+        self.zk.multi(
+            Create(TopicConfig.path(topic), TopicConfig().encode()),
+            Create(Topic.path(topic), Topic(dict(enumerate(replicas))).encode()),
+        )
+
+    def state(self, topic: str, partition: int = 0) -> PartitionState | None:
+        path = PartitionState.path(TopicPartition(topic, partition))
+        data = self.find(path)
+        return None if data is None else PartitionState.decode(path, data)
+
+    def leaders(self, broker: int, topic: str) -> list[int]:
+        """As this broker tells clients."""
+        serving = self.brokers[broker].serving
+        assert serving is not None
+        (answer,) = ask(serving[1], MetadataRequest((topic,)), MetadataResponse).topics
+        return [one.leader for one in answer.partitions]
+
+    def close(self) -> None:
+        closing = [threading.Thread(target=broker.close) for broker in self.brokers.values()]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+        self.zk.close()
+        self.client.close()
+
+
+@pytest.fixture
+def cluster(zk_server: Any) -> Iterator[Cluster]:
+    """No brokers yet, on a tree of its own."""
+    cluster = Cluster(zk_server.address, zk_server.address)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def behind(zk_chaos_server: ChaosZooKeeper) -> Iterator[tuple[Cluster, ChaosZooKeeper]]:
+    """The same behind a network that can be broken."""
+    cluster = Cluster(zk_chaos_server.address, zk_chaos_server.direct_address)
+    try:
+        yield cluster, zk_chaos_server
+    finally:
+        zk_chaos_server.heal()
+        cluster.close()
+
+
+# --- registration -----------------------------------------------------------------------------------
+
+
+def test_a_broker_makes_chroot_and_parents(zk_server: Any) -> None:
+    """Controller item 1: the chroot level by level, then all that any tool looks for; null, as Kafka's."""
+    address = zk_server.address + "/kafka/west"
+    with Broker(address, broker=1, settings=QUICK) as broker:
+        broker.wait_registered(WAIT_S)
+        with ZooKeeperClient(address) as client, Blocking(client) as zk:
+            found = zk.read_many([*common_parents(), *later_parents()])
+            made = zk.read(ClusterId.path())
+
+    assert all(znode is not None and znode.data is None for znode in found.values())
+    assert len(ClusterId.decode(made.path, made.data).id) == 22
+
+
+@pytest.mark.parametrize("version", [1, 4, 5])
+def test_a_registration_is_ephemeral_and_says_where_the_broker_is(cluster: Cluster, version: int) -> None:
+    """Controller item 2: host, port, `jmx_port`, and the time as a text; gone when the broker is."""
+    cluster.add(1, settings=BrokerSettings(registration_version=version))
+    znode = cluster.zk.read(PATH)
+    found = cluster.registration(1)
+    assert znode.stat.ephemeral_owner
+    assert znode.stat.czxid == cluster.brokers[1].epoch
+    assert (found.host, found.port) == cluster.brokers[1].serving
+    assert (found.version, found.jmx_port) == (version, -1)
+    assert f'"timestamp":"{found.timestamp_ms}"' in (znode.data or b"").decode()
+    cluster.brokers[1].close()
+
+    assert cluster.find(PATH) is None
+
+
+@pytest.mark.parametrize("data", [None, b""])
+def test_null_and_empty_parents_and_markers_are_alike(cluster: Cluster, data: bytes | None) -> None:
+    """Controller item 9: every parent is made by somebody else before, and so is the marker of a deletion."""
+    for path in (*common_parents(), *later_parents()):
+        cluster.zk.multi(Create(path, data))
+    cluster.add(1)
+    cluster.create_topic("t", (1,))
+    wait_until(lambda: cluster.state("t"), WAIT_S)
+    cluster.zk.multi(Create(TopicDeletion.path("t"), data))
+    wait_until(lambda: cluster.zk.exists(TopicDeletion.path("t")) is None, WAIT_S)
+
+    cluster.zk.sync()
+    assert cluster.zk.exists(Topic.path("t")) is None
+    assert cluster.told[1].of("none")
+
+
+def test_brokers_never_share_an_id_that_was_given_out(zk_server: Any) -> None:
+    """Controller item 74: five at a time; all above 1000."""
+    brokers = [Broker(zk_server.address, settings=QUICK) for _ in range(5)]
+    try:
+        for broker in brokers:
+            broker.start()
+        for broker in brokers:
+            broker.wait_registered(WAIT_S)
+        ids = {broker.broker for broker in brokers}
+    finally:
+        for broker in brokers:
+            broker.close()
+
+    assert len(ids) == 5
+    assert min(one or 0 for one in ids) > 1000
+
+
+class Machine:
+    """A broker's machine on a client of its own; nothing listens and nothing is hosted."""
+
+    def __init__(self, address: str, **config: Any) -> None:
+        self.effects: list[BrokerEffect] = []
+        self.sessions: list[SessionEvent] = []
+        self.client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=20_000))
+        self.client.listen(self.sessions.append)
+        self.crashed: list[BaseException] = []
+        machine = BrokerMachine(BrokerConfig(broker=1, new_cluster_id=bytes(16), **config))
+        self.loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
+            machine,
+            self.client,
+            SystemClock(),
+            perform=self._perform,
+            after_step=lambda: None,
+            on_crash=self.crashed.append,
+            name="broker-1",
+        )
+        self.loop.listen()
+        self.loop.start()
+
+    def _perform(self, effect: BrokerEffect) -> None:
+        self.effects.append(effect)
+        if isinstance(effect, Prepared):
+            self.loop.post(Serving("h", 9092))
+
+    def told(self, kind: type[BrokerEffect]) -> list[Any]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def close(self) -> None:
+        self.loop.post(self.loop.stop)
+        assert self.loop.join(30)
+        self.client.close()
+        assert not self.crashed
+
+
+def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
+    behind: tuple[Cluster, ChaosZooKeeper],
+) -> None:
+    """Controller item 73, K37: the old session lives on at the server for 20 s; nobody waits for it."""
+    cluster, chaos = behind
+    machine = Machine(chaos.address)
+    try:
+        wait_until(lambda: machine.told(Registered), WAIT_S)
+        (first,) = [event.session for event in machine.sessions if isinstance(event, Connected)]
+        chaos.swallow()
+        machine.client.abandon(first.incarnation, "given up by its own clock")
+        chaos.heal(cut=True)
+        wait_until(lambda: len(machine.told(Registered)) == 2, WAIT_S)
+        found = cluster.zk.read(PATH).stat
+        assert found.czxid == machine.told(Registered)[1].epoch
+        assert found.ephemeral_owner != first.session_id
+
+        with pytest.raises(BrokerIdInUseError, match=f"0x{found.ephemeral_owner:x} on host h"):
+            cluster.add(1)
+        assert cluster.zk.read(PATH).stat == found
+        assert not machine.told(Failed)
+    finally:
+        machine.close()
+
+
+# --- configurations ---------------------------------------------------------------------------------
+
+
+def test_old_notifications_are_deleted_by_ctime(cluster: Cluster) -> None:
+    """Controller item 13: here beyond 5 s, by default beyond 15 minutes; younger ones are kept."""
+    assert CHANGE_AGE_MAX_MS == 15 * 60 * 1000
+    machine = Machine(cluster.address, change_age_max_ms=5000)
+    try:
+        wait_until(lambda: machine.told(Registered), WAIT_S)
+        old = _notify(cluster)
+        born_ms = cluster.zk.read(old).stat.ctime
+        cluster.zk.create_missing("/clock")
+        wait_until(lambda: _server_time(cluster) > born_ms + 5500, WAIT_S)
+        young = _notify(cluster)
+        wait_until(lambda: cluster.find(old) is None, WAIT_S)
+
+        assert cluster.zk.exists(young) is not None
+    finally:
+        machine.close()
+
+
+def _notify(cluster: Cluster) -> str:
+    return cluster.zk.multi(Create(ConfigChange.prefix(), b'"t"', sequential=True)).created[0]
+
+
+def _server_time(cluster: Cluster) -> int:
+    """As the server writes it down now."""
+    made = cluster.zk.multi(Create("/clock/t", b"", sequential=True)).created[0]
+    return cluster.zk.read(made).stat.ctime
+
+
+# --- a cluster ----------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_leaves_hands_its_leaderships_over(cluster: Cluster) -> None:
+    """5.9 among brokers and a controller of ours; the controller itself leaves last but one."""
+    cluster.add(1, 2, 3)
+    cluster.create_topic("t", (1, 2), (2, 3), (3, 1))
+    wait_until(lambda: cluster.leaders(1, "t") == [1, 2, 3], WAIT_S)
+    cluster.brokers[1].close()
+    wait_until(lambda: cluster.leaders(2, "t") == [2, 2, 3], WAIT_S)
+    wait_until(lambda: cluster.leaders(3, "t") == [2, 2, 3], WAIT_S)
+
+    state = cluster.state("t")
+    assert state is not None
+    assert state.leader == 2
+    assert 1 not in state.isr
+
+
+def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> None:
+    """Controller item 75: 3B + T + R + 6 watches as the server counts, and a connection a broker.
+
+    Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans.
+    """
+    cluster.zk.wait_connected()
+    wait_until(lambda: _counted(zk_server) == (0, 2), WAIT_S, lambda: str(_counted(zk_server)))
+    cluster.add(1, 2, 3)
+    for topic in ("t", "u"):
+        cluster.create_topic(topic, (1, 2))
+    wait_until(lambda: cluster.state("t") and cluster.state("u"), WAIT_S)
+
+    at_rest = (3 * 3 + 2 + 6 + 3, 3 + 2)
+    wait_until(lambda: _counted(zk_server) == at_rest, WAIT_S, lambda: str(_counted(zk_server)))
+
+
+def _counted(zk_server: Any) -> tuple[int, int]:
+    """Watches, and connections with that of the question itself."""
+    lines = dict(line.split("\t") for line in zk_server.server(0).ask("mntr").splitlines() if "\t" in line)
+    return int(lines["zk_watch_count"]), int(lines["zk_num_alive_connections"])
+
+
+@pytest.mark.timeout(300)
+def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
+    behind: tuple[Cluster, ChaosZooKeeper],
+) -> None:
+    """Controller item 72: ten session timeouts long; every session ends, and the cluster is as it was."""
+    cluster, chaos = behind
+    timeout_ms = 3000
+    cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=timeout_ms))
+    cluster.create_topic("t", (1, 2), (2, 1))
+    wait_until(lambda: cluster.leaders(1, "t") == cluster.leaders(2, "t") == [1, 2], WAIT_S)
+    epochs = {broker: cluster.brokers[broker].epoch for broker in (1, 2)}
+    chaos.cut(refuse=True)
+    clock = SystemClock()
+    until_ms = clock.now_ms() + 10 * timeout_ms
+    wait_until(lambda: _serves(cluster) and clock.now_ms() > until_ms, WAIT_S)
+    assert cluster.find(PATH) is None
+    chaos.heal()
+
+    wait_until(lambda: all(cluster.brokers[one].epoch != epochs[one] for one in epochs), WAIT_S)
+    wait_until(lambda: cluster.find(Controller.path()) is not None, WAIT_S)
+    wait_until(lambda: sorted((cluster.state("t", 0) or _NONE).isr) == [1, 2], WAIT_S)
+    wait_until(lambda: sorted((cluster.state("t", 1) or _NONE).isr) == [1, 2], WAIT_S)
+    wait_until(lambda: all(one in (1, 2) for one in cluster.leaders(1, "t")), WAIT_S)
+
+
+_NONE = PartitionState(-1, 0, (), 0)
+
+
+def _serves(cluster: Cluster) -> bool:
+    assert cluster.leaders(1, "t") == [1, 2]
+    assert cluster.leaders(2, "t") == [1, 2]
+    return True
+
+
+def test_brokers_of_kafka_keep_ours_out(cluster: Cluster) -> None:
+    """Recipes 15: exit code 6, naming them."""
+    real = BrokerRegistration.of([Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1)
+    for path in common_parents():
+        cluster.zk.create_missing(path)
+    cluster.zk.multi(Create(BrokerRegistration.path(4), real.encode(), ephemeral=True))
+    with pytest.raises(ForeignBrokersError, match="brokers of Kafka are registered: 4;"):
+        cluster.add(1)
+    assert cluster.find(PATH) is None

@@ -1,0 +1,220 @@
+"""`zkgroup audit owners`, `offsets`, `sessions` and `findings` on folders of real servers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy
+from tests.worlds.shell import Shell
+
+G4 = ("--group", "g4", "--partition", "orders:1")
+
+
+def test_who_owned_a_partition_when(lone_shell: Shell) -> None:
+    """One member, claimed and released in each rebalance; its end took the last one."""
+    document = lone_shell.json("audit", "owners", "--input", str(V346), *G4)
+
+    assert [
+        (row["owner"], row["from_zxid"], row["to_zxid"], row["ended_by"]) for row in document["intervals"]
+    ] == [
+        ("g4_a-0", 0x1A4, 0x1C0, "release"),
+        ("g4_a-0", 0x1CB, 0x1D2, "release"),
+        ("g4_a-0", 0x1D4, 0x1F7, "release"),
+        ("g4_a-0", 0x1FA, 0x202, "session_end"),
+    ]
+    assert {row["session"] for row in document["intervals"]} == {"0x1a1fb339a96002f"}
+    assert document["intervals"][0]["from"] == "2026-11-20T23:08:29.504Z"
+    assert (document["group"], document["topic"], document["partition"]) == ("g4", "orders", 1)
+
+
+def test_who_owned_it_between_two_moments(lone_shell: Shell) -> None:
+    """What stood at the first moment is there; what stands at the second one is open."""
+    words = ("audit", "owners", "--input", str(V346), *G4, "--between")
+
+    rows = lone_shell.json(*words, "0x1d5", "2026-11-20T23:08:55Z")["intervals"]
+
+    assert [(row["from_zxid"], row["to_zxid"], row["ended_by"]) for row in rows] == [
+        (0x1D4, 0x1F7, "release"),
+        (0x1FA, None, "open"),
+    ]
+
+
+def test_a_group_that_never_was_is_exit_5(lone_shell: Shell) -> None:
+    """Those that were are named; a partition that nobody owned is an answer."""
+    words = ("audit", "owners", str(V346), "--group")
+    missing = lone_shell.run(*words, "g44", "--partition", "orders:1")
+    unowned = lone_shell.run(*words, "g4", "--partition", "orders:99")
+
+    assert (missing.code, unowned.code) == (5, 0)
+    assert "/consumers/g44" in missing.err
+    assert "g4" in missing.err
+    assert "nobody owned orders-99 of g4" in unowned.err
+
+
+@pytest.mark.parametrize(
+    "words", [("findings",), ("sessions",), ("offsets",), ("report", "NEW.html")], ids=lambda words: words[0]
+)
+def test_a_mistyped_group_is_not_taken_for_a_quiet_one(
+    lone_shell: Shell, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Nothing found would read as "all is well"; nothing is written either."""
+    ran = lone_shell.run(
+        "audit",
+        *(word.replace("NEW", str(tmp_path / "new")) for word in words),
+        *("--input", str(V346), "--group", "g44"),
+    )
+
+    assert (ran.code, ran.out) == (5, "")
+    assert "/consumers/g44: there was no such group; those that were: " in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_that_is_not_found_may_be_in_what_is_damaged(lone_shell: Shell, tmp_path: Path) -> None:
+    """The damage is told beside the error."""
+    folder = copy(V394, tmp_path)
+    packed = (folder / "log.116.gz").read_bytes()
+    (folder / "log.116.gz").write_bytes(packed[: len(packed) // 2])
+
+    ran = lone_shell.run("audit", "offsets", "--group", "none", "--input", str(tmp_path))
+
+    assert ran.code == 5
+    assert f"damaged: {folder / 'log.116.gz'}" in ran.err
+
+
+@pytest.mark.parametrize("partition", ["orders", "orders:", "orders:x", "orders:1,2", ":1"])
+def test_a_partition_is_topic_and_number(lone_shell: Shell, partition: str) -> None:
+    """Exit 2 with an example."""
+    ran = lone_shell.run("audit", "owners", str(V346), "--group", "g4", "--partition", partition)
+
+    assert ran.code == 2
+    assert "orders:" in ran.err
+
+
+def test_every_write_of_an_offset(lone_shell: Shell) -> None:
+    """By zxid, with the writer, and whether it owned the partition."""
+    document = lone_shell.json("audit", "offsets", "--input", str(V346), *G4)
+    whole = lone_shell.json("audit", "offsets", "--input", str(V346), "--group", "g4")
+
+    assert [
+        (row["zxid"], row["offset"], row["previous"], row["owned"], row["members"])
+        for row in document["offsets"]
+    ] == [(0x1C6, 20, None, False, ["g4_a"]), (0x1E0, 26, 20, True, ["g4_a"])]
+    assert {"orders", "clicks"} == {row["topic"] for row in whole["offsets"]}
+    zxids = [row["zxid"] for row in whole["offsets"]]
+    assert zxids == sorted(zxids)
+    every = lone_shell.json("audit", "offsets", "--input", str(V346))
+    assert (every["group"], len({row["group"] for row in every["offsets"]}) > 1) == (None, True)
+    assert [row for row in every["offsets"] if row["group"] == "g4"] == whole["offsets"]
+
+
+def test_the_rewind_of_the_incidents_is_found(lone_shell: Shell) -> None:
+    """A zombie wrote 21 over 1000 in each partition; nothing else went back there."""
+    rows = lone_shell.json("audit", "offsets", str(INCIDENTS), "--group", "g", "--rewinds")["offsets"]
+
+    assert [(row["partition"], row["previous"], row["offset"], row["owned"]) for row in rows] == [
+        (partition, 1000, 21, False) for partition in range(4)
+    ]
+
+
+def test_a_stretch_begins_with_what_stood_before(lone_shell: Shell) -> None:
+    """As rows of a snapshot, of which nobody knows who wrote them."""
+    rows = lone_shell.json(
+        *("audit", "offsets", "--input", str(V346), *G4, "--from", "0x1d0", "--to", "0x1e0")
+    )["offsets"]
+
+    assert [(row["kind"], row["offset"], row["session"], row["owned"]) for row in rows] == [
+        ("snapshot", 20, None, None),
+        ("commit", 26, "0x1a1fb339a96002f", True),
+    ]
+
+
+def test_every_session(lone_shell: Shell) -> None:
+    """Who it was and how it ended; of one group its members only."""
+    rows = lone_shell.json("audit", "sessions", "--input", str(V394))["sessions"]
+    members = lone_shell.json("audit", "sessions", "--input", str(V394), "--group", "g")["sessions"]
+
+    assert {row["ended"] for row in rows} == {"closed", "expired", "open"}
+    assert [row["session"] for row in rows if row["ended"] == "expired"] == [
+        *("0x100002539810000", "0x100002539810009")
+    ]
+    assert (rows[0]["brokers"], rows[0]["controller"], rows[0]["timeout_ms"]) == (["1"], True, 6000)
+    assert [row["members"] for row in members] == [
+        [{"group": "g", "member": f"g_{name}"}] for name in ("a", "b", "c")
+    ]
+
+
+def test_healthy_folders_have_no_errors(lone_shell: Shell) -> None:
+    """Exit 0; what was not looked for says why."""
+    for folder in (V346, V394):
+        document = lone_shell.json("audit", "findings", "--input", str(folder))
+        assert [row for row in document["findings"] if row["severity"] == "error"] == []
+        assert document["findings"]
+
+
+def test_findings_with_errors_are_exit_3(lone_shell: Shell) -> None:
+    """The zombie's commit is one, at its zxid."""
+    document = lone_shell.json("audit", "findings", str(INCIDENTS), "--only", "zombie_commit", code=3)
+
+    rewind = lone_shell.json("audit", "offsets", str(INCIDENTS), "--group", "g", "--rewinds")["offsets"][0]
+    assert rewind["zxid"] in {row["from_zxid"] for row in document["findings"]}
+    assert {row["finding"] for row in document["findings"]} == {"zombie_commit"}
+
+
+def test_findings_of_a_group_and_a_stretch(lone_shell: Shell) -> None:
+    """Others are left out."""
+    words = ("audit", "findings", "--input", str(V346))
+    whole = lone_shell.json(*words)["findings"]
+    mine = lone_shell.json(*words, "--group", "g4")["findings"]
+    late = lone_shell.json(*words, "--only", "rebalance", "--from", "0x310")["findings"]
+
+    assert {row["group"] for row in mine} == {"g4"} < {row["group"] for row in whole}
+    assert [row["from_zxid"] for row in late] == [
+        row["from_zxid"] for row in whole if row["finding"] == "rebalance" and row["from_zxid"] >= 0x310
+    ]
+    assert late
+
+
+def test_a_mistyped_finding_names_the_nearest(lone_shell: Shell) -> None:
+    """A bound too; nothing is read."""
+    mistyped = lone_shell.run("audit", "findings", str(V394), "--only", "rebalance,zombie_comit")
+    empty = lone_shell.run("audit", "findings", str(V394), "--only", ",")
+    bound = lone_shell.run("audit", "findings", str(V394), "--bound", "rebalance_storm.none=1")
+    number = lone_shell.run("audit", "findings", str(V394), "--bound", "rebalance_storm.none=x")
+
+    assert [ran.code for ran in (mistyped, empty, bound, number)] == [2] * 4
+    assert "'zombie_commit'" in mistyped.err
+
+
+def test_findings_for_people_and_programs(lone_shell: Shell) -> None:
+    """One row each in every format; the sum on stderr."""
+    words = ("audit", "findings", str(V394), "--only", "rebalance,session_end")
+    table = lone_shell.run(*words)
+    rows = list(csv.DictReader(lone_shell.run(*words, "--format", "csv").lines))
+    lines = [json.loads(line) for line in lone_shell.run(*words, "--format", "ndjson").lines]
+
+    assert table.code == 0
+    assert len(table.lines) - 1 == len(rows) == len(lines) > 0
+    assert table.err.startswith("0 errors, ")
+
+
+def test_a_damaged_folder_still_answers_with_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
+    """Every question: what is before and behind the damage, and where it is."""
+    folder = copy(V394, tmp_path)
+    packed = (folder / "log.116.gz").read_bytes()
+    (folder / "log.116.gz").write_bytes(packed[: len(packed) // 2])
+
+    for words in (
+        ["owners", "--group", "g", "--partition", "orders:0"],
+        ["offsets", "--group", "g"],
+        ["sessions"],
+        ["findings", "--only", "rebalance"],
+        ["diff", "0x100", "0x120"],
+    ):
+        ran = lone_shell.run("audit", *words, "--input", str(tmp_path), "--format", "json")
+        assert ran.code == 3, ran
+        assert ran.document["as_of"]["zxid"] >= 0x110
+        assert f"damaged: {folder / 'log.116.gz'}" in ran.err

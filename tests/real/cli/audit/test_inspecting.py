@@ -1,0 +1,211 @@
+"""`zkgroup audit inspect` on folders of real servers, whole and damaged."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy
+from tests.worlds.shell import Shell
+from zkgroup.zkfiles.exports import ExportHeader, write_export
+
+
+@pytest.mark.parametrize("folder", [V346, V394, INCIDENTS], ids=lambda folder: folder.name)
+def test_folders_of_real_servers_are_healthy(lone_shell: Shell, folder: Path) -> None:
+    """Snapshots and logs by zxid, by the version-2 or the folder above it; no ensemble is asked."""
+    document = lone_shell.json("audit", "inspect", str(folder))
+
+    files = document["files"]
+    assert {file["healthy"] for file in files} == {True}
+    assert [file["path"] for file in files] == [
+        file["path"] for file in lone_shell.json("audit", "inspect", str(folder / "version-2"))["files"]
+    ]
+    assert {Path(file["path"]) for file in files} == set((folder / "version-2").iterdir())
+    assert document["as_of"] == {"zxid": max(file["last_zxid"] for file in files), "time": None}
+
+
+def test_what_is_said_of_a_log_and_of_snapshots(lone_shell: Shell) -> None:
+    """A log has its first and last zxid; a snapshot from before 3.6 does not say when it ended."""
+    log, snapshot = V346 / "version-2" / "log.102.gz", V346 / "version-2" / "snapshot.100.gz"
+    newer = V394 / "version-2" / "snapshot.114.gz"
+
+    files = lone_shell.json("audit", "inspect", str(log), str(snapshot), "--input", str(newer))["files"]
+
+    assert files[0] == {
+        "path": str(log),
+        "kind": "log",
+        "first_zxid": 0x102,
+        "last_zxid": 0x1F1,
+        "records": 240,
+        "healthy": True,
+        "good_until_zxid": 0x1F1,
+        "exact": True,
+        "detail": None,
+    }
+    assert [(file["kind"], file["first_zxid"], file["exact"]) for file in files[1:]] == [
+        ("snapshot", 0x100, False),
+        ("snapshot", 0x114, False),
+    ]
+
+
+def test_every_format(lone_shell: Shell) -> None:
+    """One row a file; zxids in hex for people."""
+    words = ("audit", "inspect", str(V394))
+    table = lone_shell.run(*words)
+    rows = list(csv.DictReader(lone_shell.run(*words, "--format", "csv").lines))
+    lines = [json.loads(line) for line in lone_shell.run(*words, "--format", "ndjson").lines]
+
+    assert (table.code, table.err) == (0, "")
+    assert [len(table.lines) - 1, len(rows)] == [len(lines)] * 2
+    assert "0x114" in table.out
+    assert [row["path"] for row in rows] == [line["path"] for line in lines]
+
+
+def test_a_half_copied_log_is_good_up_to_its_last_record(lone_shell: Shell, tmp_path: Path) -> None:
+    """No damage: a copy of a file that is being written ends so."""
+    whole = gzip.decompress((V394 / "version-2" / "log.1.gz").read_bytes()).rstrip(b"\0")
+    (tmp_path / "log.1").write_bytes(whole[:-5])
+
+    (file,) = lone_shell.json("audit", "inspect", str(tmp_path))["files"]
+
+    assert (file["healthy"], file["exact"]) == (True, False)
+    assert file["good_until_zxid"] == file["last_zxid"] > 0
+    assert "not whole" in file["detail"]
+
+
+def test_a_damaged_file_is_exit_3_and_says_how_far_it_is_good(lone_shell: Shell, tmp_path: Path) -> None:
+    """A flipped bit in a log, a snapshot cut off, a packed file cut off; the others are still told."""
+    folder = copy(V394, tmp_path)
+    log = bytearray(gzip.decompress((folder / "log.68.gz").read_bytes()))
+    log[5000] ^= 1
+    (folder / "log.68.gz").unlink()
+    (folder / "log.68").write_bytes(log)
+    snapshot = gzip.decompress((folder / "snapshot.66.gz").read_bytes())
+    (folder / "snapshot.66.gz").unlink()
+    (folder / "snapshot.66").write_bytes(snapshot[:-1])
+    packed = (folder / "log.116.gz").read_bytes()
+    (folder / "log.116.gz").write_bytes(packed[: len(packed) // 2])
+
+    ran = lone_shell.run("audit", "inspect", str(folder), "--format", "json")
+
+    files = {Path(file["path"]).name: file for file in ran.document["files"]}
+    assert (ran.code, ran.err) == (3, "3 files of 6 damaged\n")
+    assert {name for name, file in files.items() if not file["healthy"]} == {
+        *("log.68", "snapshot.66", "log.116.gz")
+    }
+    assert 0x68 <= files["log.68"]["good_until_zxid"] < files["log.68"]["last_zxid"]
+    assert files["snapshot.66"]["good_until_zxid"] is None
+    assert all(file["detail"] for file in files.values() if not file["healthy"])
+
+
+def test_an_export_is_inspected_too(lone_shell: Shell, tmp_path: Path) -> None:
+    """Whole and half-written."""
+    path = tmp_path / "tree.gz"
+    write_export(path, ExportHeader(time_ms=1, source="", zxid_before=7, zxid_after=9, changed=("/a",)), [])
+    (whole,) = lone_shell.json("audit", "inspect", str(path))["files"]
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(lines[:-1])))
+    (half,) = lone_shell.json("audit", "inspect", str(path), code=3)["files"]
+
+    assert (whole["kind"], whole["healthy"], whole["exact"], whole["good_until_zxid"]) == (
+        *("export", True, False, 7),
+    )
+    assert "1 paths changed" in whole["detail"]
+    assert (half["healthy"], half["good_until_zxid"]) == (False, None)
+
+
+def test_what_is_none_of_zookeepers_is_refused(lone_shell: Shell, tmp_path: Path) -> None:
+    """Exit 2 with the path, never a traceback: nothing, an empty folder, another file, no name at all."""
+    other = tmp_path / "notes.txt"
+    other.write_text("hello")
+    (tmp_path / "empty").mkdir()
+    for given in (tmp_path / "none", tmp_path / "empty", tmp_path, other):
+        ran = lone_shell.run("audit", "inspect", str(given))
+        assert (ran.code, ran.out) == (2, ""), given
+        assert str(given) in ran.err
+        assert "bug" not in ran.err
+    assert lone_shell.run("audit", "inspect").code == 2
+
+
+def test_others_among_several_are_left_out_with_a_note(lone_shell: Shell, tmp_path: Path) -> None:
+    """`version-2/*` names files that are no data too."""
+    folder = copy(V394, tmp_path)
+    (folder / "acceptedEpoch").write_text("1")
+
+    ran = lone_shell.run("audit", "inspect", *(str(path) for path in sorted(folder.iterdir())))
+
+    assert (ran.code, len(ran.lines)) == (0, 7)
+    assert "acceptedEpoch" in ran.err
+
+
+def test_a_file_under_a_wrong_name_is_told_by_what_it_is(lone_shell: Shell, tmp_path: Path) -> None:
+    """A renamed copy is inspected; one that is not what its name says is damaged."""
+    snapshot = gzip.decompress((V394 / "version-2" / "snapshot.66.gz").read_bytes())
+    (tmp_path / "copied").write_bytes(snapshot)
+    (tmp_path / "log.66").write_bytes(snapshot)
+
+    (renamed,) = lone_shell.json("audit", "inspect", str(tmp_path / "copied"))["files"]
+    (wrong,) = lone_shell.json("audit", "inspect", str(tmp_path / "log.66"), code=3)["files"]
+
+    assert (renamed["kind"], renamed["healthy"], renamed["first_zxid"]) == ("snapshot", True, None)
+    assert (wrong["kind"], wrong["healthy"]) == ("log", False)
+
+
+def test_a_packed_copy_under_another_name_is_told_by_what_is_in_it(lone_shell: Shell, tmp_path: Path) -> None:
+    """As plain ones are; a packed file that is cut off at once is none."""
+    packed = (V394 / "version-2" / "log.1.gz").read_bytes()
+    (tmp_path / "moved").write_bytes(packed)
+    (tmp_path / "torn").write_bytes(packed[:12])
+
+    (file,) = lone_shell.json("audit", "inspect", str(tmp_path / "moved"))["files"]
+    torn = lone_shell.run("audit", "inspect", str(tmp_path / "torn"))
+
+    assert (file["kind"], file["healthy"], file["first_zxid"]) == ("log", True, 1)
+    assert torn.code == 2
+    assert "cut off" in torn.err
+
+
+def test_pipes_and_links_are_not_opened(lone_shell: Shell, tmp_path: Path) -> None:
+    """Nobody writes into the pipe, so who opened it would wait; what a link names lies elsewhere."""
+    folder, elsewhere = copy(V394, tmp_path / "server"), tmp_path / "elsewhere"
+    elsewhere.write_bytes(gzip.decompress((folder / "snapshot.66.gz").read_bytes()))
+    os.mkfifo(folder / "notes")
+    os.mkfifo(folder / "log.999")
+    (folder / "linked").symlink_to(elsewhere)
+
+    ran = lone_shell.run(
+        "audit", "inspect", *(str(folder / name) for name in ("notes", "linked", "log.1.gz"))
+    )
+    pipe = lone_shell.json("audit", "inspect", str(folder / "log.999"), code=3)["files"]
+    alone = lone_shell.run("audit", "inspect", str(folder / "linked"))
+    listed = lone_shell.run("audit", "inspect", str(folder))
+
+    assert (ran.code, len(ran.lines)) == (0, 2)
+    assert f"{folder / 'notes'}: expected a snapshot or log to read, found no regular file" in ran.err
+    assert f"{folder / 'linked'}: expected a snapshot or log to read, found a link" in ran.err
+    assert pipe[0]["detail"] == "expected a snapshot or log to read, found no regular file"
+    assert (alone.code, alone.out) == (2, "")
+    assert (listed.code, len(listed.lines)) == (0, 7)
+    assert "log.999 is no regular file" in listed.err
+
+
+def test_a_pipe_or_a_link_is_no_input(lone_shell: Shell, tmp_path: Path) -> None:
+    """Exit 2 at once, whatever reads it: a link to an export as one to a log."""
+    export = tmp_path / "tree.gz"
+    write_export(export, ExportHeader(time_ms=1, source="", zxid_before=7, zxid_after=7), [])
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "latest").symlink_to(export)
+    words = ("audit", "findings", "--input")
+
+    pipe = lone_shell.run(*words, str(tmp_path / "pipe"))
+    link = lone_shell.run(*words, str(tmp_path / "latest"))
+
+    assert lone_shell.run(*words, str(export)).code == 0
+    assert (pipe.code, link.code) == (2, 2)
+    assert "expected a folder to read" in pipe.err
+    assert "a link, which is not followed" in link.err

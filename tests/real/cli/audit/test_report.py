@@ -1,0 +1,192 @@
+"""`zkgroup audit report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pure.audit.report.made import data_in
+from tests.real.cli.audit.golden import INCIDENTS, V394, copy
+from tests.worlds.shell import Shell
+from tests.worlds.written_groups import Groups
+from zkgroup.audit.report import parquet, writing
+from zkgroup.audit.report.tables import TABLES
+from zkgroup.model.requests import Create
+
+
+def _report(shell: Shell, output: Path, *words: str, code: int = 3) -> dict[str, object]:
+    return shell.json("audit", "report", str(output), *words, code=code)
+
+
+def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_path: Path) -> None:
+    """`findings.json` is the document of `audit findings`, word for word; Parquet has the same rows."""
+    output = tmp_path / "report.html"
+
+    told = _report(lone_shell, output, "--input", str(INCIDENTS))
+    findings = lone_shell.json("audit", "findings", "--input", str(INCIDENTS), code=3)
+
+    assert json.loads((tmp_path / "findings.json").read_text(encoding="utf-8")) == findings
+    severities = [one["severity"] for one in findings["findings"]]
+    assert (told["errors"], told["warnings"], told["notes"]) == tuple(
+        map(severities.count, ("error", "warning", "info"))
+    )
+    data = data_in(output.read_text(encoding="utf-8"))
+    assert data["findings"]["counts"] == [told["errors"], told["warnings"], told["notes"]]
+    tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["findings.json", *tables, "report.html"]
+    )
+    if tables:
+        rows = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / parquet.FINDINGS).to_pylist()
+        for row, one in zip(rows, findings["findings"], strict=True):
+            same = [key for key in one if key not in ("from", "to")]
+            assert [row[key] for key in same] == [one[key] for key in same]
+
+
+def test_the_tables_beside_it_are_what_the_commands_tell(lone_shell: Shell, tmp_path: Path) -> None:
+    """Ownerships of a partition, every write of an offset, every session; explicit types, times in UTC."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    words = ("--input", str(INCIDENTS))
+    of_one = ("--group", "g", "--partition", "t:0")
+    _report(lone_shell, tmp_path / "report.html", *words)
+    read = {name: pq.read_table(tmp_path / f"{name}.parquet") for name in TABLES}
+    rows = {name: table.to_pylist() for name, table in read.items()}
+
+    def same(table: str, told: list[dict[str, Any]], keys: tuple[str, ...], **only: object) -> None:
+        found = [row for row in rows[table] if only.items() <= row.items()]
+        assert [tuple(row[key] for key in keys) for row in found] == [
+            tuple(one[key] for key in keys) for one in told
+        ]
+        assert found
+
+    owners = lone_shell.json("audit", "owners", *words, *of_one)["intervals"]
+    offsets = lone_shell.json("audit", "offsets", *words)["offsets"]
+    sessions = lone_shell.json("audit", "sessions", *words)["sessions"]
+    span = ("from_zxid", "to_zxid")
+    same("owners", owners, ("owner", "session", *span, "ended_by"), group="g", topic="t", partition=0)
+    rows["offsets"].sort(key=lambda row: row["zxid"])
+    same("offsets", offsets, ("group", "topic", "partition", "zxid", "kind", "owned", "owner", "rewind"))
+    same("sessions", sessions, ("session", *span, "ended", "writes", "created", "controller"))
+    assert [row["from"].isoformat(timespec="milliseconds") for row in rows["sessions"] if row["from"]] == [
+        one["from"].replace("Z", "+00:00") for one in sessions if one["from"]
+    ]
+    page = data_in((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert sorted(row["from_zxid"] for row in rows["rebalances"]) == sorted(
+        int(one["zxids"][0], 16) for one in page["rebalances"]["rows"]
+    )
+    for name, columns in TABLES.items():
+        assert read[name].schema.names == [column.name for column in columns]
+
+
+def test_only_a_stretch_and_a_group(lone_shell: Shell, tmp_path: Path) -> None:
+    """The page says what was asked for, and has nothing else."""
+    output = tmp_path / "report.html"
+
+    _report(lone_shell, output, "--input", str(INCIDENTS), "--group", "g", "--from", "0x80", "--to", "0x9f")
+    data = data_in(output.read_text(encoding="utf-8"))
+
+    assert data["group"] == "g"
+    assert {data["names"][row[0]] for row in data["owners"]["rows"]} == {"g"}
+    assert (data["zxids"][0], data["stands_on"][0]) == ("0x80", "0x7f")
+    assert 0x80 < int(data["zxids"][1], 16) <= 0x9F
+
+
+def test_what_is_there_is_not_overwritten_unasked(lone_shell: Shell, tmp_path: Path) -> None:
+    """Not before the work and not behind it; with --overwrite it is."""
+    beside = tmp_path / "findings.json"
+    beside.write_text("mine")
+    words = ("audit", "report", str(tmp_path / "report.html"), "--input", str(INCIDENTS))
+
+    refused = lone_shell.run(*words)
+
+    assert refused.code == 2
+    assert "findings.json" in refused.err
+    assert "--overwrite" in refused.err
+    assert (beside.read_text(), len(list(tmp_path.iterdir()))) == ("mine", 1)
+    assert lone_shell.run(*words, "--overwrite").code == 3
+    assert beside.read_text() != "mine"
+
+
+def test_evidence_stays_as_it_is(lone_shell: Shell, tmp_path: Path) -> None:
+    """No report among the files that are read."""
+    folder = copy(V394, tmp_path / "server")
+    before = sorted(folder.iterdir())
+
+    ran = lone_shell.run("audit", "report", str(folder / "report.html"), "--input", str(folder))
+
+    assert ran.code == 2
+    assert "among the files" in ran.err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_where_it_cannot_be_written(lone_shell: Shell, tmp_path: Path) -> None:
+    """No folder: told before anything is read."""
+    ran = lone_shell.run("audit", "report", str(tmp_path / "none" / "report.html"), "--input", str(V394))
+
+    assert ran.code == 2
+    assert "expected a folder" in ran.err
+
+
+def test_who_fails_leaves_no_drafts(
+    lone_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are written while the rows are read; a page that cannot be made takes them with it."""
+
+    def broken(data: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing, "page", broken)
+    output = tmp_path / "out" / "report.html"
+    output.parent.mkdir()
+
+    ran = lone_shell.run("audit", "report", str(output), "--input", str(V394))
+
+    assert ran.code == 2
+    assert f"{output}: cannot be written: No space left on device" in ran.err
+    assert list(output.parent.iterdir()) == []
+
+
+def test_a_damaged_file_is_told_in_the_page(lone_shell: Shell, tmp_path: Path) -> None:
+    """Exit 3, and the file stands in the list as damaged; what is good before it is there."""
+    folder = copy(INCIDENTS, tmp_path / "server")
+    log = next(path for path in sorted(folder.iterdir()) if path.name.startswith("log."))
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    log.write_bytes(content)
+    output = tmp_path / "report.html"
+
+    _report(lone_shell, output, "--input", str(folder))
+    data = data_in(output.read_text(encoding="utf-8"))
+
+    assert [path.rsplit("/", 1)[-1] for path, _, _, healthy, *_ in data["files"] if not healthy] == [log.name]
+    assert data["damages"]
+
+
+def test_a_living_ensemble_has_a_report(shell: Shell, groups: Groups, tmp_path: Path) -> None:
+    """One tree: who owns what now and where it stands; what needs a log is said to be left out."""
+    groups.parents("g")
+    groups.zk.multi(
+        Create("/consumers/g/owners/t", b""),
+        Create("/consumers/g/offsets/t", b""),
+        Create("/consumers/g/offsets/t/0", b"42"),
+        Create("/consumers/g/owners/t/0", b"g_gone-0", ephemeral=True),
+    )
+    output = tmp_path / "report.html"
+
+    ran = shell.run("audit", "report", str(output))
+    found = shell.run("audit", "findings", "--format", "json").document
+    data = data_in(output.read_text(encoding="utf-8"))
+    written = json.loads((tmp_path / "findings.json").read_text(encoding="utf-8"))
+
+    errors = [one["finding"] for one in found["findings"] if one["severity"] == "error"]
+    assert ran.code == (3 if errors else 0)
+    assert [one["finding"] for one in written["findings"]] == [one["finding"] for one in found["findings"]]
+    assert (data["has_log"], data["files"], data["inputs"]) == (False, [], ["the living ensemble"])
+    assert [data["names"][row[3][0][2]] for row in data["owners"]["rows"]] == ["g_gone-0"]
+    assert [point[1] for row in data["offsets"]["rows"] for point in row[4]] == [42]
+    assert {"needs a log", "needs the files of a server"} == {
+        reason for _, reason in data["findings"]["skipped"]
+    }

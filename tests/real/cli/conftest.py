@@ -1,0 +1,31 @@
+"""A shell on a tree of its own, and groups in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_groups import Groups
+
+
+@pytest.fixture
+def shell(zk_server: Any, tmp_path: Path) -> Shell:
+    """A shell whose environment names a fresh tree on a real server."""
+    return Shell(tmp_path, zk_server.address)
+
+
+@pytest.fixture
+def lone_shell(tmp_path: Path) -> Shell:
+    """A shell without any ensemble."""
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def groups(zk_server: Any) -> Iterator[Groups]:
+    """Makes groups in the shell's tree; their sessions end with the test."""
+    with Groups(zk_server.address) as made:
+        yield made

@@ -1,0 +1,381 @@
+"""`zkgroup broker`, `controller`, `elect`, `config`, `topic alter` against a real server."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_cluster import Cluster
+from tests.worlds.written_groups import Groups
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.topics import topic_exists
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import SetData
+from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.throttles import RATES
+from zkgroup.znodes.topics import TopicConfig
+
+
+@pytest.fixture
+def cluster(groups: Groups) -> Cluster:
+    return Cluster(groups)
+
+
+# --- brokers and controller ---------------------------------------------------------------------------
+
+
+def test_brokers_are_listed_and_described(shell: Shell, cluster: Cluster) -> None:
+    """Each with its epoch, its kind, and whether it rules; what it hosts on request."""
+    cluster.topic("orders", (1, 2), (2, 1))
+
+    rows = shell.json("broker", "list")["brokers"]
+    one = shell.json("broker", "describe", "1")
+    table = shell.run("broker", "list")
+
+    assert [(row["broker"], row["kind"], row["controller"]) for row in rows] == [
+        (1, "kafka", True),
+        (2, "kafka", False),
+        (3, "kafka", False),
+    ]
+    assert (one["replicas"], one["leaders"], one["endpoints"]) == (2, 1, ["PLAINTEXT://h:9092"])
+    assert [line.split()[0] for line in table.lines] == ["BROKER", "1", "2", "3"]
+    assert shell.run("broker", "describe", "9").code == 5
+
+
+def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, cluster: Cluster) -> None:
+    """Exit 4 where a topic, or the state of a partition on it, cannot be read."""
+    cluster.topic("orders", (1, 2), (2, 3))
+    states = [PartitionState.path(TopicPartition("orders", number)) for number in (0, 1)]
+    cluster.zk.multi(*[SetData(path, b"{", -1) for path in states])
+    cluster.odd(Topic.path("odd"))
+
+    ran = shell.run("broker", "describe", "1", "--format", "json")
+
+    assert (ran.code, ran.document["replicas"], ran.document["leaders"]) == (4, 1, 0)
+    assert ran.err.startswith("error: not counted: /brokers/topics/odd: expected a topic, found ")
+    assert f"; {states[0]}: expected a partition state" in ran.err
+    assert states[1] not in ran.err
+
+
+def test_the_controller_is_described(shell: Shell, groups: Groups) -> None:
+    """Exit code 5 while there is none."""
+    none = shell.run("controller", "describe")
+    Cluster(groups)
+    one = shell.json("controller", "describe")
+
+    assert (none.code, "/controller" in none.err) == (5, True)
+    assert (one["controller"], one["epoch"], one["kind"], one["last_processed_zxid"]) == (1, 7, "kafka", None)
+    assert shell.json("controller", "history")["epochs"] == []
+
+
+# --- elections ----------------------------------------------------------------------------------------
+
+
+def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: Cluster) -> None:
+    """Nothing without --execute; a second one while the first waits is exit 6; not converged is 3."""
+    cluster.topic("orders", (1, 2), (2, 1), leaders={1: 1})
+
+    shown = shell.json("elect", "preferred")
+    before = shell.run("znode", "get", "/admin/preferred_replica_election")
+    done = shell.json(
+        "elect", "preferred", "--topic", "orders:1", "--execute", "--wait", "--timeout", "100ms", code=3
+    )
+    again = shell.run("elect", "preferred", "--execute")
+
+    assert [row["outcome"] for row in shown["partitions"]] == ["leads", "elects"]
+    assert (shown["executed"], before.code) == (False, 5)
+    assert (done["executed"], done["converged"]) == (True, False)
+    assert shell.json("znode", "get", "/admin/preferred_replica_election")["data"] == (
+        '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'
+    )
+    assert again.code == 6
+
+
+def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: Cluster) -> None:
+    """Nobody is asked for nothing, and that is no success; no leader is Kafka's -1 in JSON."""
+    cluster.topic("orders", (9, 1), (8, 1), leaders={0: 1, 1: -1})
+
+    told = shell.run("elect", "preferred", "--execute")
+    rows = shell.json("elect", "preferred")["partitions"]
+
+    assert [line.split() for line in told.lines[1:]] == [
+        ["orders", "0", "1", "9", "not", "live"],
+        ["orders", "1", "none", "8", "not", "live"],
+        ["nothing", "to", "elect"],
+    ]
+    assert (told.code, told.err) == (2, "error: not elected: orders-0 (not live), orders-1 (not live)\n")
+    assert [row["leader"] for row in rows] == [1, -1]
+    assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
+
+
+def test_an_election_of_some_alone_is_partly_done(shell: Shell, cluster: Cluster) -> None:
+    """Exit 4 with those that were not elected; a state that cannot be read is 4 in a preview too."""
+    cluster.topic("orders", (1, 2), (2, 1), (9, 1), leaders={1: 1, 2: 1})
+    some = shell.run("elect", "preferred", "--topic", "orders:0,2", "--execute", "--wait")
+    path = PartitionState.path(TopicPartition("orders", 0))
+    cluster.zk.multi(SetData(path, b"{", 0))
+
+    shown = shell.run("elect", "preferred", "--topic", "orders:0,1")
+    alone = shell.run("elect", "preferred", "--topic", "orders:0", "--execute", "--wait")
+    every = shell.run("elect", "preferred", "--execute")
+
+    assert (some.code, some.err) == (4, "error: not elected: orders-2 (not live)\n")
+    assert (shown.code, alone.code, every.code) == (4, 4, 4)
+    assert shown.err.endswith("error: cannot be read: orders-0\n")
+    assert every.err.endswith("error: not elected: orders-2 (not live); cannot be read: orders-0\n")
+    assert shell.json("znode", "get", "/admin/preferred_replica_election")["data"] == (
+        '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'
+    )
+
+
+def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster: Cluster) -> None:
+    """By asking for all; one that is named is refused."""
+    cluster.topic("orders", (2, 1), leaders={0: 1})
+    cluster.zk.create_missing("/admin", "/admin/delete_topics", "/admin/delete_topics/orders")
+
+    every = shell.run("elect", "preferred", "--execute")
+    named = shell.run("elect", "preferred", "--topic", "orders", "--execute")
+
+    assert (every.code, every.lines[-1]) == (0, "nothing to elect")
+    assert (named.code, named.err) == (2, "error: not elected: orders-0 (being deleted)\n")
+
+
+def test_nothing_to_describe_is_said(shell: Shell, groups: Groups) -> None:
+    """On stderr, so that scripts go on reading nothing."""
+    none = shell.run("topic", "describe")
+    Cluster(groups).topic("orders", (1, 2))
+    led = shell.run("topic", "describe", "--unavailable-partitions")
+
+    assert (none.code, none.out, "zkgroup topic create" in none.err) == (0, "", True)
+    assert (led.code, led.out, "no partition is so" in led.err) == (0, "", True)
+
+
+def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, cluster: Cluster) -> None:
+    """Exit 5, from options and from a file."""
+    cluster.topic("orders", (1, 2), leaders={0: 2})
+    file = shell.home / "election.json"
+    file.write_text('{"partitions":[{"topic":"orders","partition":0},{"topic":"orders","partition":7}]}')
+
+    by_file = shell.run("elect", "preferred", "--path-to-json-file", str(file), "--execute")
+    by_option = shell.run("elect", "preferred", "--topic", "orders:7", "--execute")
+
+    assert (by_file.code, by_option.code) == (5, 5)
+    assert "orders-7" in by_file.err
+    assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
+
+
+# --- configurations -----------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: Shell, cluster: Cluster) -> None:
+    """Kafka's syntax; brokers are told; the undo record says the same command."""
+    cluster.topic("orders", (1,))
+    given = ("--add-config", "retention.ms=1,cleanup.policy=[x,y]")
+    shell.run("config", "alter", "--topic", "orders", *given, "--execute")
+
+    change = ("--add-config", "retention.ms=2", "--delete-config", "cleanup.policy")
+    shown = shell.json("config", "alter", "--topic", "orders", *change)
+    words = ("--entity-type", "topics", "--entity-name", "orders")
+    done = shell.run("config", "alter", *words, *change, "--execute")
+    back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
+    undo = shell.run("offsets", "undo", "--execute")
+    after = shell.json("config", "describe", "--topic", "orders")["configs"]
+    went_back = shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
+
+    assert [(row["name"], row["before"], row["after"]) for row in shown["configs"]] == [
+        ("cleanup.policy", "x,y", None),
+        ("retention.ms", "1", "2"),
+    ]
+    assert (shown["executed"], shown["notification"]) == (False, "v2")
+    assert after == [{"entity_type": "topics", "entity": "orders", "configs": {"retention.ms": "2"}}]
+    assert (undo.code, back in undo.err) == (2, True)
+    assert went_back.code == 0
+    restored = shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"]
+    assert restored == {"retention.ms": "1", "cleanup.policy": "x,y"}
+    changes = shell.json("znode", "ls", "/config/changes")["children"]
+    assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
+
+
+def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: Cluster) -> None:
+    """Exit code 5, as for every other thing that is asked for by name."""
+    for verb in (["describe"], ["alter", "--set", "retention.ms=1", "--execute"]):
+        found = shell.run("config", *verb, "--topic", "nope")
+        assert (found.code, "there is no topic 'nope'" in found.err) == (5, True)
+
+
+def test_the_way_back_holds_for_any_value(shell: Shell, cluster: Cluster) -> None:
+    """Commas and brackets in a value do not cut the printed command's setting in two."""
+    cluster.topic("orders", (1,))
+    shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=x]y,[b=1", "--execute")
+    done = shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=1", "--execute")
+    back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
+
+    shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
+
+    (row,) = shell.json("config", "describe", "--topic", "orders")["configs"]
+    assert row["configs"] == {"cleanup.policy": "x]y,[b=1"}
+
+
+def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluster: Cluster) -> None:
+    """Somebody has set what no topic has; it can be taken off, and that this is for good is said."""
+    cluster.topic("orders", (1,))
+    words = ("config", "alter", "--topic", "orders")
+    odd = TopicConfig({"retention.msec": "1", "retention.ms": "2"}).encode()
+    cluster.zk.multi(SetData("/config/topics/orders", odd, -1))
+
+    refused = shell.run(*words, "--set", "retention.msec=3", "--execute")
+    both = shell.run(*words, "--delete-config", "retention.msec,retention.ms", "--execute")
+    cluster.zk.multi(SetData("/config/topics/orders", odd, -1))
+    alone = shell.run(*words, "--delete-config", "retention.msec", "--execute")
+
+    assert (refused.code, "did you mean 'retention.ms'?" in refused.err) == (2, True)
+    assert "--set retention.ms=2 --execute; retention.msec=1 is nothing that a broker can use" in both.err
+    assert "there is no way back: retention.msec=1 is nothing that a broker can use" in alone.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--add-config", "a=1"],
+        ["--topic", "t", "--broker", "1", "--add-config", "a=1"],
+        ["--topic", "t", "--entity-name", "t", "--add-config", "a=1"],
+        ["--entity-type", "topics", "--entity-default", "--add-config", "a=1"],
+        ["--entity-type", "brokers", "--entity-name", "x", "--add-config", "a=1"],
+        ["--entity-type", "clients", "--client", "c", "--add-config", "a=1"],
+        ["--entity-type", "topics", "--add-config", "a=1"],
+        ["--topic", "t", "--add-config", "a"],
+    ],
+)
+def test_wrong_words_about_whose_configuration_are_usage_errors(lone_shell: Shell, words: list[str]) -> None:
+    """Before anything is asked of an ensemble."""
+    assert lone_shell.run("config", "alter", *words, "-z", "127.0.0.1:1").code == 2
+
+
+def test_a_value_that_no_broker_can_parse_is_refused(shell: Shell, cluster: Cluster) -> None:
+    """Brokers of some releases hear of no change any more after it; nothing is written."""
+    broker = shell.run("config", "alter", "--broker", "1", "--set", f"{RATES[0]}=50MB", "--execute")
+    client = ("--entity-type", "clients", "--entity-name", "c", "--set")
+    quota = shell.run("config", "alter", *client, "producer_byte_rate=abc", "--execute")
+    unknown = shell.run("config", "alter", *client, "producer_rate=1", "--execute")
+
+    assert [ran.code for ran in (broker, quota, unknown)] == [2, 2, 2]
+    assert f"setting {RATES[0]}: expected a whole number from 0" in broker.err
+    assert "found 'abc'" in quota.err
+    assert "clients have producer_byte_rate" in unknown.err
+    assert shell.run("znode", "get", "/config/changes").code == 5
+
+
+def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cluster: Cluster) -> None:
+    """Of all of a kind; where one is asked for by name, a line says that nothing is set."""
+    for name in ("clicks", "empty", "orders"):
+        cluster.topic(name, (1,))
+    for name in ("clicks", "orders"):
+        shell.run("config", "alter", "--topic", name, "--set", "retention.ms=1", "--execute")
+
+    told = shell.run("config", "describe", "--entity-type", "topics")
+    named = shell.run("config", "describe", "--topic", "empty")
+
+    assert [" ".join(line.split()) for line in told.lines] == [
+        "topics clicks",
+        "SETTING VALUE",
+        "retention.ms 1",
+        "",
+        "topics orders",
+        "SETTING VALUE",
+        "retention.ms 1",
+    ]
+    assert [" ".join(line.split()) for line in named.lines] == ["topics empty nothing is set"]
+
+
+def test_a_broker_that_is_gone_and_has_no_settings_is_not_listed(shell: Shell, cluster: Cluster) -> None:
+    """Its znode stays when its last setting is removed; one that cannot be read is exit 4 all the same."""
+    for change in (("--set", f"{RATES[0]}=1"), ("--delete-config", RATES[0])):
+        assert shell.run("config", "alter", "--broker", "9", *change, "--execute").code == 0
+
+    none = shell.run("config", "describe", "--entity-type", "brokers")
+    named = shell.json("config", "describe", "--broker", "9")["configs"]
+    cluster.odd("/config/brokers/8")
+    odd = shell.run("config", "describe", "--entity-type", "brokers")
+
+    assert (none.code, none.out) == (0, "")
+    assert "nothing of that kind has a configuration of its own" in none.err
+    assert named == [{"entity_type": "brokers", "entity": "9", "configs": {}}]
+    assert (odd.code, "/config/brokers/8" in odd.err) == (4, True)
+
+
+def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) -> None:
+    """Users and their clients, the defaults too."""
+    words = ("--entity-type", "users", "--entity-default", "--client", "c")
+
+    done = shell.json("config", "alter", *words, "--add-config", "producer_byte_rate=9", "--execute")
+    listed = shell.json("config", "describe", "--entity-type", "users")["configs"]
+
+    assert (done["entity"], done["executed"]) == ("<default>/clients/c", True)
+    assert [row["entity"] for row in listed] == ["<default>/clients/c"]
+
+
+# --- topics -------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
+    shell: Shell, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--if-not-exists of two tools at once; without it, and for a name that collides, it is a conflict."""
+    shell.run("topic", "create", "a.b", "--partitions", "2")
+    looked: list[str] = []
+
+    def exists(ensemble: Ensemble, name: str) -> bool:
+        looked.append(name)
+        return len(looked) % 2 == 0 and topic_exists(ensemble, name)  # not there when first looked for
+
+    monkeypatch.setattr("zkgroup.admin.topics.topic_exists", exists)
+    words = ("topic", "create", "a.b", "--partitions", "1")
+
+    found = shell.json(*words, "--if-not-exists")
+    refused = shell.run(*words)
+    collides = shell.run("topic", "create", "a_b", "--partitions", "1", "--if-not-exists")
+
+    assert (found["created"], len(found["partitions"]), looked) == (False, 2, ["a.b"] * 2 + ["a_b"] * 2)
+    assert (refused.code, collides.code) == (6, 6)
+
+
+def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
+    """controller item 52: old partitions and configuration untouched; what cannot go back is said."""
+    cluster.topic("orders", (1, 2), (2, 3))
+
+    shown = shell.run("topic", "alter", "orders", "--partitions", "3")
+    done = shell.json("topic", "alter", "orders", "--partitions", "3", "--config", "flush.ms=1", "--execute")
+    less = shell.run("topic", "alter", "orders", "--partitions", "2", "--execute")
+    undo = shell.run("offsets", "undo", done["undo"], "--execute")
+
+    assert "topic orders would grow from 2 to 3 partitions" in shown.out
+    assert "note: there is no way back: partitions cannot be taken away" in shown.err
+    assert done["added"] == [{"partition": 2, "replicas": [3, 1]}]
+    (topic,) = shell.json("topic", "describe", "orders")["topics"]
+    assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 3], [3, 1]]
+    assert topic["configs"] == {"flush.ms": "1"}
+    assert (less.code, undo.code) == (2, 2)
+    assert "cannot be taken away" in undo.err
+
+
+def test_topics_of_ten_thousand_partitions_are_described_in_few_packets(
+    shell: Shell, cluster: Cluster, zk_server: Tree
+) -> None:
+    """TopicCommand of 2.8.2 takes 10,307 packets for as many; 200 are allowed here."""
+    for number in range(100):
+        cluster.topic(f"topic-{number}", *[(1, 2)] * 100)
+
+    before = _packets(zk_server)
+    described = shell.json("topic", "describe")["topics"]
+    packets = _packets(zk_server) - before
+
+    assert sum(len(topic["partitions"]) for topic in described) == 10_000
+    assert packets <= 200, packets
+
+
+def _packets(tree: Tree) -> int:
+    mntr = tree.server(0).ask("mntr")
+    return int(next(line.split()[1] for line in mntr.splitlines() if line.startswith("zk_packets_received")))

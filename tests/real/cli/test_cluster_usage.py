@@ -1,0 +1,51 @@
+"""`zkgroup cluster usage` against real servers that tell and that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_cluster import Cluster
+from tests.worlds.written_groups import Groups
+from zkgroup.testing.plugin import Tree
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+
+def test_three_figures_stand_side_by_side(shell: Shell, groups: Groups, zk_server: Tree) -> None:
+    """The measured ones are the server's own: of every client, and of every chroot but for the walk."""
+    Cluster(groups).topic("orders", (1, 2), (2, 1))
+
+    found = shell.json("cluster", "usage")
+    table = shell.run("cluster", "usage")
+    csv = shell.run("cluster", "usage", "--format", "csv")
+
+    rows = {row["quantity"]: row for row in found["usage"]}
+    assert found["counts"] == {
+        "brokers": 3, "topics": 1, "partitions": 2, "reassigning": 0, "notifications": 0, "requests": 0
+    }  # fmt: skip
+    assert (rows["watches"]["early"], rows["watches"]["early_formula"]) == (17, "3B + 2T + 6")
+    assert (rows["watches"]["corrected"], rows["watches"]["corrected_formula"]) == (17, "3B + T + R + 7")
+    assert rows["connections"]["measured"] >= 2  # this command's and the one that made the cluster
+    assert (rows["connections"]["measured_by"], rows["znodes"]["measured_by"]) == ("mntr", "tree walk")
+    (server,) = found["servers"]
+    assert (server["by"], server["mode"]) == ("mntr", "standalone")
+    assert server["znodes"] > rows["znodes"]["measured"] > rows["leaf_znodes"]["measured"] > 0
+    assert any(line.startswith("watches") and "mntr" in line for line in table.lines)
+    assert csv.lines[0] == "quantity,early,corrected,measured,measured_by,reason"
+
+
+def test_a_server_that_may_not_tell_leaves_the_reason(tmp_path: Path) -> None:
+    """Servers of 3.5 and later allow `srvr` alone by default; no AdminServer runs here."""
+    config = {"4lw.commands.whitelist": "srvr,conf"}
+    with EmbeddedZooKeeper(fsync=False, config=config) as server:
+        shell = Shell(tmp_path, server.address)
+        found = shell.json("cluster", "usage", "--admin-port", "0")
+        told = shell.run("cluster", "usage", "--admin-port", "0")
+
+    rows = {row["quantity"]: row for row in found["usage"]}
+    assert (rows["watches"]["measured"], rows["connections"]["measured"]) == (None, None)
+    assert "not in the whitelist" in rows["watches"]["reason"]
+    # The root, /zookeeper and two below.
+    assert (rows["znodes"]["measured"], rows["znodes"]["reason"]) == (4, None)
+    assert found["release"] is None
+    assert "note: no formulas" in told.err

@@ -1,0 +1,224 @@
+"""`controller resign`, `elect unclean` and `status` on a real server: what only ours obeys and says."""
+
+from __future__ import annotations
+
+import threading
+
+from tests.real.cli.ruling import Controllers
+from tests.worlds.shell import Shell
+from tests.worlds.written_cluster import Cluster
+from tests.worlds.written_groups import Groups
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.topics import TopicConfig
+from zkgroup.znodes.unclean_elections import (
+    PartitionVerdict,
+    UncleanElection,
+    UncleanElectionDone,
+    unclean_elections_path,
+)
+
+
+def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) -> None:
+    """recipes 13: shown first; then `/controller` goes, the next has the next epoch, no request stays."""
+    with Controllers(zk_server.address) as controllers:
+        controllers.add(1)
+
+        shown = shell.json("controller", "resign")
+        untouched = shell.run("znode", "get", "/zkgroup/controller/resign")
+        controllers.add(2)
+        done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "60s")
+        again = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "60s")
+        history = shell.json("controller", "history")["epochs"]
+
+    assert (shown["executed"], shown["resigned"], untouched.code) == (False, None, 5)
+    assert (done["controller"], done["epoch"], done["executed"], done["resigned"]) == (1, 1, True, True)
+    assert done["successor"] == 2
+    # The same one again where the other is slow: it stands back for a while, not for ever.
+    told = [f"controller 2, epoch 2 has resigned; broker {next_one} rules now" for next_one in (1, 2)]
+    assert (again.code, again.out.strip() in told) == (0, True)
+    assert [(row["epoch"], row["broker"], row["ended"]) for row in history[1:]] == [
+        (2, 2, "an operator asked for it"),
+        (1, 1, "an operator asked for it"),
+    ]
+
+
+def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: Groups) -> None:
+    """What ruled here is a znode that nobody looks after."""
+    Cluster(groups).ours()
+
+    ran = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "50ms")
+    second = shell.run("controller", "resign", "--execute")
+
+    assert ran.code == 3
+    assert ran.out == "asked controller 1, epoch 7 to resign; it has not yet\n"
+    assert "stays until it is obeyed" in ran.err
+    assert (second.code, "asked already" in second.err) == (6, True)
+
+
+def test_a_real_controller_is_left_alone(shell: Shell, groups: Groups) -> None:
+    """recipes 13: exit 2 with the reason; exit 5 where there is none."""
+    none = shell.run("controller", "resign", "--execute")
+    Cluster(groups)
+    refused = shell.run("controller", "resign", "--execute")
+
+    assert (none.code, refused.code) == (5, 2)
+    assert "real Kafka controller" in refused.err
+    assert shell.run("znode", "get", "/zkgroup/controller/resign").code == 5
+
+
+# --- unclean elections --------------------------------------------------------------------------------
+
+
+def _leaderless(groups: Groups) -> Cluster:
+    """orders-0 is led by nobody: its only replica in sync has gone."""
+    cluster = Cluster(groups)
+    cluster.topic("orders", (9, 1), (1, 2), leaders={0: -1})
+    path = PartitionState.path(TopicPartition("orders", 0))
+    cluster.zk.multi(SetData(path, PartitionState(-1, 1, (9,), 7).encode(), 0))
+    return cluster
+
+
+def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, groups: Groups) -> None:
+    """recipes 15: what may be lost is said first; then the controller's word for each partition."""
+    cluster = _leaderless(groups)
+    cluster.ours()
+    shown = shell.run("elect", "unclean", "--topic", "orders")
+
+    def controller() -> None:
+        wait_until(lambda: cluster.zk.exists(UncleanElection.path()) is not None)
+        request = cluster.zk.read(UncleanElection.path())
+        verdict = PartitionVerdict(TopicPartition("orders", 0), "unclean", 1, "broker 1 was not in sync")
+        done = UncleanElectionDone((verdict,), 7, 1)
+        cluster.zk.create_missing(unclean_elections_path())
+        cluster.zk.multi(
+            Create(UncleanElectionDone.path(request.stat.czxid), done.encode()), Delete(request.path, 0)
+        )
+
+    ruling = threading.Thread(target=controller, name="controller")
+    ruling.start()
+    try:
+        done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait")
+    finally:
+        ruling.join(40)
+
+    assert shown.lines[-1] == "would ask for 1 election; 1 partition may lose records"
+    assert [row["outcome"] for row in done["partitions"]] == ["unclean", "led"]
+    assert (done["converged"], done["epoch"]) == (True, 7)
+    assert [(row["verdict"], row["elected"]) for row in done["partitions"]] == [("unclean", 1), (None, None)]
+
+
+def test_an_unclean_election_that_nobody_answers_ends_with_3(shell: Shell, groups: Groups) -> None:
+    """The request stays, and a second one is a conflict."""
+    _leaderless(groups).ours()
+    words = ("elect", "unclean", "--topic", "orders:0", "--execute")
+
+    ran = shell.run(*words, "--wait", "--timeout", "50ms")
+    second = shell.run(*words)
+
+    assert (ran.code, "said nothing yet" in ran.err) == (3, True)
+    assert (second.code, "orders-0" in second.err) == (6, True)
+
+
+def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, groups: Groups) -> None:
+    """recipes 15: exit 2, with the setting that it obeys; nothing to elect is said and not asked for."""
+    cluster = _leaderless(groups)
+    refused = shell.run("elect", "unclean", "--topic", "orders:0", "--execute")
+    cluster.ours()
+    idle = shell.run("elect", "unclean", "--topic", "orders:1", "--execute")
+
+    assert (refused.code, "unclean.leader.election.enable=true" in refused.err) == (2, True)
+    assert (idle.code, idle.lines[-1]) == (0, "nothing to elect")
+    assert shell.run("znode", "get", UncleanElection.path()).code == 5
+
+
+def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, groups: Groups) -> None:
+    """The exit codes of `elect preferred`: none 2, some 4, unreadable 4 also in a preview."""
+    cluster = Cluster(groups)
+    cluster.ours()
+    cluster.topic("orders", (9, 8), (1, 2), (1, 2))
+    path = PartitionState.path(TopicPartition("orders", 2))
+    cluster.zk.multi(SetData(path, b"{", 0))
+    words = ("elect", "unclean", "--topic")
+
+    shown = shell.run(*words, "orders:0")
+    none = shell.run(*words, "orders:0", "--execute", "--wait")
+    some = shell.run(*words, "orders:0,1", "--execute")
+    unread = shell.run(*words, "orders:2")
+
+    assert shown.code == 0
+    assert (none.code, none.err) == (2, "error: not elected: orders-0 (not live)\n")
+    assert (some.code, unread.code) == (4, 4)
+    assert unread.err.endswith("error: cannot be read: orders-2\n")
+    assert shell.run("znode", "get", UncleanElection.path()).code == 5
+
+
+# --- status -------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Groups) -> None:
+    """recipes 15 and 18: kind, no leader, unreadable paths, who may fetch again, what waits."""
+    cluster = _leaderless(groups)
+    real = shell.run("status")
+    cluster.ours()
+    says = ControllerStatus(
+        1,
+        7,
+        2**40,
+        5,
+        {"/odd": "expected an object"},
+        {3: ("orders-1",)},
+        {"leader of orders-0": "nobody"},
+        2,
+    )
+    cluster.zk.create_missing("/zkgroup", "/zkgroup/controller")
+    cluster.zk.multi(Create(ControllerStatus.path(), says.encode()))
+
+    told = shell.json("status")
+    table = shell.run("status")
+    doctor = shell.run("doctor")
+
+    assert "controller  broker 1, epoch 7, real Kafka" in real.lines
+    assert "partitions  1 without a live leader" in real.lines
+    assert (told["controller_kind"], told["controller_hung"], told["offline_partitions"]) == (
+        "zkgroup",
+        False,
+        1,
+    )
+    assert told["unreadable"] == [{"path": "/odd", "detail": "expected an object"}]
+    assert told["refetching"] == [{"broker": 3, "partitions": ["orders-1"]}]
+    assert table.lines[-4:] == [
+        "unreadable  /odd: expected an object",
+        "broker 3    may fetch orders-1 again from the start: mend their states",
+        "waits       leader of orders-0: nobody",
+        "and         2 more",
+    ]
+    assert (doctor.code, "zkgroup znode get /odd" in doctor.out) == (3, True)
+    assert "info     leader of orders-0: nobody" in doctor.lines
+
+
+def test_a_state_that_cannot_be_read_is_named_whoever_rules(shell: Shell, groups: Groups) -> None:
+    """A controller reads states when it needs them, a real one tells of none: `status` looks for itself."""
+    cluster = Cluster(groups)
+    cluster.topic("orders", (1, 2), (2, 1))
+    path = PartitionState.path(TopicPartition("orders", 1))
+    cluster.zk.multi(SetData(path, b"junk", 0), SetData(TopicConfig.path("orders"), b"{", 0))
+
+    told = shell.json("status")
+    described = shell.run("topic", "describe", "orders", "--format", "json")
+    doctor = shell.run("doctor")
+
+    assert [each["path"] for each in told["unreadable"]] == [path, TopicConfig.path("orders")]
+    assert told["unreadable"][0]["detail"].startswith("expected a partition state, found 'junk'")
+    assert told["offline_partitions"] == 1
+    assert described.code == 4
+    assert f"not described: {TopicConfig.path('orders')}: " in described.err
+    assert f"{path}: expected a partition state" in described.err
+    (topic,) = described.document["topics"]
+    assert (topic["configs"], [row["leader"] for row in topic["partitions"]]) == (None, [1, None])
+    assert f"error    {path}: expected a partition state" in doctor.out
+    assert "no controller can go by it" in doctor.out

@@ -1,0 +1,102 @@
+"""`zkgroup demo audit`: how its report becomes exit code and output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.cli.staged_demos import staged
+from tests.worlds.shell import Shell
+from zkgroup.admin.ensemble import AsOf
+from zkgroup.audit.views.owners import OwnerLife
+from zkgroup.demo.audit import scenario
+from zkgroup.demo.audit.planting import Planted
+from zkgroup.demo.audit.scenario import DemoReport
+from zkgroup.demo.checks import Check
+
+RIGHT = Check("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
+WRONG = Check(
+    "the audit's errors are exactly what was planted", False, "no error; missed: zombie_commit at 0x41"
+)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Without an ensemble."""
+    return Shell(tmp_path)
+
+
+def report(check: Check, page: Path, folder: Path | None = None) -> DemoReport:
+    """A run with two planted writes and this verdict."""
+    return DemoReport(
+        checks=(check,),
+        planted=(Planted(1, "ada", 0xABC, 0x41, 255, 275), Planted(9, "cleo", 0xABC, 0x47, 292, 146)),
+        severities={"error": 3, "info": 1},
+        partition=9,
+        owners=(OwnerLife("demo_cleo-0", 0xDEF, 0x26, 1_000, 0x89, 2_000, "release", 0xDEF),),
+        report=(page,),
+        took_s=43.2,
+        as_of=AsOf(0xB5, 2_500),
+        group="demo",
+        zookeeper="127.0.0.1:1",
+        folder=folder,
+    )
+
+
+def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
+    """The demo comes to this."""
+    return staged(monkeypatch, scenario, found, "a stranger writes")
+
+
+def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Story on stderr; planted writes, owners and checks on stdout; where the report is on stderr."""
+    told = stage(monkeypatch, report(RIGHT, tmp_path / "report.html"))
+    ran = shell.run("demo", "audit")
+
+    assert ran.code == 0
+    assert "  1.5 s  a stranger writes" in ran.err
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["1", "ada", "255", "275", "0x41", "zombie_commit"] in rows
+    assert ["9", "cleo", "292", "146", "0x47", "offset_regression,", "zombie_commit"] in rows
+    owners = next(row for row in rows if "demo_cleo-0" in row)
+    assert owners[2:4] == ["demo_cleo-0", "release"]
+    assert "yes     the audit's errors are exactly what was planted  zombie_commit at 0x41" in ran.out
+    assert "3 errors, 0 warnings, 1 note in the files of a run of 43 s." in ran.out
+    assert f"report: {tmp_path / 'report.html'}" in ran.err
+    assert "kept" not in ran.err
+    assert [one.keep for one in told] == [False]
+
+
+def test_demo_that_found_something_else_ends_with_3(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was missed stands in full; --keep says where to look."""
+    told = stage(monkeypatch, report(WRONG, tmp_path / "report.html", tmp_path))
+    ran = shell.run("demo", "audit", "--keep")
+
+    assert ran.code == 3
+    assert f"NOT PROVED: {WRONG.statement}\n{WRONG.evidence}\n" in ran.out
+    assert f"zkgroup audit findings --input {tmp_path / 'zookeeper' / 'server-0'}" in ran.err
+    assert [one.keep for one in told] == [True]
+
+
+def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By its published schema."""
+    stage(monkeypatch, report(WRONG, tmp_path / "report.html"))
+    document = shell.json("demo", "audit", code=3)
+
+    assert document["passed"] is False
+    assert document["planted"][1] == {
+        "findings": ["offset_regression", "zombie_commit"],
+        "partition": 9,
+        "owner": "cleo",
+        "session": "0xabc",
+        "zxid": 0x47,
+        "before": 292,
+        "after": 146,
+    }
+    assert document["findings"] == {"error": 3, "warning": 0, "info": 1}
+    assert document["owners"][0]["ended_by"] == "release"
+    assert document["report"] == [str(tmp_path / "report.html")]

@@ -1,0 +1,86 @@
+"""`zkgroup demo brokers`: how its report becomes exit code and output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.cli.staged_demos import staged
+from tests.worlds.shell import Shell
+from zkgroup.admin.ensemble import AsOf
+from zkgroup.demo.brokers import scenario
+from zkgroup.demo.brokers.closing import Outcome
+from zkgroup.demo.brokers.scenario import DemoReport
+from zkgroup.demo.checks import Check
+from zkgroup.history import ClusterFigures
+
+RIGHT = Check("nothing is stuck", True, "all led")
+WRONG = Check("one controller an epoch", False, "epoch 2: brokers 3 and 4")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Without an ensemble."""
+    return Shell(tmp_path)
+
+
+def report(*checks: Check, folder: Path | None = None) -> DemoReport:
+    figures = ClusterFigures(transactions=500, elections=3, moves_begun=48, moves_ended=48)
+    return DemoReport(
+        checks=checks,
+        outcome=Outcome(checks, figures, 20_000, 7, 20_008, 3, 12),
+        took_s=55.5,
+        failovers_s=(4.25, 4.5),
+        moved=48,
+        as_of=AsOf(1, 1),
+        zookeeper="127.0.0.1:1",
+        folder=folder,
+    )
+
+
+def stage(monkeypatch: pytest.MonkeyPatch, found: DemoReport) -> list[Any]:
+    """The demo comes to this."""
+    return staged(monkeypatch, scenario, found, "a broker starts")
+
+
+def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Story on stderr, checks and figures on stdout."""
+    told = stage(monkeypatch, report(RIGHT))
+    ran = shell.run("demo", "brokers")
+
+    assert ran.code == 0
+    assert "  1.5 s  a broker starts" in ran.err
+    assert "yes     nothing is stuck  all led" in ran.out
+    assert "20,008 in the logs, all consumed: 7 were sent again" in ran.out
+    assert "kept" not in ran.err
+    assert [one.keep for one in told] == [False]
+
+
+def test_demo_that_proved_nothing_ends_with_3(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What does not hold stands in the table, and once more in full; --keep says where to look."""
+    told = stage(monkeypatch, report(RIGHT, WRONG, folder=tmp_path))
+    ran = shell.run("demo", "brokers", "--keep")
+
+    assert ran.code == 3
+    assert "NOT PROVED: one controller an epoch\nepoch 2: brokers 3 and 4\n" in ran.out
+    assert f"zkgroup zookeeper start --servers 3 --data {tmp_path / 'zookeeper'}" in ran.err
+    assert [one.keep for one in told] == [True]
+
+
+def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its published schema."""
+    stage(monkeypatch, report(RIGHT, WRONG))
+    document = shell.json("demo", "brokers", code=3)
+
+    assert document["passed"] is False
+    assert document["checks"][1] == {
+        "statement": "one controller an epoch",
+        "holds": False,
+        "evidence": "epoch 2: brokers 3 and 4",
+    }
+    assert document["failovers_ms"] == [4250, 4500]
+    assert document["history"]["moves_ended"] == 48

@@ -1,0 +1,251 @@
+"""`zkgroup group` against a real server: exit code, stdout, stderr."""
+
+from __future__ import annotations
+
+import json
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_groups import Groups
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete
+from zkgroup.znodes.consumers import Owner
+
+
+def test_list_shows_every_group_with_its_state(shell: Shell, groups: Groups) -> None:
+    """One row a group, the same in all formats."""
+    groups.topic("orders", 4)
+    groups.living("billing", "orders", 4)
+    groups.parents("idle", "orders")
+
+    document = shell.json("group", "list")
+    table = shell.run("group", "list")
+    csv = shell.run("group", "list", "--format", "csv")
+    ndjson = shell.run("group", "list", "--format", "ndjson")
+
+    assert document["groups"] == [
+        {
+            "group": "billing",
+            "state": "stable",
+            "members": 2,
+            "topics": ["orders"],
+            "partitions": 4,
+            "unowned": 0,
+            "lag": None,
+        },
+        {
+            "group": "idle",
+            "state": "empty",
+            "members": 0,
+            "topics": [],
+            "partitions": 0,
+            "unowned": 0,
+            "lag": None,
+        },
+    ]
+    assert [line.split()[:2] for line in table.lines] == [
+        ["GROUP", "STATE"],
+        ["billing", "stable"],
+        ["idle", "empty"],
+    ]
+    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,'
+    assert [json.loads(line) for line in ndjson.lines] == document["groups"]
+
+
+def test_list_of_an_empty_ensemble_says_what_to_do(shell: Shell) -> None:
+    """No group is no error; the next command is on stderr."""
+    ran = shell.run("group", "list")
+
+    assert (ran.code, len(ran.lines)) == (0, 1)
+    assert "zkgroup consume" in ran.err
+
+
+def test_describe_tells_members_and_partitions(shell: Shell, groups: Groups) -> None:
+    """The document of the contract, key by key."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2)
+
+    document = shell.json("group", "describe", "billing")
+    table = shell.run("group", "describe", "billing")
+
+    member, partition = document["members"][0], document["partitions"][1]
+    assert (document["schema"], document["state"], document["assignor"]) == (
+        "zkgroup.group/1",
+        "stable",
+        "range",
+    )
+    assert list(member) == [
+        "member",
+        "session",
+        "threads",
+        "pattern",
+        "subscription",
+        "registered_at",
+        "kind",
+        "host",
+        "agrees",
+    ]
+    assert (member["member"], member["threads"], member["kind"]) == ("billing_a", {"orders": 1}, "zkgroup")
+    assert list(partition) == [
+        "topic",
+        "partition",
+        "owner",
+        "member",
+        "expected_owner",
+        "owned_since",
+        "token",
+        "offset",
+        "committed_at",
+        "log_end_offset",
+        "lag",
+        "problem",
+    ]
+    assert (partition["owner"], partition["offset"], partition["lag"]) == ("billing_b-0", 10, None)
+    assert "billing_b-0" in table.out
+    assert table.lines[0].startswith("billing  stable  range  2 members  2 partitions")
+
+
+def test_describe_of_several_groups(shell: Shell, groups: Groups) -> None:
+    """Several names: a list of whole documents; csv rows carry the group."""
+    groups.parents("one")
+    groups.parents("two")
+
+    document = shell.json("group", "describe", "one", "two")
+    csv = shell.run("group", "describe", "one", "two", "--format", "csv")
+
+    assert document["schema"] == "zkgroup.groups/1"
+    assert [one["schema"] for one in document["groups"]] == ["zkgroup.group/1"] * 2
+    assert csv.lines[0].startswith("group,topic,partition,owner")
+
+
+def test_a_registration_with_half_a_character_is_shown(shell: Shell, groups: Groups) -> None:
+    """JSON can name what no encoding can hold: it stays an escape, in every format."""
+    groups.topic("orders", 1)
+    groups.living("billing", "orders", 1)
+    data = b'{"version":1,"subscription":{"\\ud800":1},"pattern":"static","timestamp":"1"}'
+    groups.zk.multi(Create("/consumers/billing/ids/billing_x", data, ephemeral=True))
+
+    members = shell.json("group", "describe", "billing")["members"]
+    table = shell.run("group", "describe", "billing")
+
+    assert (members[-1]["subscription"], members[-1]["threads"]) == ({"\ud800": 1}, {})
+    assert table.code == 0
+
+
+def test_a_missing_group_is_exit_5(shell: Shell) -> None:
+    """Not found: the path, and the command that shows what there is."""
+    for words in (["describe"], ["verify"], ["preview"], ["delete"]):
+        ran = shell.run("group", *words, "nobody")
+
+        assert (ran.code, ran.out) == (5, "")
+        assert "/consumers/nobody" in ran.err
+
+
+def test_verify_of_a_converged_group_is_exit_0(shell: Shell, groups: Groups) -> None:
+    """Healthy: nothing but the good news."""
+    groups.topic("orders", 4)
+    groups.living("billing", "orders", 4)
+
+    document = shell.json("group", "verify", "billing")
+
+    assert (document["converged"], document["problems"]) == (True, [])
+    assert shell.run("group", "verify", "billing").out.startswith("converged")
+
+
+def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: Groups) -> None:
+    """Also after a wait that ran out."""
+    groups.topic("orders", 4)
+    groups.living("billing", "orders", 4)
+    groups.zk.multi(Delete(Owner.path("billing", TopicPartition("orders", 3)), 1))
+
+    document = shell.json("group", "verify", "billing", code=3)
+    waited = shell.run("group", "verify", "billing", "--wait", "--timeout", "300ms")
+
+    (problem,) = document["problems"]
+    assert (document["converged"], problem["kind"], problem["partition"]) == (False, "unowned", 3)
+    assert (problem["expected"], problem["found"], problem["since"]) == ("billing_b-0", None, None)
+    assert waited.code == 3
+    assert "unowned" in waited.out
+
+
+def test_preview_shows_moves(shell: Shell, groups: Groups) -> None:
+    """Each way to imagine a change; nothing is written."""
+    groups.topic("orders", 4)
+    groups.living("billing", "orders", 4)
+
+    more = shell.json("group", "preview", "billing", "--add", "c:orders:1")
+    fewer = shell.json("group", "preview", "billing", "--remove", "a")
+    count = shell.json("group", "preview", "billing", "--members", "4")
+    grown = shell.json(
+        "group", "preview", "billing", "--add-partitions", "orders=2", "--assignor", "roundrobin"
+    )
+
+    assert (more["moves"], fewer["moves"], len(grown["partitions"])) == (1, 2, 6)
+    assert len({row["then"] for row in count["partitions"]}) == 4
+    assert shell.run("group", "verify", "billing").code == 0
+
+
+def test_preview_refuses_what_it_cannot_imagine(shell: Shell, groups: Groups) -> None:
+    """Usage errors say what was expected."""
+    groups.topic("orders", 4)
+    groups.living("billing", "orders", 4)
+
+    both = shell.run("group", "preview", "billing", "--members", "3", "--add", "c")
+    form = shell.run("group", "preview", "billing", "--add-partitions", "orders")
+    member = shell.run("group", "preview", "billing", "--remove", "x")
+
+    assert (both.code, form.code, member.code) == (2, 2, 5)
+    assert "TOPIC=COUNT" in form.err
+    assert "billing_a, billing_b" in member.err
+
+
+def test_delete_shows_first_and_acts_only_on_execute(shell: Shell, groups: Groups) -> None:
+    """Preview, execute with an undo file written first, and the one command that goes back."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2)
+    groups.leave("billing", "a", "b")
+
+    shown = shell.json("group", "delete", "billing")
+    assert (shown["executed"], shown["undo"], shown["offsets"]) == (False, None, 2)
+    assert shell.undo_files == []
+    done = shell.run("group", "delete", "billing", "--execute")
+    assert (done.code, groups.exists("/consumers/billing")) == (0, False)
+    (file,) = shell.undo_files
+    assert f"zkgroup offsets undo {file.stem} --execute" in done.err
+    assert shell.run("offsets", "undo", file.stem, "--execute").code == 0
+
+    assert groups.offset_of("billing", "orders", 1) == 10
+
+
+def test_delete_of_a_living_group_is_refused(shell: Shell, groups: Groups) -> None:
+    """Exit 2 with the members, preview or not, and no undo file of nothing."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2)
+
+    for extra in ([], ["--execute"], ["--execute", "--yes"]):
+        ran = shell.run("group", "delete", "billing", *extra)
+
+        assert ran.code == 2
+        assert "billing_a, billing_b" in ran.err
+    assert groups.exists("/consumers/billing/ids/billing_a")
+    assert shell.undo_files == []
+
+
+def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: Groups) -> None:
+    """Without --execute nothing happens; with it members look again; the next one has to wait."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2)
+
+    shown = shell.json("group", "nudge", "billing")
+    done = shell.run("group", "nudge", "billing", "--execute")
+    again = shell.run("group", "nudge", "billing", "--execute")
+
+    assert (shown["schema"], shown["executed"], len(shown["members"])) == ("zkgroup.nudge/1", False, 2)
+    assert (done.code, done.out.startswith("nudged 2 members")) == (0, True)
+    assert again.code == 2
+    assert "nudged less than 10 s ago" in again.err
+    assert shell.run("group", "verify", "billing").code == 0
+
+
+def test_nudge_of_nobody_is_not_found(shell: Shell) -> None:
+    """A group that does not exist has nobody to nudge."""
+    assert shell.run("group", "nudge", "nobody", "--execute").code == 5

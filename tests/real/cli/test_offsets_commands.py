@@ -1,0 +1,313 @@
+"""`zkgroup offsets` against a real server: exit code, stdout, stderr, undo files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_groups import Groups
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import SetData
+from zkgroup.znodes.audit import AuditRecord
+from zkgroup.znodes.consumers import Offset, Reset
+
+
+@pytest.fixture
+def idle(groups: Groups) -> Groups:
+    """A group without members, with offsets 0, 10 and 20 of three partitions."""
+    groups.topic("orders", 3)
+    groups.parents("billing", "orders")
+    for number in range(3):
+        groups.offset("billing", "orders", number, 10 * number)
+    return groups
+
+
+@pytest.fixture
+def living(groups: Groups) -> Groups:
+    """The same with two members."""
+    groups.topic("orders", 3)
+    groups.living("billing", "orders", 3)
+    return groups
+
+
+def test_show_tells_offsets_versions_and_owners(shell: Shell, living: Groups) -> None:
+    """The document of the contract; the table has the same rows."""
+    document = shell.json("offsets", "show", "billing")
+    table = shell.run("offsets", "show", "billing")
+
+    row = document["offsets"][2]
+    assert list(row) == [
+        "topic",
+        "partition",
+        "offset",
+        "version",
+        "committed_at",
+        "owner",
+        "log_end_offset",
+        "lag",
+    ]
+    assert (row["offset"], row["owner"], row["log_end_offset"]) == (20, "billing_b-0", None)
+    assert len(table.lines) == 4
+
+
+def test_show_with_a_source_tells_lag(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+    """The ends come from the records; a partition without a file holds none."""
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "1.jsonl").write_text("{}\n" * 25)
+
+    rows = shell.json("offsets", "show", "billing", "--source", f"files:{tmp_path}")["offsets"]
+
+    assert [(row["log_end_offset"], row["lag"]) for row in rows] == [(0, 0), (25, 15), (0, 0)]
+
+
+def test_an_unknown_source_is_a_usage_error(shell: Shell, idle: Groups) -> None:
+    """The forms that there are, named."""
+    ran = shell.run("offsets", "show", "billing", "--source", "ftp:x")
+
+    assert ran.code == 2
+    assert "files:DIR" in ran.err
+
+
+def test_export_and_import_are_a_round_trip(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+    """item 62: the 0.8.2 lines by default, JSON and CSV on demand; each imports."""
+    lines = shell.run("offsets", "export", "billing")
+    assert lines.lines == [f"/consumers/billing/offsets/orders/{n}:{10 * n}" for n in range(3)]
+    for form in ("table", "json", "csv", "ndjson"):
+        text = shell.run("offsets", "export", "billing", "--format", form).out
+        file = tmp_path / f"export.{form}"
+        file.write_text(text)
+        idle.offset("billing", "orders", 1, 99)
+
+        ran = shell.run("offsets", "import", str(file), "--execute")
+
+        assert (ran.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
+
+
+def test_import_reads_stdin_and_can_make_a_group(shell: Shell, idle: Groups) -> None:
+    """`-` is stdin; a group that is not there yet is made."""
+    ran = shell.run("offsets", "import", "-", "--execute", stdin="/consumers/new/offsets/orders/0:5\n")
+
+    assert (ran.code, idle.offset_of("new", "orders", 0)) == (0, 5)
+
+
+def test_import_of_two_groups_is_one_report(shell: Shell, idle: Groups) -> None:
+    """Each group has its own plan and its own way back."""
+    text = "/consumers/one/offsets/orders/0:5\n/consumers/two/offsets/orders/0:6\n"
+
+    ran = shell.run("offsets", "import", "-", "--execute", "--format", "json", stdin=text)
+
+    assert [one["group"] for one in ran.document["groups"]] == ["one", "two"]
+    assert len(shell.undo_files) == 2
+
+
+def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: Groups) -> None:
+    """Nothing is imported from a file that cannot be read to its end."""
+    ran = shell.run("offsets", "import", "-", "--execute", stdin="/consumers/g/offsets/t/0:5\nnonsense\n")
+
+    assert ran.code == 2
+    assert "line 2" in ran.err
+
+
+def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: Groups) -> None:
+    """Past bug: -1 came back for what was no offset; of a deleted group it did not come back at all."""
+    path = Offset.path("billing", TopicPartition("orders", 1))
+    idle.zk.multi(SetData(path, b"rubbish", 0))
+
+    for act in (["offsets", "set", "billing", "orders:1=5"], ["group", "delete", "billing"]):
+        done = shell.run(*act, "--execute")
+        undone = shell.run("offsets", "undo", "--execute")
+
+        assert (done.code, undone.code) == (0, 0), (done, undone)
+        assert idle.zk.read(path).data == b"rubbish"
+
+
+@pytest.mark.parametrize("words", [["import"], ["reset", "billing", "--from-file"]])
+def test_a_file_that_is_no_text_is_a_usage_error(
+    shell: Shell, idle: Groups, tmp_path: Path, words: list[str]
+) -> None:
+    """Named, with what was expected; no bug of ours."""
+    file = tmp_path / "offsets.bin"
+    file.write_bytes(b"\xff\xfe")
+
+    ran = shell.run("offsets", *words, str(file))
+
+    assert ran.code == 2
+    assert f"{file}: expected text in UTF-8" in ran.err
+
+
+@pytest.mark.parametrize("value", ["orders:0=9223372036854775808", "orders:2147483648=1", "orders:0=²"])
+def test_values_that_no_jvm_can_read_are_refused(shell: Shell, idle: Groups, value: str) -> None:
+    """An offset is a Long, a partition an Int, both in plain digits."""
+    ran = shell.run("offsets", "set", "billing", value, "--execute")
+
+    assert (ran.code, "expected" in ran.err) == (2, True)
+    assert idle.offset_of("billing", "orders", 0) == 0
+
+
+def test_an_unreadable_offset_is_not_left_out_in_silence(shell: Shell, idle: Groups) -> None:
+    """`show` says why it is unknown; an export without it is partly done (exit 4)."""
+    path = Offset.path("billing", TopicPartition("orders", 1))
+    idle.zk.multi(SetData(path, b"x", 0))
+
+    shown = shell.run("offsets", "show", "billing")
+    exported = shell.run("offsets", "export", "billing")
+
+    assert (shown.code, exported.code) == (0, 4)
+    assert f"note: {path}: expected an offset" in shown.err
+    assert f"not exported: {path}: expected an offset" in exported.err
+    assert exported.lines == [f"/consumers/billing/offsets/orders/{n}:{10 * n}" for n in (0, 2)]
+
+
+def test_set_shows_first_and_acts_only_on_execute(shell: Shell, idle: Groups) -> None:
+    """No --execute, no change; with it the undo file is there and the audit record in ZooKeeper."""
+    shown = shell.json("offsets", "set", "billing", "orders:1=42")
+    assert (shown["executed"], shown["undo"]) == (False, None)
+    assert shown["changes"] == [
+        {"topic": "orders", "partition": 1, "before": 10, "after": 42, "changed": True}
+    ]
+    assert idle.offset_of("billing", "orders", 1) == 10
+
+    done = shell.json("offsets", "set", "billing", "orders:1=42", "--execute")
+
+    (file,) = shell.undo_files
+    audit = idle.zk.read(AuditRecord.path("billing"))
+    assert (done["executed"], done["undo"]) == (True, file.stem)
+    assert idle.offset_of("billing", "orders", 1) == 42
+    assert AuditRecord.decode(audit.path, audit.data).undo.startswith(file.stem)
+    assert json.loads(file.read_text())["command"].startswith("zkgroup offsets set billing orders:1=42")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (["--to", "7"], [7, 7, 7]),
+        (["--to", "+5"], [5, 15, 25]),
+        (["--to", "-5"], [0, 5, 15]),
+        (["--to-offset", "7"], [7, 7, 7]),
+        (["--to-offset", "0"], [0, 0, 0]),
+        (["--shift-by", "-5"], [0, 5, 15]),
+        (["--shift-by", "0"], [0, 10, 20]),
+        (["--to", "7", "--topic", "orders:0,2"], [7, 10, 7]),
+    ],
+)
+def test_reset_moves_to_a_target(shell: Shell, idle: Groups, target: list[str], expected: list[int]) -> None:
+    """Our words and Kafka's."""
+    ran = shell.run("offsets", "reset", "billing", *target, "--execute")
+
+    assert ran.code == 0
+    assert [idle.offset_of("billing", "orders", number) for number in range(3)] == expected
+
+
+def test_reset_by_the_records(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+    """Earliest and latest come from the source."""
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "1.jsonl").write_text("{}\n" * 25)
+    source = ["--source", f"files:{tmp_path}", "--topic", "orders:1", "--execute"]
+
+    assert shell.run("offsets", "reset", "billing", "--to-latest", *source).code == 0
+    assert idle.offset_of("billing", "orders", 1) == 25
+    assert shell.run("offsets", "reset", "billing", "--to", "earliest", *source).code == 0
+    assert idle.offset_of("billing", "orders", 1) == 0
+
+
+def test_reset_from_a_file(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+    """Kafka's `--from-file`."""
+    file = tmp_path / "plan.csv"
+    file.write_text("orders,0,1\norders,2,3\n")
+
+    ran = shell.run("offsets", "reset", "billing", "--from-file", str(file), "--execute")
+
+    assert ran.code == 0
+    assert [idle.offset_of("billing", "orders", number) for number in range(3)] == [1, 10, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ([], 2, "exactly one"),
+        (["--to", "5", "--to-latest"], 2, "exactly one"),
+        (["--to", "soon"], 2, "earliest, latest, N, +N, -N or a time"),
+        (["--to", "latest"], 2, "--source"),
+        (["--to", "5", "--topic", "nothing"], 5, "/brokers/topics/nothing"),
+        (["--to", "5", "--topic", "orders:x"], 2, "orders:0,3"),
+        (["--by-duration", "5"], 2, "no unit"),
+        (["--to", "5", "--execute", "--dry-run"], 2, "contradict"),
+        (["--to", "5", "--yes"], 2, "--execute"),
+    ],
+)
+def test_reset_refuses_what_it_cannot_do(
+    shell: Shell, idle: Groups, words: list[str], code: int, told: str
+) -> None:
+    """The exit code and the reason; nothing is written."""
+    ran = shell.run("offsets", "reset", "billing", *words)
+
+    assert ran.code == code
+    assert told in ran.err
+    assert [idle.offset_of("billing", "orders", number) for number in range(3)] == [0, 10, 20]
+
+
+def test_a_living_group_refuses_without_force(shell: Shell, living: Groups) -> None:
+    """Exit 2 before anything is shown as possible; the members are named."""
+    for words in (["set", "billing", "orders:0=5"], ["reset", "billing", "--to", "5"], ["import", "-"]):
+        ran = shell.run("offsets", *words, "--execute", stdin="/consumers/billing/offsets/orders/0:5\n")
+
+        assert (ran.code, ran.out) == (2, "")
+        assert "billing_a, billing_b" in ran.err
+        assert "--force" in ran.err
+    assert living.offset_of("billing", "orders", 0) == 0
+
+
+def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: Groups) -> None:
+    """recipes 6: offset and marker together; the way back takes force as well."""
+    ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute", "--force")
+
+    marker = living.zk.read(Reset.path("billing", TopicPartition("orders", 0)))
+    assert (ran.code, living.offset_of("billing", "orders", 0)) == (0, 5)
+    assert Reset.decode(marker.path, marker.data).offset == 5
+    assert "--execute --force" in ran.err
+
+
+def test_undo_goes_back_once_and_not_over_newer_commits(shell: Shell, idle: Groups) -> None:
+    """Without an id the last act; a conflict (exit 6) where somebody has moved on."""
+    shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
+    undo_id = shell.undo_files[0].stem
+
+    shown = shell.run("offsets", "undo")
+    assert (shown.code, idle.offset_of("billing", "orders", 1)) == (0, 42)
+    assert undo_id in shown.err
+    idle.offset("billing", "orders", 1, 43)
+    refused = shell.run("offsets", "undo", undo_id, "--execute")
+    assert refused.code == 6
+    assert "is at 43, was left at 42" in refused.err
+    idle.offset("billing", "orders", 1, 42)
+    done = shell.run("offsets", "undo", undo_id, "--execute")
+
+    assert (done.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
+
+
+def test_undo_of_nothing_is_exit_5(shell: Shell, idle: Groups) -> None:
+    """No file, no act."""
+    assert shell.run("offsets", "undo", "20200101-000000-ffff").code == 5
+    assert shell.run("offsets", "undo").code == 5
+
+
+def test_nothing_is_changed_when_the_undo_file_cannot_be_written(shell: Shell, idle: Groups) -> None:
+    """The file comes first."""
+    (shell.home / "state").write_text("a file, not a folder")
+
+    ran = shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
+
+    assert ran.code == 2
+    assert "nothing was changed" in ran.err
+    assert idle.offset_of("billing", "orders", 1) == 10
+
+
+def test_values_that_are_there_already_are_no_act(shell: Shell, idle: Groups) -> None:
+    """No undo file, no write, exit 0."""
+    document = shell.json("offsets", "set", "billing", "orders:1=10", "--execute")
+
+    assert (document["executed"], document["undo"]) == (False, None)
+    assert shell.undo_files == []

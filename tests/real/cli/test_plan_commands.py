@@ -1,0 +1,118 @@
+"""`reassign plan` of what is not there, from a file that lacks something, and what to do with a plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_cluster import Cluster
+from tests.worlds.written_groups import Groups
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import SetData
+from zkgroup.znodes.brokers import PartitionState, Topic
+
+
+@pytest.fixture
+def cluster(groups: Groups) -> Cluster:
+    made = Cluster(groups)
+    made.topic("orders", (1, 2), (1, 2))
+    return made
+
+
+def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: Cluster) -> None:
+    """Exit 5, as `reassign execute` of it; a broker that cannot take over is refused."""
+    plans = [
+        ("set-rf", "2", "--topic", "nosuch"),
+        ("decommission", "99"),
+        ("replace", "99=1"),
+        ("replace", "1=99"),
+    ]
+    ran = [shell.run("reassign", "plan", *words) for words in plans]
+
+    assert [each.code for each in ran] == [5, 5, 5, 2]
+    topics = "/brokers/topics: set-rf 2: there is no topic nosuch; `zkgroup topic list` shows those there are"
+    brokers = "/brokers/ids: broker 99 is neither registered nor in any replica list; `zkgroup broker list`"
+    assert ran[0].err == f"error: {topics}\n"
+    assert ran[1].err == ran[2].err == f"error: {brokers} shows those there are\n"
+
+
+@pytest.mark.parametrize(("lines", "told"), [("", "orders-0, orders-1"), ("orders,1,5\n", "orders-0")])
+def test_a_file_that_lacks_sizes_is_named(shell: Shell, cluster: Cluster, lines: str, told: str) -> None:
+    """With the partitions that are missing."""
+    file = shell.home / "sizes.csv"
+    file.write_text(lines)
+
+    ran = shell.run("reassign", "plan", "balance", "--sizes-file", str(file))
+
+    expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of {told}"
+    assert (ran.code, ran.err) == (2, f"error: {expected}\n")
+
+
+def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster: Cluster) -> None:
+    """The error says that it failed, so nothing may move."""
+    target = shell.home / "nosuch" / "plan.json"
+    words = ("reassign", "plan", "decommission", "1", "--output", str(target))
+
+    ran = [shell.run(*words, option) for option in ("--save", "--execute")]
+
+    assert {each.code for each in ran} == {2}
+    assert all(f"{target}: the plan cannot be written" in each.err for each in ran)
+    listed = shell.json("reassign", "list")
+    assert (listed["plans"], listed["reassignments"], shell.undo_files) == ([], [], [])
+
+
+def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: Cluster) -> None:
+    """With consent, and with the throttle, which the file does not hold."""
+    file = shell.home / "plan.json"
+    words = ("reassign", "plan", "decommission", "1", "--output", str(file))
+
+    one = shell.run(*words)
+    slow = shell.run(*words, "--throttle", "1MB")
+    many = shell.run(*words, "--max-moves", "1")
+
+    told = "zkgroup reassign execute --reassignment-json-file"
+    assert one.err == f"carry it out: {told} {file} --wait --execute\n"
+    assert slow.err == f"carry it out: {told} {file} --throttle 1000000B --wait --execute\n"
+    assert many.err == f"carry out one after the other: {told} FILE --wait --execute\n"
+
+
+def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: Cluster) -> None:
+    """It ended with 3, as if it had not come to its end in time."""
+    ran = shell.run("reassign", "plan", "decommission", "1", "--save", "--wait")
+
+    assert (ran.code, shell.json("reassign", "list")["plans"]) == (2, [])
+    assert "--save alone begins nothing that could be waited for: add --execute" in ran.err
+
+
+def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: Cluster) -> None:
+    """Where there is one: too few brokers are no matter of taste."""
+    cluster.topic("clicks", (3,), (3,), (3,))
+    uneven = ("reassign", "plan", "replace", "3=2")
+
+    refused = shell.run(*uneven)
+    accepted = shell.run(*uneven, "--allow", "balance")
+    never = shell.run("reassign", "plan", "decommission", "1", "2")
+
+    assert (refused.code, accepted.code, never.code) == (2, 0, 2)
+    assert refused.err.endswith("; `--allow balance` accepts that\n")
+    assert "`set-rf 1` first" in never.err
+    assert "accepts that" not in never.err
+
+
+def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: Cluster) -> None:
+    """Exit 4: a broker that it empties may still have replicas of those; one asked for by name is refused."""
+    cluster.topic("clicks", (1, 2))
+    state = PartitionState.path(TopicPartition("clicks", 0))
+    cluster.zk.multi(SetData(state, b"{", -1))
+    cluster.odd(Topic.path("odd"))
+
+    ran = shell.run("reassign", "plan", "decommission", "1")
+    idle = shell.run("reassign", "plan", "set-rf", "2")
+    others = shell.run("reassign", "plan", "set-rf", "1", "--topic", "orders")
+    itself = shell.run("reassign", "plan", "set-rf", "1", "--topic", "odd")
+
+    assert (ran.code, idle.code, others.code, itself.code) == (4, 4, 0, 1)
+    assert "orders" in ran.out
+    assert f"note: cannot be read: {state}: expected a partition state" in ran.err
+    assert "error: not looked at: /brokers/topics/odd: expected a topic, found " in ran.err
+    assert itself.err.startswith("error: /brokers/topics/odd: expected a topic, found ")

@@ -1,0 +1,299 @@
+"""`zkgroup produce`, and `consume --source brokers`: lines of our brokers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.line_brokers import LineBrokers
+from tests.worlds.processes import Process
+from tests.worlds.shell import Shell
+from tests.worlds.written_groups import Groups
+from zkgroup.lines.partitioning import partition_of_key
+from zkgroup.lines.producing import LINE_BYTES_MAX
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
+from zkgroup.wire.replica_host import AppendLinesRequest
+from zkgroup.znodes.brokers import (
+    BrokerRegistration,
+    PartitionState,
+    Topic,
+    broker_ids_path,
+    brokers_path,
+    topics_path,
+)
+
+ORDERS = [TopicPartition("orders", number) for number in range(3)]
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def brokers(groups: Groups) -> Iterator[LineBrokers]:
+    """Brokers 1 and 2, registered, with a topic `orders` of three partitions that they lead in turn."""
+    zk = groups.zk
+    zk.create_missing(brokers_path(), broker_ids_path(), topics_path())
+    with LineBrokers(2) as made:
+        for number, registration in made.registrations().items():
+            zk.multi(Create(BrokerRegistration.path(number), registration.encode(), ephemeral=True))
+        zk.multi(Create(Topic.path("orders"), Topic(dict.fromkeys(range(3), (1, 2))).encode()))
+        for tp in ORDERS:
+            made.lead(tp, 1 + tp.partition % 2)
+        yield made
+
+
+def logs(brokers: LineBrokers) -> list[list[bytes]]:
+    """What the leaders have."""
+    return [brokers.lines(1 + tp.partition % 2, tp) for tp in ORDERS]
+
+
+def produce(shell: Shell, *args: str, lines: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The command as a process, with a pipe as its standard input."""
+    return subprocess.run(
+        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", *args],
+        input=lines,
+        capture_output=True,
+        env={key: value for key, value in shell.environment.items() if value is not None},
+        timeout=WAIT_S,
+        check=False,
+    )
+
+
+def test_lines_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
+    """Byte for byte, the last one without a newline too; the document says where they are."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\nb\r\n\n\xff\x00\ne")
+
+    document = shell.json("produce", "orders", "--from", str(file))
+
+    assert logs(brokers) == [[b"a", b"\xff\x00"], [b"b\r", b"e"], [b""]]
+    counts = [document[key] for key in ("lines", "acknowledged", "may_be_repeated", "failed", "unknown")]
+    assert counts == [5, 5, 0, 0, 0]
+    assert (document["error"], document["first_failed_line"]) == (None, None)
+    assert document["partitions"] == [
+        {"partition": 0, "lines": 2, "first_offset": 0, "last_offset": 1},
+        {"partition": 1, "lines": 2, "first_offset": 0, "last_offset": 1},
+        {"partition": 2, "lines": 1, "first_offset": 0, "last_offset": 0},
+    ]
+
+
+def test_people_get_a_table(shell: Shell, brokers: LineBrokers) -> None:
+    """Of partitions and offsets, with a sentence."""
+    ran = shell.run("produce", "orders", "--partition", "2", stdin="a\nb\n")
+
+    assert ran.code == 0, ran
+    assert ran.lines == [
+        "PARTITION  LINES  FIRST  LAST",
+        "        2      2      0     1",
+        "2 lines read, 2 acknowledged by all in-sync replicas",
+    ]
+    assert logs(brokers)[2] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(("acks", "told"), [("0", "1 sent"), ("1", "1 acknowledged by their leaders")])
+def test_less_can_be_waited_for(shell: Shell, brokers: LineBrokers, acks: str, told: str) -> None:
+    """With --acks 0 nothing is said of offsets."""
+    ran = shell.run("produce", "orders", "--partition", "0", "--acks", acks, stdin="a\n")
+
+    assert ran.lines[-1] == f"1 line read, {told}"
+    assert ran.lines[1].split() == (["0", "1", "-", "-"] if acks == "0" else ["0", "1", "0", "0"])
+    assert logs(brokers)[0] == [b"a"]
+
+
+def test_equal_keys_go_together(shell: Shell, brokers: LineBrokers) -> None:
+    """As Kafka's producers hash them; a number is a key too."""
+    lines = [json.dumps({"user": user, "n": n}) for n, user in enumerate(["ada", "ben", 7, "ada", 7])]
+
+    assert shell.run("produce", "orders", "--key", "user", stdin="\n".join(lines)).code == 0
+
+    for tp, found in zip(ORDERS, logs(brokers), strict=True):
+        keys = [str(json.loads(line)["user"]).encode() for line in found]
+        assert {partition_of_key(key, range(3)) for key in keys} <= {tp.partition}
+    assert sorted(line.decode() for found in logs(brokers) for line in found) == sorted(lines)
+
+
+def test_a_bad_line_is_named_and_those_before_it_are_there(shell: Shell, brokers: LineBrokers) -> None:
+    """Exit 4: partly done; the first line alone is exit 2, and nothing is appended."""
+    bad = shell.run(
+        "produce", "orders", "--key", "user", stdin='{"user": "ada"}\n{"n": 1}\n{"user": "ben"}\n'
+    )
+    assert bad.code == 4
+    assert "<stdin>:2: expected a JSON object with 'user', found {\"n\": 1}" in bad.err
+    assert "1 acknowledged" in bad.err
+    assert sum(map(len, logs(brokers))) == 1
+
+    first = shell.run("produce", "orders", "--key", "user", stdin="nonsense\n")
+    assert (first.code, sum(map(len, logs(brokers)))) == (2, 1)
+    assert "<stdin>:1: expected a JSON object with 'user', found no JSON" in first.err
+
+
+def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
+    """Before it is all in memory."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\n" + b"x" * (LINE_BYTES_MAX + 1))
+
+    ran = shell.run("produce", "orders", "--from", str(file), "--partition", "1")
+
+    assert ran.code == 4
+    assert f"{file}:2: expected at most {LINE_BYTES_MAX} bytes, found more" in ran.err
+    assert logs(brokers)[1] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (
+            ("clicks",),
+            5,
+            "there is no topic clicks in /brokers/topics; make it with `zkgroup topic create",
+        ),
+        (("orders", "--partition", "3"), 2, "--partition 3: expected one of topic orders, which has 0 to 2"),
+        (("orders", "--partition", "1", "--key", "k"), 2, "--partition and --key exclude each other"),
+        (("orders", "--from", "/missing"), 2, "'/missing': No such file"),
+        (("orders", "--timeout", "30"), 2, "has no unit"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    shell: Shell, brokers: LineBrokers, args: tuple[str, ...], code: int, told: str
+) -> None:
+    """Before a line is read."""
+    ran = shell.run("produce", *args, stdin="a\n")
+
+    assert (ran.code, ran.out) == (code, "")
+    assert told in ran.err
+    assert logs(brokers) == [[], [], []]
+
+
+def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: Groups) -> None:
+    """The error names the command that starts one."""
+    groups.zk.create_missing(brokers_path(), broker_ids_path(), topics_path())
+    groups.zk.multi(Create(Topic.path("orders"), Topic({0: (0,)}).encode()))
+
+    ran = shell.run("produce", "orders", stdin="a\n")
+
+    assert ran.code == 2
+    assert (
+        "expected a broker of ours, which hosts lines, in /brokers/ids, found none; start one with" in ran.err
+    )
+
+
+def test_a_leader_of_kafka_is_refused_at_once(shell: Shell, brokers: LineBrokers, groups: Groups) -> None:
+    """It names partition, broker and kind; partitions that ours lead can still be chosen."""
+    real = BrokerRegistration("kafka.example", 9092, 1, 1)
+    groups.zk.multi(Create(BrokerRegistration.path(3), real.encode(), ephemeral=True))
+    states = {0: 1, 1: 3, 2: 3}
+    for number, leader in states.items():
+        path = PartitionState.path(ORDERS[number])
+        parts = path.split("/")
+        groups.zk.create_missing(*("/".join(parts[:depth]) for depth in (5, 6)))
+        groups.zk.multi(Create(path, PartitionState(leader, 0, (leader,), 1).encode()))
+
+    ran = shell.run("produce", "orders", stdin="a\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert "orders-1: expected a broker of ours as its leader" in ran.err
+    assert "broker 3 at kafka.example:9092, which is a broker of Kafka (and 1 more" in ran.err
+    assert shell.run("produce", "orders", "--partition", "2", "--dry-run").code == 2
+    assert shell.run("produce", "orders", "--partition", "0", stdin="a\n").code == 0
+    assert logs(brokers) == [[b"a"], [], []]
+
+
+def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:
+    """It checks the same."""
+    assert shell.run("produce", "orders", "--dry-run", stdin="a\n").code == 0
+    assert shell.run("produce", "clicks", "--dry-run", stdin="a\n").code == 5
+    assert logs(brokers) == [[], [], []]
+
+
+def test_lines_without_a_leader_are_given_up(shell: Shell, brokers: LineBrokers) -> None:
+    """In time, and told as surely not there; with acknowledged ones before them it is partly done."""
+    brokers.lead(ORDERS[0], -1, epoch=1, isr=(1,))
+
+    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "300ms", stdin="a\n")
+    assert ran.code == 1
+    assert "orders-0: 1 lines were not acknowledged: not acknowledged within 300 ms" in ran.err
+    assert ran.lines[-1] == (
+        "1 line read, 0 acknowledged by all in-sync replicas, 1 not appended, the first of these is line 1"
+    )
+
+    some = shell.json("produce", "orders", "--timeout", "8s", "--from", __file__, code=4)
+    assert some["acknowledged"] > 0 < some["failed"]
+    assert some["first_failed_line"] == 1, "the first line goes to partition 0"
+    assert some["lines"] == some["acknowledged"] + some["failed"] + some["unknown"]
+
+
+def test_what_nobody_knows_is_said(shell: Shell, brokers: LineBrokers) -> None:
+    """A follower in the ISR never gets the line: exit 124, no verdict."""
+    brokers.held.add(2)
+
+    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "8s", stdin="a\n")
+
+    assert ran.code == 124
+    assert "may be in the log all the same" in ran.err
+    assert ran.lines[-1].endswith("1 of which nobody knows, the first of these is line 1")
+
+
+def test_lines_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers) -> None:
+    """`tail -f | zkgroup produce`: a line is there before the next one is written."""
+    environment = {key: value for key, value in shell.environment.items() if value is not None}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", "orders"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        while not brokers.requests(1, AppendLinesRequest):
+            assert process.poll() is None
+        assert process.communicate(b"b", timeout=WAIT_S)[1] == b""
+    assert process.returncode == 0
+    assert logs(brokers) == [[b"a"], [b"b"], []]
+
+
+def test_an_interrupt_says_how_far_it_came(shell: Shell, brokers: LineBrokers) -> None:
+    """Exit 130, as for every command that is not a server; nothing of it is left running."""
+    environment = {key: value for key, value in shell.environment.items() if value is not None}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", "orders"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        while brokers.watermark(1, ORDERS[0]) != 1:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert told.decode().startswith("interrupted: 1 line read, ")
+    assert logs(brokers) == [[b"a"], [], []]
+
+
+def test_a_group_reads_what_was_produced(shell: Shell, brokers: LineBrokers) -> None:
+    """`consume --source brokers`: while the leaders of the topic change."""
+    environment = {key: value for key, value in shell.environment.items() if value is not None}
+    assert shell.run("produce", "orders", stdin="".join(f"{n}\n" for n in range(30))).code == 0
+    args = ("consume", "g", "--topic", "orders", "--source", "brokers", "--format", "ndjson")
+    with Process(*args, "--max-messages", "60", env=environment) as consumer:
+        consumer.until(lambda event: event["event"] == "record")
+        brokers.lead(ORDERS[0], 2, epoch=1)
+        assert shell.run("produce", "orders", stdin="".join(f"{n}\n" for n in range(30, 60))).code == 0
+        assert consumer.wait() == 0
+        records = [event for event in consumer.events if event["event"] == "record"]
+
+    assert sorted(int(record["value"]) for record in records) == list(range(60))
+    assert sorted((one["partition"], one["offset"]) for one in records) == [
+        (partition, offset) for partition in range(3) for offset in range(20)
+    ]
+    shown = shell.json("offsets", "show", "g", "--source", "brokers")["offsets"]
+    assert [(row["log_end_offset"], row["lag"]) for row in shown] == [(20, 0)] * 3

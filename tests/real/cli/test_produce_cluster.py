@@ -1,0 +1,76 @@
+"""Lines there and back in a cluster of ours: real ZooKeeper, brokers, and the controller among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.worlds.processes import Process
+from tests.worlds.shell import Shell
+from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.consumer.sources.files import FileSource
+from zkgroup.model import TopicPartition
+
+WAIT_S = 60.0
+QUICK = BrokerSettings(session_timeout_ms=6000, replica_fetch_wait_max_ms=50, replica_fetch_backoff_ms=20)
+
+
+def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
+    """Acknowledged by all in-sync replicas, read by a group, and in the files of the broker that is left."""
+    environment = {key: value for key, value in shell.environment.items() if value is not None}
+    zookeeper = environment["ZKGROUP_ZOOKEEPER"]
+    brokers = {
+        number: Broker(zookeeper, broker=number, data=tmp_path / str(number), settings=QUICK)
+        for number in (1, 2, 3)
+    }
+    lines = [f"line {number}\n" for number in range(300)]
+    try:
+        for broker in brokers.values():
+            broker.start()
+        for broker in brokers.values():
+            broker.wait_registered(WAIT_S)
+        created = shell.run("topic", "create", "orders", "--partitions", "3", "--replication-factor", "3")
+        assert created.code == 0, created
+
+        first = shell.run("produce", "orders", "--format", "json", stdin="".join(lines[:100]))
+        assert (first.code, first.document["acknowledged"]) == (0, 100), first
+        _shows_how_far_replicas_are(shell)
+        args = ("consume", "g", "--topic", "orders", "--source", "brokers", "--max-messages", "300")
+        with Process(*args, "--format", "ndjson", env=environment) as consumer:
+            consumer.until(lambda event: event["event"] == "record")
+            for number, part in ((1, lines[100:200]), (2, lines[200:])):
+                brokers[number].close()
+                ran = shell.run("produce", "orders", "--format", "json", stdin="".join(part))
+                assert (ran.code, ran.document["acknowledged"]) == (0, 100), ran
+                assert ran.document["may_be_repeated"] == 0
+            assert consumer.wait() == 0, consumer.errors
+            records = [event for event in consumer.events if event["event"] == "record"]
+    finally:
+        for broker in brokers.values():
+            broker.close()
+
+    assert sorted(record["value"] + "\n" for record in records) == sorted(lines)
+    source = FileSource(tmp_path / "3")
+    for partition in range(3):
+        kept = source.read(TopicPartition("orders", partition), 0, 1000)
+        assert {(partition, one.offset, one.value.decode()) for one in kept if one.value is not None} == {
+            (record["partition"], record["offset"], record["value"])
+            for record in records
+            if record["partition"] == partition
+        }
+
+
+def _shows_how_far_replicas_are(shell: Shell) -> None:
+    """Rule 5 of replica-host.md: log end and high watermark of every replica."""
+    (topic,) = shell.json("topic", "describe", "orders", "--replicas")["topics"]
+    for row in topic["partitions"]:
+        assert sorted(log["broker"] for log in row["logs"]) == [1, 2, 3]
+        assert len({log["log_end_offset"] for log in row["logs"]}) == 1
+        assert next(log for log in row["logs"] if log["broker"] == row["leader"])["high_watermark"] > 0
+    ends = {row["partition"]: row["logs"][0]["log_end_offset"] for row in topic["partitions"]}
+    assert sum(ends.values()) == 100
+
+    logs = shell.json("broker", "describe", "2")["logs"]
+    assert {log["partition"]: log["log_end_offset"] for log in logs} == ends
+    assert " HW" in shell.run("topic", "describe", "orders", "--replicas").out
+    assert " HW" in shell.run("broker", "describe", "2").out

@@ -1,0 +1,159 @@
+"""`zkgroup reassign plan --save`, `--execute`, `--resume`, `--pause` and `--cancel` against a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.shell import Shell
+from tests.worlds.written_cluster import Cluster
+from tests.worlds.written_groups import Groups
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
+
+EMPTY = ("reassign", "plan", "decommission", "1", "--max-moves", "1")
+
+
+@pytest.fixture
+def cluster(groups: Groups) -> Cluster:
+    made = Cluster(groups)
+    made.topic("orders", (1, 2), (2, 1))
+    return made
+
+
+@contextmanager
+def _carrying_out(cluster: Cluster, phases: int) -> Iterator[None]:
+    """A real controller that carries out so many requests."""
+
+    def controller() -> None:
+        for _ in range(phases):
+            wait_until(lambda: cluster.zk.exists(Reassignment.path()) is not None, timeout_s=30)
+            cluster.finish()
+
+    ruling = threading.Thread(target=controller, name="controller")
+    ruling.start()
+    try:
+        yield
+    finally:
+        ruling.join(70)
+
+
+def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: Cluster) -> None:
+    """recipes 17: phase after phase beside a real controller; throttle, rollback file as with `execute`."""
+    with _carrying_out(cluster, 2):
+        ran = shell.run(*EMPTY, "--execute", "--wait", "--throttle", "1MB", "--format", "json")
+
+    done = ran.document
+    assert ran.code == 0
+    assert (done["executed"], done["kept"]["state"], done["kept"]["next_phase"]) == (True, "done", 2)
+    assert json.loads(Path(done["rollback_file"]).read_text())["partitions"] == [
+        {"topic": "orders", "partition": 0, "replicas": [1, 2]},
+        {"topic": "orders", "partition": 1, "replicas": [2, 1]},
+    ]
+    assert "broker 1 is a real Kafka controller, which looks at no plan" in ran.err
+    assert "2 of 2 partitions done" in ran.err
+    assert "the throttle is removed" in ran.err
+    assert shell.json("broker", "describe", "1")["replicas"] == 0
+    (listed,) = shell.json("reassign", "list")["plans"]
+    assert (listed["plan"], listed["done"], listed["total"]) == (done["kept"]["plan"], 2, 2)
+    assert len(shell.undo_files) == 1
+
+
+def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: Cluster) -> None:
+    """Nothing moves until then; a wait that runs out ends with 3 and leaves the plan as it is."""
+    kept = shell.run(*EMPTY, "--save", "--format", "json")
+    name = kept.document["kept"]["plan"]
+    shown = shell.json("reassign", "plan", "--resume", name)
+    words = ("reassign", "plan", "--resume", name, "--execute", "--wait", "--timeout")
+    early = shell.run(*words, "50ms", "--format", "json")
+    listed = shell.run("reassign", "list")
+    with _carrying_out(cluster, 2):
+        done = shell.json(*words, "60s")
+    again = shell.json("reassign", "plan", "--resume", name, "--execute")
+
+    assert (kept.code, kept.document["executed"], kept.document["kept"]["state"]) == (0, False, "paused")
+    assert f"--resume {name}" in kept.err
+    assert (shown["executed"], shown["state"], shown["next_phase"]) == (False, "paused", 0)
+    assert [[move["to"] for move in phase] for phase in shown["moves"]] == [[[3, 2]], [[2, 3]]]
+    assert (early.code, early.document["state"], early.document["next_phase"]) == (3, "running", 1)
+    assert any(line.startswith(name) and "1 of 2" in line for line in listed.lines)
+    assert (done["state"], done["done"]) == ("done", 2)
+    assert (again["executed"], again["state"]) == (False, "done")
+
+
+def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: Cluster) -> None:
+    """No further phase is asked for; what ran goes on, and is named."""
+    name = shell.json(*EMPTY, "--execute")["kept"]["plan"]
+    cluster.finish()
+
+    shown = shell.json("reassign", "plan", "--pause", name)
+    paused = shell.run("reassign", "plan", "--pause", name, "--execute")
+    waited = shell.json("reassign", "plan", "--cancel", name, "--execute")
+    refused = shell.run("reassign", "plan", "--resume", name, "--execute")
+
+    assert (shown["executed"], shown["state"]) == (False, "running")
+    assert (paused.code, "what moves now goes on" in paused.err) == (0, True)
+    assert (waited["state"], waited["done"], waited["reason"]) == (
+        "cancelled",
+        None,
+        "an operator asked for it",
+    )
+    assert (refused.code, "make a new one" in refused.err) == (2, True)
+    assert shell.json("reassign", "list")["reassignments"] == []
+
+
+def test_a_controller_of_ours_is_left_to_go_on(shell: Shell, cluster: Cluster) -> None:
+    """The plan runs in ZooKeeper; the tool asks for nothing."""
+    cluster.ours()
+
+    done = shell.run(*EMPTY, "--execute", "--format", "json")
+
+    assert (done.code, done.document["kept"]["state"], done.document["kept"]["next_phase"]) == (
+        0,
+        "running",
+        0,
+    )
+    assert "real Kafka controller" not in done.err
+    assert cluster.zk.exists(Reassignment.path()) is None
+
+
+def test_dry_runs_keep_nothing(shell: Shell, cluster: Cluster) -> None:
+    """`--dry-run` outranks `--save`."""
+    shown = shell.json(*EMPTY, "--save", "--dry-run")
+
+    assert (shown["kept"], shown["executed"], shown["rollback_file"]) == (None, False, None)
+    assert cluster.zk.exists(plans_path()) is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ["--resume", "p", "--pause", "p"],
+        ["--execute"],
+        ["--pause", "p", "--wait"],
+        ["--resume", "p", "--timeout", "5s"],
+        ["--resume", "p", "decommission", "1"],
+        ["--execute", "decommission", "1"],
+    ],
+)
+def test_contradictions_are_usage_errors(lone_shell: Shell, odd: list[str]) -> None:
+    """Before anything is read."""
+    assert lone_shell.run("reassign", "plan", *odd, "-z", "127.0.0.1:1").code == 2
+
+
+def test_an_unknown_plan_is_exit_5_and_an_unreadable_one_a_note(shell: Shell, cluster: Cluster) -> None:
+    """`reassign list` goes on with the rest."""
+    name = shell.json(*EMPTY, "--save")["kept"]["plan"]
+    cluster.odd(StoredPlan.path("odd"))
+
+    listed = shell.run("reassign", "list", "--format", "json")
+
+    assert shell.run("reassign", "plan", "--resume", "none").code == 5
+    assert [plan["plan"] for plan in listed.document["plans"]] == [name]
+    assert StoredPlan.path("odd") in listed.err

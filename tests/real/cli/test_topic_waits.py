@@ -1,0 +1,116 @@
+"""`--wait` of `topic create`, `alter` and `delete` on a real server."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from tests.worlds.processes import Process
+from tests.worlds.shell import Shell
+from tests.worlds.written_cluster import Cluster
+from tests.worlds.written_groups import Groups
+from zkgroup.model.requests import Delete
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+
+SOON = ("--wait", "--timeout", "50ms")
+
+
+@pytest.fixture
+def cluster(groups: Groups) -> Cluster:
+    """Brokers 1 to 3 of Kafka, whose controller does nothing."""
+    return Cluster(groups)
+
+
+def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: Cluster) -> None:
+    """A controller of ours that runs: exit 0 once each partition has a leader, of the new ones too."""
+    cluster.zk.multi(Delete(Controller.path(), -1))
+    environment = {**os.environ, **{k: v for k, v in shell.environment.items() if v is not None}}
+    run = ("broker", "run", "--format", "ndjson", "--id", "100", "--controller-only")
+    with Process(*run, env=environment) as controller:
+        controller.until(lambda event: event["event"] == "controller")
+        made = shell.json("topic", "create", "orders", "--partitions", "2", "--wait")
+        grown = shell.json("topic", "alter", "orders", "--partitions", "3", "--execute", "--wait")
+        (topic,) = shell.json("topic", "describe", "orders")["topics"]
+        assert controller.stop() == 0
+
+    assert (made["created"], made["converged"], made["leaderless"]) == (True, True, [])
+    assert (grown["executed"], grown["converged"], grown["leaderless"]) == (True, True, [])
+    assert all(row["leader"] in (1, 2, 3) for row in topic["partitions"])
+
+
+def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: Cluster) -> None:
+    """Each partition with why; without --wait nothing of that is known."""
+    plain = shell.json("topic", "create", "clicks", "--partitions", "1")
+    words = ("topic", "create", "orders", "--replica-assignment", "1:2,8:9")
+    made = shell.run(*words, *SOON)
+    again = shell.json(*words, "--if-not-exists", *SOON, code=3)
+    grown = shell.run("topic", "alter", "clicks", "--partitions", "2", "--execute", *SOON)
+
+    assert (plain["converged"], plain["leaderless"]) == (None, None)
+    assert (made.code, made.out) == (3, "created orders with 2 partitions\n")
+    assert made.err.splitlines()[-3:] == [
+        "0 of 2 partitions led",
+        "orders-0 has no leader: the controller has elected nobody yet",
+        "orders-1 has no leader: brokers 8, 9 are not registered, or hosting nothing",
+    ]
+    assert (again["created"], again["converged"]) == (False, False)
+    assert [row["partition"] for row in again["leaderless"]] == [0, 1]
+    assert grown.code == 3
+    assert [line.partition(":")[0] for line in grown.err.splitlines()[-2:]] == [
+        "0 of 1 partition led",
+        "clicks-1 has no leader",
+    ]
+
+
+def test_nobody_waits_for_what_is_only_shown(shell: Shell, cluster: Cluster) -> None:
+    """Previews end at once; settings are applied without a word, and that is said."""
+    dry = shell.json("topic", "create", "orders", "--partitions", "1", "--dry-run", "--wait")
+    cluster.topic("clicks", (1, 2))
+    shown = shell.json("topic", "alter", "clicks", "--partitions", "2", "--wait")
+    deletion = shell.json("topic", "delete", "clicks", "--wait")
+    setting = ("topic", "alter", "clicks", "--config", "flush.ms=1", "--execute")
+    altered = shell.run(*setting, "--wait")
+
+    assert [each["converged"] for each in (dry, shown, deletion)] == [None, None, None]
+    assert (altered.code, "there is nothing to wait for" in altered.err) == (0, True)
+    assert shell.run("topic", "create", "x", "--partitions", "1", "--timeout", "1s").code == 2
+
+
+def test_a_deletion_is_waited_for(shell: Shell, cluster: Cluster) -> None:
+    """What it waits for meanwhile, exit 3 when that takes too long, and 0 once nothing is left."""
+    cluster.topic("orders", (1, 2), (2, 9))
+    late = shell.run("topic", "delete", "orders", "--execute", *SOON)
+    cluster.zk.multi(Delete(TopicDeletion.path("orders"), -1))
+
+    def controller() -> None:
+        wait_until(lambda: cluster.zk.exists(TopicDeletion.path("orders")) is not None)
+        for path in (
+            *cluster.tree(Topic.path("orders")),
+            TopicConfig.path("orders"),
+            TopicDeletion.path("orders"),
+        ):
+            cluster.zk.multi(Delete(path, -1))
+
+    ruling = threading.Thread(target=controller, name="controller")
+    ruling.start()
+    try:
+        done = shell.json("topic", "delete", "orders", "--execute", "--wait")
+    finally:
+        ruling.join(40)
+
+    assert (late.code, late.out) == (3, "asked controller 1 to delete topic orders\n")
+    assert "orders: waits for broker 9 to be back" in late.err.splitlines()
+    assert "orders is not gone: waits for broker 9 to be back" in late.err.splitlines()
+    assert (done["executed"], done["converged"], done["detail"]) == (True, True, None)
+
+
+def test_znodes_that_are_removed_here_are_gone_at_once(shell: Shell) -> None:
+    """Without a controller nobody else has to do anything."""
+    shell.run("topic", "create", "orders", "--partitions", "1")
+
+    assert shell.json("topic", "delete", "orders", "--execute", "--wait")["converged"] is True

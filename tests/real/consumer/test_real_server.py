@@ -1,0 +1,330 @@
+"""Members on a real ZooKeeper server: sessions, kills, pauses, restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worlds.faces import TIMEOUT_S, Application, Face, orders, settings
+from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.sources.files import FileSource
+from zkgroup.errors import ConfigError, StoreUnavailableError
+from zkgroup.model.requests import Create
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.plugin import Tree
+from zkgroup.znodes.brokers import Topic
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+SESSION_MS = 6000
+PATIENCE_S = 3 * TIMEOUT_S
+"""For what processes do, which have to start first, and for the end of a session."""
+REAL: dict[str, Any] = {"server_tick_ms": 500, "session_timeout_ms": SESSION_MS}
+
+
+@pytest.fixture
+def blocking(zk_server: Tree) -> Iterator[Blocking]:
+    """A third party on the server, which has a topic of four partitions."""
+    patient = ClientSettings(session_timeout_ms=30_000)
+    with ZooKeeperClient(zk_server.address, patient) as client, Blocking(client) as blocking:
+        blocking.create_missing("/brokers", "/brokers/ids", "/brokers/topics")
+        topic = Topic(dict.fromkeys(range(4), (0,)))
+        blocking.multi(Create(Topic.path("orders"), topic.encode()))
+        yield blocking
+
+
+def owners(blocking: Blocking) -> Mapping[int, str]:
+    names = blocking.list_many(["/consumers/g/owners/orders"])["/consumers/g/owners/orders"] or ()
+    found = blocking.read_many([f"/consumers/g/owners/orders/{name}" for name in names])
+    return {int(p.rpartition("/")[2]): (z.data or b"").decode() for p, z in found.items() if z is not None}
+
+
+def offsets(blocking: Blocking) -> Mapping[int, int]:
+    found = blocking.read_many([f"/consumers/g/offsets/orders/{number}" for number in range(4)])
+    return {int(p.rpartition("/")[2]): int(z.data or b"-1") for p, z in found.items() if z is not None}
+
+
+# --- in one process -------------------------------------------------------------------------------
+
+
+def test_two_members_share_and_leave_together_with_their_sessions(
+    face: Face, zk_server: Tree, blocking: Blocking
+) -> None:
+    """items 10, 53: a clean leave removes registration and owners at once."""
+    with face.member(zk_server.address, settings=settings(consumer_id="a", **REAL)) as first:
+        first.wait_until_stable(TIMEOUT_S)
+        with face.member(zk_server.address, settings=settings(consumer_id="b", **REAL)) as second:
+            second.wait_until_stable(TIMEOUT_S)
+            first.commit({orders(0)[0]: 17})
+            shared = owners(blocking)
+        alone = blocking.children("/consumers/g/ids")[0]
+        first.wait_until_stable(TIMEOUT_S)
+
+        assert shared == {0: "g_a-0", 1: "g_a-0", 2: "g_b-0", 3: "g_b-0"}
+        assert alone == ("g_a",)
+        assert set(owners(blocking).values()) == {"g_a-0"}
+    assert blocking.children("/consumers/g/ids")[0] == ()
+    assert owners(blocking) == {}
+    assert offsets(blocking)[0] == 17
+
+
+def test_a_lost_session_is_told_and_survived(
+    face: Face, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
+) -> None:
+    """item 51: the server ends the session; the same member is back with new tokens."""
+    app = Application()
+    with face.member(zk_chaos_server.address, app=app, settings=settings(consumer_id="a", **REAL)) as member:
+        member.wait_until_assigned(TIMEOUT_S)
+        before = app.next("assigned")
+        (session_id,) = zk_chaos_server.sessions()
+
+        zk_chaos_server.expire_session(session_id)
+
+        assert app.next("lost") == orders(0, 1, 2, 3)
+        after = app.next("assigned")
+        assert all(new.token > old.token for new, old in zip(after, before, strict=True))
+        assert [lease.is_valid for lease in before] == [False] * 4
+        assert owners(blocking) == dict.fromkeys(range(4), "g_a-0")
+
+
+def test_a_commit_whose_reply_was_lost_is_resolved(
+    face: Face, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
+) -> None:
+    """recipes 10: read back after the reconnect and reported as what it is: applied."""
+    with face.member(zk_chaos_server.address, settings=settings(consumer_id="a", **REAL)) as member:
+        member.wait_until_stable(TIMEOUT_S)
+        dropped = zk_chaos_server.drop_reply("multi")
+
+        result = member.commit({orders(0)[0]: 17})
+
+        dropped.wait()
+        assert result.committed == {orders(0)[0]: 17}
+        assert offsets(blocking)[0] == 17
+
+
+def test_a_short_restart_of_the_server_revokes_nothing(
+    face: Face, zk_server: Tree, blocking: Blocking
+) -> None:
+    """item 49: suspended shorter than the session: the same tokens afterwards, no callback."""
+    app = Application()
+    long = settings(consumer_id="a", server_tick_ms=500, session_timeout_ms=60_000)
+    with face.member(zk_server.address, app=app, settings=long) as member:
+        member.wait_until_assigned(TIMEOUT_S)
+        before = {lease.topic_partition: lease.token for lease in member.leases()}
+        app.next("assigned")
+
+        zk_server.server(0).kill()
+        zk_server.server(0).restart()
+
+        def commits() -> bool:
+            return bool(member.commit({orders(0)[0]: 5}).committed)
+
+        wait_until(lambda: _succeeds(commits), TIMEOUT_S)
+        assert {lease.topic_partition: lease.token for lease in member.leases()} == before
+        assert app.seen.empty()
+
+
+def _succeeds(act: Callable[[], bool]) -> bool:
+    try:
+        return act()
+    except Exception:  # noqa: BLE001 - not back yet
+        return False
+
+
+def test_close_does_not_wait_for_a_server_that_hangs(face: Face, zk_server: Tree, blocking: Blocking) -> None:
+    """L9: it returns while the server is still stopped; the server ends the session by itself later."""
+    member = face.member(zk_server.address, settings=settings(consumer_id="a", **REAL))
+    member.start()
+    member.wait_until_assigned(TIMEOUT_S)
+    zk_server.server(0).pause()
+    try:
+        member.close(timeout_s=1.0)
+    finally:
+        zk_server.server(0).resume()
+
+    assert member.state is MemberState.CLOSED
+    wait_until(lambda: owners(blocking) == {}, PATIENCE_S)
+
+
+def test_nobody_there_is_said_in_time(face: Face) -> None:
+    """StoreUnavailableError after connection_timeout_ms; no thread is left."""
+    told = r"expected 127\.0\.0\.1:1 to answer within 2 s, found 127\.0\.0\.1:1: Connection refused"
+    with pytest.raises(StoreUnavailableError, match=told):
+        face.member("127.0.0.1:1", settings=settings(connection_timeout_ms=2000)).start()
+
+
+def test_a_missing_chroot_is_a_configuration_error(face: Face, zk_server: Tree, blocking: Blocking) -> None:
+    """item 12: nothing is created."""
+    with pytest.raises(ConfigError, match="nowhere"):
+        face.member(zk_server.address + "/nowhere", settings=settings(**REAL)).start()
+    assert blocking.exists("/nowhere") is None
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+class Process:
+    """`tests.real.consumer.member_process`, and what it said."""
+
+    def __init__(self, address: str, folder: Path, consumer_id: str) -> None:
+        command = [sys.executable, "-m", "tests.real.consumer.member_process"]
+        self._process = subprocess.Popen(
+            [*command, address, str(folder), consumer_id, str(SESSION_MS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self.said: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.records: list[tuple[int, int]] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = json.loads(line)
+            if event["event"] == "record":
+                self.records.append((event["partition"], event["offset"]))
+            else:
+                self.said.put(event)
+
+    def next(self, name: str) -> dict[str, Any]:
+        while True:
+            event = self.said.get(timeout=PATIENCE_S)
+            if event["event"] == name:
+                return event
+
+    def wait_assigned(self, partitions: list[int]) -> None:
+        """Until it was assigned these and no others; those whose owner is slow may come after the rest."""
+        came: list[int] = []
+        while len(came) < len(partitions):
+            came += self.next("assigned")["partitions"]
+        assert sorted(came) == partitions
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """A clean end, or the end of what is left of it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "orders").mkdir()
+    for partition in range(4):
+        append(tmp_path, partition, 50)
+    return tmp_path
+
+
+def append(folder: Path, partition: int, count: int) -> None:
+    with (folder / "orders" / f"{partition}.log").open("a") as file:
+        file.writelines(f"line {number}\n" for number in range(count))
+
+
+@pytest.fixture
+def start(zk_server: Tree, folder: Path) -> Iterator[Callable[[str], Process]]:
+    processes: list[Process] = []
+
+    def started(consumer_id: str) -> Process:
+        processes.append(Process(zk_server.address, folder, consumer_id))
+        return processes[-1]
+
+    yield started
+    for process in processes:
+        process.end()
+
+
+def test_the_others_take_over_from_a_killed_process(
+    start: Callable[[str], Process], folder: Path, blocking: Blocking
+) -> None:
+    """item 54: nothing is lost, only the uncommitted tail comes again, and the killed one may come back."""
+    first, second = start("a"), start("b")
+    wait_until(lambda: set(owners(blocking).values()) == {"g_a-0", "g_b-0"}, PATIENCE_S)
+    wait_until(lambda: offsets(blocking) == dict.fromkeys(range(4), 50), PATIENCE_S)
+
+    first.send(signal.SIGKILL)
+    for partition in range(4):
+        append(folder, partition, 50)
+
+    wait_until(lambda: set(owners(blocking).values()) == {"g_b-0"}, PATIENCE_S)
+    wait_until(lambda: offsets(blocking) == dict.fromkeys(range(4), 100), PATIENCE_S)
+    everything = {(partition, offset) for partition in range(4) for offset in range(100)}
+    wait_until(lambda: {*first.records, *second.records} == everything, PATIENCE_S)  # said, and read here
+    tail = sorted(set(first.records) & set(second.records))
+    assert all(offset >= 50 for _, offset in tail)
+
+    third = start("a")
+    third.wait_assigned([0, 1])
+    wait_until(lambda: len(set(owners(blocking).values())) == 2, PATIENCE_S)
+
+
+def test_a_process_that_was_stopped_too_long_has_lost_its_share(
+    start: Callable[[str], Process], folder: Path, blocking: Blocking
+) -> None:
+    """S8: after a pause beyond the session it delivers nothing of the old claim, is told, and rejoins."""
+    first = start("a")
+    first.next("assigned")
+    wait_until(lambda: len(first.records) == 200, PATIENCE_S)
+    # what was said last is processed with the next step of the loop: a revocation before would repeat it
+    wait_until(lambda: offsets(blocking) == dict.fromkeys(range(4), 50), PATIENCE_S)
+    second = start("b")
+    second.wait_assigned([2, 3])
+
+    first.send(signal.SIGSTOP)
+    wait_until(lambda: set(owners(blocking).values()) == {"g_b-0"}, PATIENCE_S)
+    append(folder, 0, 10)
+    wait_until(lambda: second.records.count((0, 59)) == 1, PATIENCE_S)
+    wait_until(lambda: offsets(blocking)[0] == 60, PATIENCE_S)
+    first.send(signal.SIGCONT)
+
+    assert first.next("lost")["partitions"] == [0, 1]
+    first.wait_assigned([0, 1])
+    append(folder, 0, 1)
+    wait_until(lambda: (0, 60) in first.records + second.records, PATIENCE_S)
+    assert [place for place in first.records if place in second.records] == []
+
+
+# --- one of everything ----------------------------------------------------------------------------
+
+
+def test_a_consumer_of_files_on_a_real_server(
+    face: Face, zk_server: Tree, blocking: Blocking, folder: Path
+) -> None:
+    """Reads, commits at close, and the next run goes on behind it."""
+    quick = settings(consumer_timeout_ms=5000, **REAL)
+    with face.consumer(zk_server.address, source=FileSource(folder), settings=quick) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
+        first = sorted((record.partition, record.offset) for record in consumer)
+        assert consumer.state is MemberState.STABLE
+    append(folder, 1, 1)
+    with face.consumer(zk_server.address, source=FileSource(folder), settings=quick) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
+        second = [(record.partition, record.offset) for record in consumer]
+
+    assert first == [(partition, offset) for partition in range(4) for offset in range(50)]
+    assert second == [(1, 50)]
+    assert offsets(blocking) == {0: 50, 1: 51, 2: 50, 3: 50}

@@ -1,0 +1,358 @@
+"""Who rules, on a real server behind a network that can be broken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.pure.controller.duties import Writer, fails
+from tests.worlds.clients import opener
+from zkgroup.controller.machine.candidate import Candidate, Duties
+from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.effects import ControllerEffect, Elected, Resigned
+from zkgroup.controller.machine.election import Stage
+from zkgroup.controller.machine.fence import Fence
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.machinery.procedures import Procedure, write
+from zkgroup.model import Znode, ZnodeStat
+from zkgroup.model.requests import (
+    Connected,
+    Create,
+    Delete,
+    Multi,
+    Operation,
+    Outcome,
+    Read,
+    ReadDone,
+    Request,
+    SetData,
+    Suspended,
+)
+from zkgroup.testing import wait_until
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.conformance import Caller, Target
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
+from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.clock import SystemClock
+
+pytestmark = pytest.mark.integration
+
+CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
+CLOCK = SystemClock()
+
+
+class Watched(ZooKeeperClient):
+    """A client that lets somebody look, and act, before each request is sent."""
+
+    before: Callable[[int, Request], None] = staticmethod(lambda incarnation, request: None)
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        self.before(incarnation, request)
+        super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+
+
+class Standing:
+    """A candidate in its own thread."""
+
+    def __init__(
+        self, address: str, broker: int, duties: Duties, prepare: Callable[[], Procedure[None]] | None
+    ) -> None:
+        self.broker = broker
+        self.effects: list[ControllerEffect] = []
+        self.crashed: list[BaseException] = []
+        self.events: list[str] = []
+        config = CandidateConfig(broker=broker, takeover_grace_ms=300)
+        self.machine = Candidate(config, duties, prepare)
+        self.client = Watched(address, ClientSettings(session_timeout_ms=20_000))
+        self.client.listen(lambda event: self.events.append(type(event).__name__))
+        self.loop: MachineLoop[object, ControllerEffect] = MachineLoop(
+            self.machine,
+            self.client,
+            CLOCK,
+            perform=self.effects.append,
+            after_step=lambda: None,
+            on_crash=self.crashed.append,
+            name=f"candidate-{broker}",
+        )
+
+    def start(self) -> None:
+        self.loop.listen()
+        self.loop.start()
+
+    def close(self) -> None:
+        self.loop.post(self.loop.stop)
+        assert self.loop.join(30)
+        self.client.close()
+        assert not self.crashed
+
+    @property
+    def rules(self) -> bool:
+        return self.machine.election.is_ruling
+
+    @property
+    def may_send(self) -> bool:
+        """Asked in the machine's own thread, where its clock is that of a step."""
+        answer: list[bool] = []
+        done = threading.Event()
+
+        def look() -> None:
+            answer.append(self.machine.election.may_send)
+            done.set()
+
+        self.loop.post(look)
+        assert done.wait(30)
+        return answer[0]
+
+    @property
+    def elections(self) -> list[Elected]:
+        return [effect for effect in self.effects if isinstance(effect, Elected)]
+
+    @property
+    def resignations(self) -> list[str]:
+        return [effect.reason for effect in self.effects if isinstance(effect, Resigned)]
+
+
+class Cluster:
+    """Candidates behind the network, and somebody who looks and writes past it."""
+
+    def __init__(self, chaos: ChaosZooKeeper, witness: Caller) -> None:
+        self.chaos, self.witness = chaos, witness
+        self.nodes: list[Standing] = []
+
+    def add(
+        self,
+        broker: int,
+        *,
+        duties: Duties = lambda election: None,
+        prepare: Callable[[], Procedure[None]] | None = None,
+        before: Callable[[int, Request], None] | None = None,
+    ) -> Standing:
+        node = Standing(self.chaos.address, broker, duties, prepare)
+        if before is not None:
+            node.client.before = before
+        self.nodes.append(node)
+        node.start()
+        return node
+
+    def find(self, path: str) -> Znode | None:
+        self.witness.catch_up()
+        return self.witness.ask(Read(path), ReadDone).znode
+
+    def stat(self, path: str) -> ZnodeStat:
+        znode = self.find(path)
+        assert znode is not None, path
+        return znode.stat
+
+    def epoch(self) -> tuple[int, int]:
+        znode = self.find(EPOCH)
+        assert znode is not None
+        return ControllerEpoch.decode(EPOCH, znode.data).epoch, znode.stat.version
+
+    def bump(self) -> None:
+        value, version = self.epoch()
+        self.witness.write(SetData(EPOCH, ControllerEpoch(value + 1).encode(), version))
+
+    def ruler(self, epoch: int = 1) -> Standing:
+        """The one that rules in this epoch."""
+        wait_until(lambda: [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch])
+        (ruler,) = [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch]
+        return ruler
+
+
+@pytest.fixture
+def cluster(zk_chaos_server: ChaosZooKeeper) -> Iterator[Cluster]:
+    """No candidates yet."""
+    chaos = zk_chaos_server
+    with Target(opener(chaos.direct_address)) as target:
+        cluster = Cluster(chaos, target.connect(20_000))
+        try:
+            yield cluster
+        finally:
+            for node in cluster.nodes:
+                node.close()
+
+
+def test_one_of_many_wins_and_the_next_has_the_next_epoch(cluster: Cluster) -> None:
+    """Controller item 14: five candidates; sessions end, one election each, epochs without a gap."""
+    for broker in range(5):
+        cluster.add(broker)
+    for epoch in (1, 2, 3):
+        ruler = cluster.ruler(epoch)
+        found = cluster.find(CONTROLLER)
+        assert found is not None
+        assert Controller.decode(CONTROLLER, found.data).broker == ruler.broker
+        assert ruler.elections[-1].czxid == found.stat.czxid
+        assert cluster.epoch() == (epoch, epoch)
+        cluster.chaos.expire_session(found.stat.ephemeral_owner)
+    cluster.ruler(4)
+
+    assert sum(len(node.elections) for node in cluster.nodes) == 4
+
+
+def test_an_epoch_raised_before_the_election_arrives_refuses_it(cluster: Cluster) -> None:
+    """Controller item 15: between read and multi; no `/controller` is left, nor a record of that epoch."""
+    left: list[Znode | None] = []
+
+    def before(incarnation: int, request: Request) -> None:
+        if _writes(request, CONTROLLER, Create) and not left:
+            cluster.bump()
+            left.append(None)
+        elif len(left) == 1:
+            left.append(cluster.find(CONTROLLER))
+
+    node = cluster.add(1, before=before)
+    cluster.ruler(2)
+
+    assert left == [None, None]
+    assert [each.fence for each in node.elections] == [Fence(2, 2)]
+    assert node.elections[0].foreign_epoch == 1
+    assert cluster.find(ControllerRecord.path(1)) is None
+
+
+def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) -> None:
+    """Controller item 16: the connection is cut after the commit; a second candidate comes meanwhile."""
+    armed: list[object] = []
+
+    def before(incarnation: int, request: Request) -> None:
+        if _writes(request, CONTROLLER, Create) and not armed:
+            armed.append(cluster.chaos.drop_reply("multi"))
+
+    node = cluster.add(1, before=before)
+    wait_until(lambda: Suspended.__name__ in node.events)
+    other = cluster.add(2)
+    ruler = cluster.ruler(1)
+    wait_until(lambda: ruler.may_send)
+
+    assert ruler is node
+    assert node.elections[0].czxid == cluster.stat(CONTROLLER).czxid
+    assert cluster.epoch() == (1, 1)
+    assert not other.elections
+    assert not node.resignations
+
+
+def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
+    """Controller item 17: the one that ruled resigns; one of the two rules next."""
+    cluster.add(1)
+    cluster.add(2)
+    ruler = cluster.ruler(1)
+    cluster.witness.write(Delete(CONTROLLER, 1))
+    cluster.ruler(2)
+
+    wait_until(lambda: ruler.resignations)
+    assert ruler.resignations == ["/controller was deleted"]
+    assert sum(node.rules for node in cluster.nodes) == 1
+
+
+def test_a_controller_replaced_by_another_id_ends_the_rule(cluster: Cluster) -> None:
+    """Controller item 17: changed, not deleted (K1); what stands there is left alone."""
+    node = cluster.add(1)
+    cluster.ruler(1)
+    cluster.witness.write(Delete(CONTROLLER, 1), Create(CONTROLLER, Controller(7, 0).encode(), True))
+    theirs = cluster.stat(CONTROLLER)
+    wait_until(lambda: node.resignations)
+    wait_until(lambda: node.machine.election.stage is Stage.WATCHING)
+
+    assert node.resignations == ["/controller was replaced"]
+    assert cluster.stat(CONTROLLER) == theirs
+
+
+def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Cluster) -> None:
+    """Controller item 18: an exception, and `/controller` changes hands before its deletion arrives (K2)."""
+    data = Controller(7, 0).encode()
+
+    def before(incarnation: int, request: Request) -> None:
+        if _writes(request, CONTROLLER, Delete) and not theirs:
+            cluster.witness.write(
+                Delete(CONTROLLER, 1),
+                Create(CONTROLLER, data, True),
+                SetData(CONTROLLER, data, 0),
+                SetData(EPOCH, b"2", 1),
+            )
+            theirs.append(cluster.stat(CONTROLLER))
+
+    theirs: list[ZnodeStat] = []
+    node = cluster.add(1, duties=lambda election: ("load", fails), before=before)
+    wait_until(lambda: theirs and node.machine.election.stage is Stage.WATCHING)
+
+    assert node.resignations == ["failed: ValueError: an unreadable znode"]
+    assert cluster.stat(CONTROLLER) == theirs[0]
+    assert theirs[0].version == 1
+
+
+def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> None:
+    """Controller item 19: the write is refused and changes nothing; the controller resigns (K3)."""
+    cluster.witness.make("/work")
+    work = Writer(1)
+    bumped: list[bool] = []
+
+    def before(incarnation: int, request: Request) -> None:
+        if _writes(request, "/work", SetData) and not bumped:
+            bumped.append(True)
+            cluster.bump()
+
+    node = cluster.add(1, duties=work, before=before)
+    cluster.ruler(3)
+
+    assert len(node.resignations) == 1
+    assert cluster.stat("/work").version == 0
+    assert [each.epoch for each in node.elections] == [1, 3]
+    assert node.elections[-1].foreign_epoch == 2
+
+
+def test_a_lost_session_ends_the_rule_before_the_next_one_is_used(cluster: Cluster) -> None:
+    """Controller item 21: what waits is dropped (K6), it resigns, registers, and only then stands (K5)."""
+    cluster.witness.make("/work", brokers_path(), broker_ids_path())
+    path = BrokerRegistration.path(1)
+    work = Writer(1)
+    first_use: list[list[str]] = []
+
+    def register() -> Procedure[None]:
+        data = BrokerRegistration("h", 9092, 1, 0).encode()
+        yield from write([Create(path, data, ephemeral=True)], ())
+
+    def before(incarnation: int, request: Request) -> None:
+        if incarnation == 1 and _writes(request, "/work", SetData):
+            cluster.chaos.expire_session(cluster.stat(CONTROLLER).ephemeral_owner)
+        if incarnation == 2 and not first_use:
+            first_use.append(list(node.resignations))
+
+    node = cluster.add(1, duties=work, prepare=register, before=before)
+    cluster.ruler(2)
+
+    assert len(node.resignations) == 1
+    assert first_use == [node.resignations]
+    assert cluster.stat("/work").version == 0
+    assert cluster.stat(path).czxid < cluster.stat(CONTROLLER).czxid
+
+
+def test_a_short_disconnection_changes_nothing(cluster: Cluster) -> None:
+    """Controller item 22: the same session, the same epoch, and requests may be sent again."""
+    cluster.add(1)
+    cluster.add(2)
+    ruler = cluster.ruler(1)
+    cluster.chaos.cut()
+    for node in cluster.nodes:
+        wait_until(lambda node=node: node.events.count(Connected.__name__) >= 2)
+    wait_until(lambda: ruler.may_send)
+
+    assert not any(node.resignations for node in cluster.nodes)
+    assert sum(len(node.elections) for node in cluster.nodes) == 1
+    assert cluster.epoch() == (1, 1)
+
+
+def _writes(request: Request, path: str, kind: type[Operation]) -> bool:
+    """Whether this is a transaction that does this to the path."""
+    return isinstance(request, Multi) and any(
+        isinstance(operation, kind) and operation.path == path for operation in request.operations
+    )

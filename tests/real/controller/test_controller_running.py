@@ -1,0 +1,273 @@
+"""A controller as a running process has it: elected on a real server, connected to real ports."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.worlds.led_brokers import WAIT_S, LedBroker, ask
+from zkgroup.broker.node.controller_only import ControllerOnly
+from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConflictError
+from zkgroup.model.requests import Create
+from zkgroup.testing import wait_until
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.wire.control import (
+    Broker,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from zkgroup.wire.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+
+pytestmark = pytest.mark.integration
+
+ALONE = 100
+
+
+class Heard(BrokerListener):
+    """What people are told."""
+
+    def __init__(self) -> None:
+        self.rules = threading.Event()
+        self.events: list[tuple[str, object]] = []
+
+    def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
+        self.events.append(("controller", (epoch, partitions)))
+        assert load_ms >= 0
+        self.rules.set()
+
+    def on_resigned(self, reason: str) -> None:
+        self.events.append(("resigned", reason))
+        self.rules.clear()
+
+
+class Running:
+    """One controller that hosts nothing."""
+
+    def __init__(self, address: str, broker: int = ALONE) -> None:
+        self.heard = Heard()
+        self.node = ControllerOnly(
+            address, broker=broker, listener=self.heard, settings=BrokerSettings(session_timeout_ms=20_000)
+        )
+        self.node.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self.node.serving is not None
+        return self.node.serving
+
+    def wait_rules(self) -> None:
+        assert self.heard.rules.wait(WAIT_S)
+
+
+@pytest.fixture
+def tree(zk_server: Any) -> Iterator[Blocking]:
+    settings = ClientSettings(session_timeout_ms=30_000)
+    with ZooKeeperClient(zk_server.address, settings) as client, Blocking(client) as zk:
+        zk.wait_connected()
+        yield zk
+
+
+@pytest.fixture
+def running(zk_server: Any) -> Iterator[Running]:
+    one = Running(zk_server.address)
+    try:
+        yield one
+    finally:
+        one.node.close()
+
+
+@pytest.fixture
+def brokers(zk_server: Any) -> Iterator[dict[int, LedBroker]]:
+    with LedBroker(zk_server.address, 1) as one, LedBroker(zk_server.address, 2) as two:
+        yield {1: one, 2: two}
+
+
+def create(tree: Blocking, topic: str, partitions: dict[int, tuple[int, ...]]) -> None:
+    tree.create_missing("/brokers", "/brokers/topics")
+    tree.multi(Create(Topic.path(topic), Topic(partitions).encode()))
+
+
+def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
+    """What the broker was told of a partition last."""
+    found = None
+    for request in broker.told(LeaderAndIsrRequest):
+        for info in request.partitions:
+            if (info.topic, info.partition) == (topic, partition):
+                found = info.leader
+    return found
+
+
+def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
+    running: Running, tree: Blocking, brokers: dict[int, LedBroker]
+) -> None:
+    """Controller item 50, recipes 14: the controller itself is in no answer and in no list of brokers."""
+    running.wait_rules()
+    create(tree, "orders", {0: (1, 2), 1: (2, 1)})
+    wait_until(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()), WAIT_S)
+
+    live = tuple(Broker(number, one.host, one.port) for number, one in sorted(brokers.items()))
+    wanted = TopicMetadata(
+        0, "orders", (PartitionMetadata(0, 0, 1, (1, 2), (1, 2)), PartitionMetadata(0, 1, 2, (2, 1), (2, 1)))
+    )
+    everything = MetadataResponse(live, (wanted,))
+    assert ask(running.address, MetadataRequest(()), MetadataResponse) == everything
+    assert ask(running.address, MetadataRequest(("orders",)), MetadataResponse) == everything
+    unknown = ask(running.address, MetadataRequest(("nope",)), MetadataResponse)
+    assert unknown == MetadataResponse(live, (TopicMetadata(3, "nope", ()),))
+    for broker in brokers.values():
+        assert {each.brokers for each in broker.told(UpdateMetadataRequest)[-1:]} == {live}
+
+
+def test_the_coordinator_is_who_leads_the_groups_partition(
+    running: Running, tree: Blocking, brokers: dict[int, LedBroker]
+) -> None:
+    """Recipes 14: from the picture, else 15."""
+    running.wait_rules()
+    none = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+    question = FindCoordinatorRequest("g")
+    assert ask(running.address, question, FindCoordinatorResponse) == none
+    create(tree, "__consumer_offsets", {0: (2,)})
+    wait_until(lambda: leader_of(brokers[2], "__consumer_offsets", 0) == 2, WAIT_S)
+    answer = ask(running.address, question, FindCoordinatorResponse)
+    assert answer == FindCoordinatorResponse(0, 2, brokers[2].host, brokers[2].port)
+
+
+def test_the_port_answers_what_a_broker_without_partitions_can(running: Running) -> None:
+    """Recipes 14: the control requests by controller.md 7.5, records with 6; anything else closes."""
+    running.wait_rules()
+    update = UpdateMetadataRequest(3, 5, (), ())
+    older = UpdateMetadataRequest(3, 4, (), ())
+    leads = LeaderAndIsrRequest(3, 4, (), ())
+    assert ask(running.address, update, UpdateMetadataResponse) == UpdateMetadataResponse(0)
+    assert ask(running.address, older, UpdateMetadataResponse) == UpdateMetadataResponse(11)
+    assert ask(running.address, leads, LeaderAndIsrResponse) == LeaderAndIsrResponse(11, ())
+    fetch = FetchRequest(-1, 100, 1, (FetchTopic("orders", (FetchPartition(0, 0, 1000),)),))
+    answer = ask(running.address, fetch, FetchResponse)
+    assert answer is not None
+    assert answer.topics[0].partitions[0].error == ErrorCode.NOT_LEADER_FOR_PARTITION
+    lines = FetchLinesRequest(-1, -1, "orders", 0, -1, -1, 0, 1000, 0)
+    assert ask(running.address, lines, FetchLinesResponse) is None
+
+
+def test_a_broker_that_never_answers_holds_nobody_up(
+    running: Running, tree: Blocking, brokers: dict[int, LedBroker]
+) -> None:
+    """Controller item 68, rule 8 of section 10: it is told again and again; the other has long heard."""
+    running.wait_rules()
+    brokers[1].answers.clear()
+    create(tree, "orders", {0: (2, 1)})
+    wait_until(lambda: leader_of(brokers[2], "orders", 0) == 2, WAIT_S)
+    create(tree, "clicks", {0: (2, 1)})
+    wait_until(lambda: leader_of(brokers[2], "clicks", 0) == 2, WAIT_S)
+
+    wait_until(lambda: len(brokers[1].unanswered) >= 3, WAIT_S)
+    assert len(set(brokers[1].unanswered)) == 1
+    assert leader_of(brokers[1], "orders", 0) is None
+    brokers[1].answers.set()
+    wait_until(lambda: leader_of(brokers[1], "clicks", 0) == 2, WAIT_S)
+    assert leader_of(brokers[1], "orders", 0) == 2
+
+
+def test_a_broker_that_goes_leads_nothing_any_more(
+    running: Running, tree: Blocking, brokers: dict[int, LedBroker]
+) -> None:
+    """Its session ends; the other replica leads, and is told so over its own connection."""
+    running.wait_rules()
+    create(tree, "orders", {0: (1, 2)})
+    wait_until(lambda: leader_of(brokers[2], "orders", 0) == 1, WAIT_S)
+    brokers[1].leave()
+    wait_until(lambda: leader_of(brokers[2], "orders", 0) == 2, WAIT_S)
+
+
+def test_a_controlled_shutdown_is_asked_for_at_the_port(
+    running: Running, tree: Blocking, brokers: dict[int, LedBroker]
+) -> None:
+    """Controller item 60: leaderships move; what has one replica remains, and is not in the answer."""
+    running.wait_rules()
+    create(tree, "orders", {0: (1, 2), 1: (1,)})
+    wait_until(lambda: leader_of(brokers[1], "orders", 1) == 1, WAIT_S)
+    answer = ask(running.address, ControlledShutdownRequest(1), ControlledShutdownResponse)
+    assert answer == ControlledShutdownResponse(0, ())
+    states = {
+        number: PartitionState.decode("", tree.read(f"{Topic.path('orders')}/partitions/{number}/state").data)
+        for number in (0, 1)
+    }
+    assert (states[0].leader, states[0].isr, states[1].leader) == (2, (2,), 1)
+
+
+def test_who_waits_gives_no_metadata_and_asks_nobody_to_stop(zk_server: Any, running: Running) -> None:
+    """It has no picture: a client that believed an empty one would be lost."""
+    running.wait_rules()
+    second = Running(zk_server.address, ALONE + 1)
+    try:
+        assert ask(second.address, MetadataRequest(()), MetadataResponse) is None
+        stale = ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        assert ask(second.address, ControlledShutdownRequest(1), ControlledShutdownResponse) == stale
+        none = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+        assert ask(second.address, FindCoordinatorRequest("g"), FindCoordinatorResponse) == none
+        assert second.heard.events == []
+        running.node.close()
+        second.wait_rules()
+        assert second.heard.events == [("controller", (2, 0))]
+    finally:
+        second.node.close()
+    assert running.heard.events == [("controller", (1, 0)), ("resigned", "stopped")]
+
+
+def test_an_id_in_use_ends_it_with_the_session_that_has_it(zk_server: Any, tree: Blocking) -> None:
+    """Recipes 14: a registration under its id is no lost race."""
+    tree.create_missing("/brokers", "/brokers/ids", f"/brokers/ids/{ALONE}")
+    one = Running(zk_server.address)
+    try:
+        one.node.wait_connected(WAIT_S)
+        with pytest.raises(ConflictError, match=r"/brokers/ids/100 is held by session 0x0"):
+            wait_until(lambda: one.node.check(), WAIT_S)
+    finally:
+        one.node.close()
+
+
+def test_nothing_was_started_and_it_closes() -> None:
+    """There is nothing to leave."""
+    ControllerOnly("127.0.0.1:1", broker=ALONE).close()
+
+
+def test_it_closes_in_time_while_zookeeper_is_away(zk_chaos_server: ChaosZooKeeper) -> None:
+    """What stands of it ends with its session."""
+    one = Running(zk_chaos_server.address)
+    one.wait_rules()
+    zk_chaos_server.cut(refuse=True)
+    try:
+        began = time.monotonic()
+        one.node.close()
+        assert time.monotonic() - began < 30
+        assert one.heard.events[-1] == ("resigned", "stopped")
+    finally:
+        zk_chaos_server.heal()

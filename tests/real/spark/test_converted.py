@@ -1,0 +1,151 @@
+"""What `audit run` wrote is an input like the folders it was made of, without Spark and with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pure.audit.golden import INCIDENTS, findings, folder
+from tests.real.spark.conftest import NAMES
+from tests.worlds.shell import Shell
+from zkgroup.audit.events import Event
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.moments import Moment
+from zkgroup.audit.rules import WholeRule
+from zkgroup.audit.run import audit
+from zkgroup.audit.sources import Source, open_source
+from zkgroup.errors import ConfigError, NotFoundError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}
+
+
+def _rows(source: Source, start: Moment | None, end: Moment | None) -> list[Event]:
+    """Without what a server of 3.5 makes when it starts with nothing: no record tells of that."""
+    return [row for row in source.rows(start, end).events() if row.path != "/zookeeper/config"]
+
+
+@pytest.mark.parametrize("chroot", ["", "/consumers"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rows_are_those_of_the_files(audited: dict[str, Any], name: str, chroot: str) -> None:
+    """The whole history, a part between zxids, one to the end, and one between times."""
+    tables = open_source([audited["output"]], chroot, ensemble=name)
+    files = open_source([folder(name)], chroot)
+    times = sorted(row.time_ms for row in files.rows().events() if not row.seed)
+    third, half = (Moment(time_ms=times[len(times) // part]) for part in (3, 2))
+
+    for start, end in ((None, None), (Moment(0x80), Moment(0xD0)), (Moment(0xD0), None), (third, half)):
+        expected, found = files.rows(start, end), tables.rows(start, end)
+        assert _rows(tables, start, end) == _rows(files, start, end)
+        assert (found.seen.zxid, found.to_zxid) == (expected.seen.zxid, expected.to_zxid)
+    assert tables.damages() == files.damages() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_laptop_finds_the_same_without_the_files(audited: dict[str, Any], name: str) -> None:
+    """Every rule about rows; what needs the files themselves is said to be left out."""
+    found = audit(open_source([audited["output"]], ensemble=name), ALL_RULES)
+
+    assert {each.rule.name for each in found.skipped} == WHOLE
+    assert found.findings == [each for each in findings(name) if each.finding not in WHOLE]
+
+
+def test_the_job_asks_again_what_was_converted(spark: Any, audited: dict[str, Any], tmp_path: Path) -> None:
+    """One ensemble by its name, beside a folder that is converted now; names have to differ."""
+    from zkgroup.audit.spark.job import run
+
+    healthy, output = NAMES[0], tmp_path / "out"
+    inputs = [f"{INCIDENTS}={audited['output']}", f"now={folder(healthy)}"]
+    found = {each.ensemble: each for each in run(spark, inputs, str(output))}
+
+    assert set(found) == {INCIDENTS, "now"}
+    assert {each.rule.name for each in found[INCIDENTS].skipped} == WHOLE
+    assert list(found[INCIDENTS].findings) == [
+        each for each in findings(INCIDENTS) if each.finding not in WHOLE
+    ]
+    assert found["now"].findings == findings(healthy)
+    assert {each.name for each in (output / "operations").glob("batch=*/*")} >= {"ensemble=now"}
+    written = json.loads((output / "findings.json").read_text())
+    assert {each["ensemble"] for each in written["ensembles"]} == {INCIDENTS, "now"}
+    with pytest.raises(ConfigError, match=f"each ensemble once, found {healthy}"):
+        run(spark, [str(audited["output"]), f"{healthy}={folder(healthy)}"], str(output))
+
+
+def test_the_commands_take_it_as_their_input(audited: dict[str, Any], tmp_path: Path) -> None:
+    """The documents are those of the files; what needs trees says so."""
+    shell, output = Shell(tmp_path), str(audited["output"])
+    tables, files = ("--input", output, "--ensemble", INCIDENTS), ("--input", str(folder(INCIDENTS)))
+    of_one = ("--group", "g", "--partition", "t:0")
+    for words in (("sessions",), ("offsets", *of_one), ("owners", *of_one, "--between", "0x80", "0xd0")):
+        assert shell.json("audit", *words, *tables) == shell.json("audit", *words, *files)
+    report = shell.json("audit", "report", str(tmp_path / "report.html"), *tables, code=3)
+    again = shell.json("audit", "findings", *tables, code=3)
+    tree = shell.run("audit", "tree", "--input", output)
+
+    assert json.loads((tmp_path / "findings.json").read_text()) == again
+    assert report["errors"] == sum(each["severity"] == "error" for each in again["findings"]) > 0
+    assert tree.code == 2
+
+
+def test_which_ensemble_is_meant_is_asked(audited: dict[str, Any], tmp_path: Path) -> None:
+    """Several of them, a name that is none, something beside them, and a name for folders: exit 2."""
+    shell, output = Shell(tmp_path), str(audited["output"])
+    words = ("audit", "findings", "--input")
+
+    for given, told in (
+        ((output,), "name one with --ensemble"),
+        ((output, "--ensemble", "none"), f"expected ensemble 'none', found {', '.join(sorted(NAMES))}"),
+        ((output, str(folder(INCIDENTS)), "--ensemble", INCIDENTS), "nothing beside it"),
+        ((str(folder(INCIDENTS)), "--ensemble", INCIDENTS), "only Parquet of `audit run`"),
+    ):
+        ran = shell.run(*words, *given)
+        assert (ran.code, ran.out) == (2, "")
+        assert told in ran.err
+
+
+def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -> None:
+    """A torn manifest, a file that is no Parquet, rows that are gone: one of our errors with the path."""
+    copy = tmp_path / "copy"
+    shutil.copytree(audited["output"], copy)
+    (manifest,) = (copy / "manifest").glob("*.json")
+    some = sorted((copy / "operations").glob(f"batch=*/ensemble={INCIDENTS}/*/*.parquet"))
+    whole = some[0].read_bytes()
+
+    some[0].write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match=f"{some[0].name}: expected Parquet"):
+        list(open_source([copy], ensemble=INCIDENTS).rows().events())
+    some[0].write_bytes(whole)
+    for each in some:
+        each.unlink()
+    with pytest.raises(ConfigError, match="expected the rows of log 1, found none"):
+        list(open_source([copy], ensemble=INCIDENTS).rows().events())
+    with pytest.raises(NotFoundError, match="no log goes back"):
+        open_source([audited["output"]], ensemble=INCIDENTS).rows(end=Moment(time_ms=1))
+    manifest.write_text("{")
+    with pytest.raises(ConfigError, match=f"{manifest.name}: expected a manifest"):
+        open_source([copy], ensemble=INCIDENTS)
+
+
+def test_holes_are_damage(spark: Any, tmp_path: Path) -> None:
+    """What was missing in the logs is missing in the tables, and said as of the files."""
+    from tests.worlds.zkfiles_world import World
+    from zkgroup.audit.spark.job import run
+
+    data, output = tmp_path / "version-2", tmp_path / "out"
+    world = World()
+    world.open(1)
+    for number in range(6):
+        world.create(f"/{number}", b"")
+    world.log(data, to_zxid=3)
+    world.log(data, from_zxid=6)
+    run(spark, [str(data)], str(output), rules=ALL_RULES[:1])
+    told = []
+    for source in (open_source([data]), open_source([output])):
+        list(source.rows().events())
+        told.append(source.damages())
+
+    assert told[0] == told[1] == ["zxids 0x4 to 0x5 are missing"]

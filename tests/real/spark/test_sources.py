@@ -1,0 +1,245 @@
+"""The data sources give what plain reading gives, row by row."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder
+from tests.worlds.zkfiles_world import World
+from zkgroup.audit.sources import open_source
+from zkgroup.zkfiles.columns import log_columns, snapshot_columns
+from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
+from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
+from zkgroup.zkfiles.snapshots import open_snapshot
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+FOLDERS = (*HEALTHY, INCIDENTS)
+
+
+@pytest.fixture(autouse=True)
+def _registered(spark: Any) -> None:
+    from zkgroup.audit.spark.sources import register
+
+    register(spark)
+
+
+def test_the_rows_of_logs_are_those_of_plain_reading(spark: Any) -> None:
+    """Every column of every operation that real servers wrote."""
+    for name in FOLDERS:
+        table = spark.read.format("zookeeper-txnlog").load(str(folder(name)))
+        expected = [
+            row
+            for log in list_files(folder(name)).logs
+            for batch in log_columns(log.path)
+            for row in zip(*(batch[column.name] for column in LOG), strict=True)
+        ]
+
+        assert table.columns == [column.name for column in LOG]
+        assert _sorted(_plain(table)) == _sorted(expected)
+
+
+def test_the_rows_of_snapshots_are_those_of_plain_reading(spark: Any) -> None:
+    """Every column of every znode, one partition a file."""
+    files = list_files(folder(INCIDENTS)).snapshots
+    table = spark.read.format("zookeeper-snapshot").load(str(folder(INCIDENTS)))
+    expected = [
+        row
+        for file in files
+        for batch in snapshot_columns(file.path)
+        for row in zip(*(batch[column.name] for column in SNAPSHOT), strict=True)
+    ]
+
+    assert table.rdd.getNumPartitions() == len(files)
+    assert _sorted(_plain(table)) == _sorted(expected)
+
+
+@pytest.mark.parametrize("section", ["sessions", "acls", "header"])
+def test_the_other_sections_of_a_snapshot(spark: Any, section: str) -> None:
+    """What is not a znode is a table of its own."""
+    (path,) = (file.path for file in list_files(folder("zookeeper-3.9.4")).snapshots if file.zxid == 0x114)
+    reader = open_snapshot(path)
+    table = spark.read.format("zookeeper-snapshot").option("section", section).load(str(path)).collect()
+
+    match section:
+        case "sessions":
+            assert {row.session: row.timeout_ms for row in table} == reader.sessions
+        case "acls":
+            assert {row.number: [tuple(each) for each in row.acl] for row in table} == {
+                number: list(acl) for number, acl in reader.acls.items()
+            }
+        case _:
+            assert [(row.snap_zxid, row.end_zxid) for row in table] == [(0x114, reader.end_zxid)]
+    assert table
+
+
+def test_columns_say_what_they_mean(spark: Any) -> None:
+    """The comments are the texts of the tables."""
+    table = spark.read.format("zookeeper-txnlog").load(str(folder(INCIDENTS)))
+
+    assert [field.metadata["comment"] for field in table.schema] == [column.meaning for column in LOG]
+
+
+def test_options_narrow_what_is_read(spark: Any) -> None:
+    """Columns, data, zxids of both ends, and the beginning of the path."""
+    reader = spark.read.format("zookeeper-txnlog").options(
+        columns="zxid,path,data", data="false", from_zxid="0x20", to_zxid="200", path_prefix="/brokers/"
+    )
+    table = reader.load(str(folder(INCIDENTS)))
+    rows = table.collect()
+    everything = spark.read.format("zookeeper-txnlog").load(str(folder(INCIDENTS)))
+    expected = everything.where("zxid >= 32 and zxid <= 200 and substr(path, 1, 9) = '/brokers/'")
+
+    assert table.columns == ["zxid", "path"]
+    assert 0 < len(rows) == expected.count()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("columns", "zxid,colour", "no column colour"),
+        ("from_zxid", "late", "option from_zxid"),
+        ("data", "perhaps", "option data"),
+        ("records_per_split", "0", "option records_per_split"),
+    ],
+)
+def test_wrong_options_are_named(spark: Any, option: str, value: str, told: str) -> None:
+    """The message says which option, and what was expected."""
+    with pytest.raises(Exception, match=told):
+        spark.read.format("zookeeper-txnlog").option(option, value).load(str(folder(INCIDENTS))).count()
+
+
+def test_a_log_is_read_in_parts(spark: Any) -> None:
+    """Parts together hold each record once."""
+    path = str(folder("zookeeper-3.4.6"))
+    whole = spark.read.format("zookeeper-txnlog").option("columns", "zxid,sub").load(path)
+    parts = (
+        spark.read.format("zookeeper-txnlog").options(columns="zxid,sub", records_per_split="50").load(path)
+    )
+
+    assert parts.rdd.getNumPartitions() > whole.rdd.getNumPartitions() == 4
+    assert _sorted(_plain(parts)) == _sorted(_plain(whole))
+
+
+@pytest.mark.parametrize("pushes", [True, False])
+def test_filters_find_the_same_with_and_without_pushdown(spark: Any, pushes: bool) -> None:
+    """The reader is chosen by the session's setting; with the other one each query would fail."""
+    from zkgroup.audit.spark.session import PUSHDOWN
+    from zkgroup.audit.spark.sources import register
+
+    spark.conf.set(PUSHDOWN, str(pushes).lower())
+    try:
+        register(spark)
+        table = spark.read.format("zookeeper-txnlog").load(str(folder(INCIDENTS)))
+        found = table.where("zxid > 100 and zxid <= 208 and path like '/consumers/%' and type = 5")
+        expected = [
+            zxid
+            for log in list_files(folder(INCIDENTS)).logs
+            for batch in log_columns(log.path)
+            for zxid, path, kind in zip(batch["zxid"], batch["path"], batch["type"], strict=True)
+            if 100 < zxid <= 208 and (path or "").startswith("/consumers/") and kind == 5
+        ]
+        partitions = found.rdd.getNumPartitions()
+        rows = sorted(row.zxid for row in found.select("zxid").collect())
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+        register(spark)
+
+    assert rows == sorted(expected) != []
+    assert partitions == (2 if pushes else 3)
+
+
+def test_a_growing_folder_is_read_as_a_stream(spark: Any, tmp_path: Path) -> None:
+    """Each batch has what was written since the one before, rolled logs included, and nothing twice."""
+    data, out = tmp_path / "version-2", tmp_path / "out"
+    data.mkdir()
+    world = World()
+    world.open(1)
+    world.create("/a", b"1")
+    world.log(data)
+
+    def read() -> list[int]:
+        query = (
+            spark.readStream.format("zookeeper-txnlog")
+            .option("columns", "zxid,path")
+            .load(str(data))
+            .writeStream.format("json")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(out))
+        )
+        assert query.awaitTermination(120)
+        lines = [line for file in out.glob("*.json") for line in file.read_text().splitlines()]
+        return sorted(json.loads(line)["zxid"] for line in lines)
+
+    first = read()
+    world.set("/a", b"2")
+    world.log(data)
+    last = world.set("/a", b"3")
+    world.log(data, from_zxid=last)
+    second = read()
+
+    assert first == [1, 2]
+    assert second == [1, 2, 3, 4]
+
+
+def test_an_export_is_a_tree(spark: Any, tmp_path: Path) -> None:
+    """What `audit export` wrote has the rows that a snapshot of it would have."""
+    seen = open_source([folder(INCIDENTS)]).tree()
+    path = tmp_path / "tree.gz"
+    znodes = [seen.tree.stored(each) for each in seen.tree.paths()]
+    counts = {znode.path: len(seen.tree.children(znode.path)) for znode in znodes if znode}
+    header = ExportHeader(time_ms=1, source="x", zxid_before=seen.zxid, zxid_after=seen.zxid)
+    write_export(path, header, [exported(znode, counts[znode.path]) for znode in znodes if znode])
+
+    rows = spark.read.format("zookeeper-tree").load(str(path)).collect()
+
+    assert {(row.path, row.mzxid, row.version, row.owner) for row in rows} == {
+        (znode.path, znode.stat.mzxid, znode.stat.version, znode.stat.ephemeral_owner)
+        for znode in znodes
+        if znode
+    }
+    assert {row.snap_zxid for row in rows} == {seen.zxid}
+
+
+def test_damage_ends_the_query_and_with_resync_does_not(spark: Any, tmp_path: Path) -> None:
+    """By default nobody takes half a file for a whole one."""
+    data = tmp_path / "version-2"
+    shutil.copytree(folder(INCIDENTS), data)
+    victim = data / "log.c6.gz"
+    victim.chmod(0o644)
+    victim.write_bytes(victim.read_bytes()[:2000])
+    reader = spark.read.format("zookeeper-txnlog").option("columns", "zxid")
+
+    with pytest.raises(Exception, match=r"log\.c6\.gz, byte"):
+        reader.load(str(data)).count()
+    assert reader.option("resync", "true").load(str(data)).count() > 100
+
+
+def _plain(table: Any) -> list[tuple[Any, ...]]:
+    """The rows with the values of the plain reading: milliseconds, tuples and bytes."""
+    from pyspark.sql import functions
+
+    for name, kind in table.dtypes:
+        if kind == "timestamp":
+            table = table.withColumn(name, functions.unix_millis(name))
+    return [
+        tuple(
+            tuple(tuple(entry) for entry in value)
+            if isinstance(value, list)
+            else bytes(value)
+            if isinstance(value, bytearray)
+            else value
+            for value in row
+        )
+        for row in table.collect()
+    ]
+
+
+def _sorted(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)

@@ -1,0 +1,316 @@
+"""Who we are, who the server is, and who may read what we write: on real servers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.shell import Shell
+from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
+from zkgroup.model.requests import Code, Create
+from zkgroup.model.stat import AclEntry, ZnodeAcl
+from zkgroup.testing import wait_until
+from zkgroup.testing.plugin import Tree
+from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+from zkgroup.zookeeper.embedded.java import find_jars
+from zkgroup.zookeeper.settings import CREATOR_ACL
+
+pytestmark = pytest.mark.integration
+
+ME = Digest("me", Secret("canary"))
+
+
+# --- digest and access lists ----------------------------------------------------------------------
+
+
+def test_what_we_create_has_the_access_list_of_the_settings(zk_server: Tree) -> None:
+    """Also inside a multi and for missing parents; nobody else may read or write it."""
+    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
+        owner.multi(Create("/private", b"data"))
+        owner.create_missing("/parent")
+        with ZooKeeperClient(zk_server.address) as other, Blocking(other) as stranger:
+            for path in ("/private", "/parent"):
+                with pytest.raises(AccessDeniedError, match=path):
+                    stranger.read(path)
+                with pytest.raises(AccessDeniedError, match=path):
+                    stranger.multi(Create(f"{path}/child", b""))
+                with pytest.raises(AccessDeniedError):
+                    stranger.read_many([path, "/"])
+            stranger.multi(Create("/open", b""))
+        assert owner.read("/private").data == b"data"
+        assert owner.read("/open").data == b""
+
+
+def test_acls_are_told_path_by_path(zk_server: Tree) -> None:
+    """With the Stat; who may not read a znode is told so for that one."""
+    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
+        owner.multi(Create("/private", b"data"))
+        with ZooKeeperClient(zk_server.address) as other, Blocking(other) as stranger:
+            stranger.multi(Create("/open", b""))
+            strange = stranger.acl_each(["/private", "/open", "/none"])
+            assert stranger.read_each(["/private", "/none"]) == {"/private": Code.NO_AUTH, "/none": None}
+        mine = owner.acl_each(["/private"])["/private"]
+        assert isinstance(mine, ZnodeAcl)
+        assert [(entry.perms, entry.scheme, entry.id.partition(":")[0]) for entry in mine.acl] == [
+            (31, "digest", "me")
+        ]
+        assert mine.stat == owner.exists("/private")
+        assert strange["/private"] is Code.NO_AUTH
+        assert strange["/open"] == ZnodeAcl((AclEntry(31, "world", "anyone"),), owner.read("/open").stat)
+        assert strange["/none"] is None
+
+
+def test_credentials_are_given_again_on_every_connection(zk_server: Tree) -> None:
+    """A second client, and the same one after a reconnect, may read what the first wrote."""
+    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
+        owner.multi(Create("/private", b"data"))
+        zk_server.server(0).restart()
+        assert owner.read("/private").data == b"data"
+        with ZooKeeperClient(zk_server.address, private) as again, Blocking(again) as second:
+            assert second.read("/private").data == b"data"
+
+
+def test_missing_parents_that_exist_need_no_permission(zk_server: Tree) -> None:
+    """Creating them would be refused with NoAuth before anybody looked whether they are there."""
+    private = ClientSettings(auth=ME, acl=(Acl("cdrwa", "auth", ""), Acl("r", "world", "anyone")))
+    with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
+        owner.create_missing("/a", "/a/b")
+        with ZooKeeperClient(zk_server.address) as other, Blocking(other) as stranger:
+            stranger.create_missing("/a", "/a/b")
+            with pytest.raises(AccessDeniedError):
+                stranger.create_missing("/a", "/a/c")
+
+
+def _with_netty() -> str:
+    """A Java option: the embedded server leaves these jars out, as only TLS and SASL need them."""
+    netty = sorted(find_jars()[0].parent.glob("netty-*.jar"))
+    return "-Xbootclasspath/a:" + ":".join(str(jar) for jar in netty)
+
+
+# --- SASL -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sasl_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A server that asks for SASL DIGEST-MD5 and takes nobody without it."""
+    jaas = tmp_path_factory.mktemp("sasl") / "jaas.conf"
+    jaas.write_text(
+        "Server { org.apache.zookeeper.server.auth.DigestLoginModule required "
+        'user_alice="canary-of-alice"; };\n'
+    )
+    with EmbeddedZooKeeper(
+        fsync=False,
+        java_options=(f"-Djava.security.auth.login.config={jaas}", _with_netty()),
+        config={"authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+    ) as zookeeper:
+        yield zookeeper
+
+
+def test_sasl_lets_the_right_user_in(sasl_server: EmbeddedZooKeeper) -> None:
+    """What alice alone may read, she reads."""
+    alice = Sasl(username="alice", password=Secret("canary-of-alice"))
+    acl = (Acl("cdrwa", "sasl", "alice"),)
+    with (
+        ZooKeeperClient(sasl_server.address, ClientSettings(auth=alice, acl=acl)) as client,
+        Blocking(client) as blocking,
+    ):
+        blocking.multi(Create("/of-alice", b"data"))
+        assert blocking.read("/of-alice").data == b"data"
+        with (
+            ZooKeeperClient(sasl_server.address) as other,
+            Blocking(other) as stranger,
+            pytest.raises(AccessDeniedError),
+        ):
+            stranger.read("/of-alice")
+
+
+def test_sasl_with_a_wrong_password_ends_the_client(
+    sasl_server: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a reason, without trying for ever, and without the password anywhere."""
+    caplog.set_level(1)
+    wrong = Sasl(username="alice", password=Secret("canary-that-is-wrong"))
+    with (
+        ZooKeeperClient(sasl_server.address, ClientSettings(auth=wrong)) as client,
+        pytest.raises(AuthenticationError, match="refused our credentials") as caught,
+    ):
+        client.wait_connected(60)
+    assert "canary" not in caplog.text + str(caught.value)
+
+
+def test_the_command_line_reads_sasl_from_a_file(sasl_server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """The right password works; a wrong one is exit 7, and neither is printed."""
+    shell = Shell(tmp_path, sasl_server.address)
+    for name, password in (("right", "canary-of-alice"), ("wrong", "canary-that-is-wrong")):
+        (tmp_path / name).write_text(f'username = "alice"\npassword = "{password}"\n')
+
+    right = shell.run(
+        "topic", "create", "orders", "--partitions", "1", "--zk-sasl-file", str(tmp_path / "right")
+    )
+    wrong = shell.run("topic", "list", "-vv", "--zk-sasl-file", str(tmp_path / "wrong"))
+
+    assert (right.code, wrong.code) == (0, 7)
+    assert "refused our credentials" in wrong.err
+    assert "canary" not in right.err + wrong.err
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files: an authority, a server named 127.0.0.1, another named elsewhere, a stranger's authority."""
+
+    folder: Path
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def make(self) -> None:
+        for name in ("ca", "stranger"):
+            subject = ("-subj", f"/CN=zkgroup {name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+            self._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject)
+        for name, holder in (("server", "IP:127.0.0.1"), ("elsewhere", "DNS:elsewhere.example")):
+            request = ("-subj", f"/CN=zkgroup {name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+            self._openssl("req", "-newkey", "rsa:2048", "-nodes", *request)
+            (self.folder / "extensions").write_text(f"subjectAltName={holder}\n")
+            signer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extensions")
+            self._openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-days", "2", "-out", f"{name}.crt")
+            both = (self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.key").read_text()
+            (self.folder / f"{name}.pem").write_text(both)
+
+    def _openssl(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Made anew for the run."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificates, is not installed")
+    made = Certificates(tmp_path_factory.mktemp("certificates"))
+    made.make()
+    return made
+
+
+def tls_server(certificates: Certificates, name: str, **config: str) -> EmbeddedZooKeeper:
+    """TLS and plain text on one port: the server's readiness is asked in plain text."""
+    return EmbeddedZooKeeper(
+        fsync=False,
+        java_options=(_with_netty(),),
+        config={
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "client.portUnification": "true",
+            "ssl.keyStore.location": certificates.path(f"{name}.pem"),
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": certificates.path("ca.pem"),
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": "want",
+            "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+            **config,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def secure(certificates: Certificates) -> Iterator[EmbeddedZooKeeper]:
+    """A server whose certificate carries its address."""
+    with tls_server(certificates, "server") as zookeeper:
+        yield zookeeper
+
+
+def test_tls_carries_everything(secure: EmbeddedZooKeeper, certificates: Certificates) -> None:
+    """Writes, large bulk reads (by multiRead: the probe speaks TLS as well) and a close."""
+    settings = ClientSettings(
+        tls=Tls(ca_file=certificates.path("ca.pem")), auth=ME, session_timeout_ms=20_000
+    )
+    with ZooKeeperClient(secure.address, settings) as client, Blocking(client, 30) as blocking:
+        blocking.create_missing("/bulk")
+        blocking.multi(*(Create(f"/bulk/{n}", bytes(3000)) for n in range(250)))
+        found = blocking.read_many([f"/bulk/{n}" for n in range(250)])
+        assert all(znode is not None and len(znode.data or b"") == 3000 for znode in found.values())
+        blocking.multi(Create("/large", bytes(900_000)))
+        assert len(blocking.read("/large").data or b"") == 900_000
+
+
+def test_our_own_certificate_is_shown(secure: EmbeddedZooKeeper, certificates: Certificates) -> None:
+    """Mutual TLS: the server knows us by it (scheme x509), so an access list of creators alone works."""
+    tls = Tls(
+        ca_file=certificates.path("ca.pem"),
+        cert_file=certificates.path("server.crt"),
+        key_file=certificates.path("server.key"),
+    )
+    settings = ClientSettings(tls=tls, acl=CREATOR_ACL, session_timeout_ms=20_000)
+    with ZooKeeperClient(secure.address, settings) as client, Blocking(client, 30) as blocking:
+        blocking.multi(Create("/mutual", b"data"))
+        assert blocking.read("/mutual").data == b"data"
+
+
+def test_an_authority_that_we_do_not_trust_is_refused(
+    secure: EmbeddedZooKeeper, certificates: Certificates
+) -> None:
+    """Nothing is sent; who waits is told why."""
+    settings = ClientSettings(tls=Tls(ca_file=certificates.path("stranger.pem")), auth=ME)
+    with ZooKeeperClient(secure.address, settings) as client:
+        refused(client, "CERTIFICATE_VERIFY_FAILED")
+
+
+def refused(client: ZooKeeperClient, why: str) -> None:
+    """The first handshake of a server on a busy machine takes its time."""
+    client.start()
+    wait_until(lambda: why in str(client.unconnected(1.0)))
+    with pytest.raises(StoreUnavailableError, match=why):
+        client.wait_connected(0.0)
+
+
+def test_a_certificate_of_another_host_is_refused(certificates: Certificates) -> None:
+    """reliability finding 12: kazoo does not look at the name. It may be switched off on purpose."""
+    tls = Tls(ca_file=certificates.path("ca.pem"))
+    with tls_server(certificates, "elsewhere") as zookeeper:
+        with ZooKeeperClient(zookeeper.address, ClientSettings(tls=tls)) as client:
+            refused(client, "IP address mismatch")
+        careless = Tls(ca_file=certificates.path("ca.pem"), check_host_name=False)
+        with ZooKeeperClient(zookeeper.address, ClientSettings(tls=careless)) as client:
+            client.wait_connected(60)
+
+
+def test_a_server_without_tls_is_refused(zk_server: Tree, certificates: Certificates) -> None:
+    """No falling back on plain text."""
+    settings = ClientSettings(tls=Tls(ca_file=certificates.path("ca.pem")), auth=ME)
+    with ZooKeeperClient(zk_server.address, settings) as client, pytest.raises(StoreUnavailableError):
+        client.wait_connected(2)
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """Before anything is connected to."""
+    with pytest.raises(ConfigError, match=r"nothing\.pem"):
+        ZooKeeperClient("localhost", ClientSettings(tls=Tls(ca_file=str(tmp_path / "nothing.pem"))))
+
+
+def test_the_command_line_speaks_tls(
+    secure: EmbeddedZooKeeper, certificates: Certificates, tmp_path: Path
+) -> None:
+    """With our authority and our certificate; an authority that we do not trust is exit 7 with the reason."""
+    shell = Shell(tmp_path, secure.address)
+    ours = ("--zk-tls-cert", certificates.path("server.crt"), "--zk-tls-key", certificates.path("server.key"))
+
+    made = shell.run(
+        "topic", "create", "t", "--partitions", "1", "--zk-tls-ca", certificates.path("ca.pem"), *ours
+    )
+    refused = shell.run(
+        "topic", "list", "--connect-timeout", "8s", "--zk-tls-ca", certificates.path("stranger.pem")
+    )
+    half = shell.run("topic", "list", "--zk-tls-ca", certificates.path("ca.pem"), *ours[:2])
+
+    assert (made.code, refused.code, half.code) == (0, 7, 2)
+    assert "CERTIFICATE_VERIFY_FAILED" in refused.err

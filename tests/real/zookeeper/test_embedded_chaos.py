@@ -1,0 +1,181 @@
+"""The chaos proxy bites: each fault seen through our client, with a witness past the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.worlds.clients import reconnected
+from zkgroup.model.requests import (
+    Code,
+    Connected,
+    Create,
+    Exists,
+    ExistsDone,
+    Lost,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    NotSent,
+    SetData,
+    Suspended,
+    Sync,
+    SyncDone,
+    Unanswered,
+)
+from zkgroup.testing.chaos import ChaosZooKeeper
+from zkgroup.testing.conformance import Caller, Target
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def witness(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
+    """A client past the proxy."""
+    yield from _caller(zk_chaos_server.direct_address)
+
+
+@pytest.fixture
+def caller(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
+    """A client through the proxy."""
+    yield from _caller(zk_chaos_server.address)
+
+
+def _caller(address: str) -> Iterator[Caller]:
+    with Target(
+        lambda timeout: ZooKeeperClient(address, ClientSettings(session_timeout_ms=timeout))
+    ) as target:
+        yield target.connect(20_000)  # a busy machine is no break of the connection
+
+
+def kinds(caller: Caller) -> list[type]:
+    return [type(event) for event in caller.events]
+
+
+def test_a_dropped_reply_leaves_an_applied_write_unanswered(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+) -> None:
+    """The witness sees what the writer cannot know."""
+    dropped = zk_chaos_server.drop_reply("multi")
+    outcome = caller.submit(Multi((Create("/a", b""),))).outcome()
+    dropped.wait()
+    assert isinstance(outcome, Unanswered)
+    assert witness.ask(Exists("/a"), ExistsDone).stat is not None
+    reconnected(caller)
+
+
+def test_a_dropped_request_leaves_an_unapplied_write_unanswered(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+) -> None:
+    """The same outcome for the writer, the opposite truth; other kinds pass."""
+    dropped = zk_chaos_server.drop_request("multi")
+    assert caller.ask(Sync("/"), SyncDone) == SyncDone()
+    outcome = caller.submit(Multi((Create("/a", b""),))).outcome()
+    dropped.wait()
+    assert isinstance(outcome, Unanswered)
+    reconnected(caller)
+    witness.catch_up()
+    assert witness.ask(Exists("/a"), ExistsDone).stat is None
+
+
+def test_a_cut_suspends_and_the_session_goes_on(zk_chaos_server: ChaosZooKeeper, caller: Caller) -> None:
+    """Connected, Suspended, Connected with the same session."""
+    session = caller.session()
+    caller.write(Create("/e", b"", ephemeral=True))
+    zk_chaos_server.cut()
+    reconnected(caller)
+    assert kinds(caller)[:3] == [Connected, Suspended, Connected]
+    assert caller.stat("/e").ephemeral_owner == session.session_id
+
+
+def test_a_refused_client_stays_suspended_until_healed(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller
+) -> None:
+    """Nothing is sent meanwhile."""
+    zk_chaos_server.cut(refuse=True)
+    caller.await_event(Suspended)
+    caller.ask(Sync("/"), NotSent)
+    zk_chaos_server.heal()
+    reconnected(caller)
+
+
+def test_withheld_requests_arrive_late(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+) -> None:
+    """Nothing is answered while the way to the server is closed; then everything, in order."""
+    zk_chaos_server.swallow(to_server=True, to_client=False)
+    zk_chaos_server.most_unanswered()
+    first = caller.submit(Multi((Create("/a", b"1"),)))
+    second = caller.submit(Multi((SetData("/a", b"2", 0),)))
+    assert witness.ask(Exists("/a"), ExistsDone).stat is None
+    assert first.outcomes == second.outcomes == []
+    zk_chaos_server.heal()
+    assert isinstance(first.outcome(), MultiDone)
+    assert isinstance(second.outcome(), MultiDone)
+    assert zk_chaos_server.most_unanswered() == 2
+    assert zk_chaos_server.most_unanswered() == 0
+
+
+def test_withheld_replies_hide_what_was_applied(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+) -> None:
+    """The write is there; its writer waits, and hears of it after all."""
+    zk_chaos_server.swallow(to_server=False, to_client=True)
+    pending = caller.submit(Multi((Create("/a", b""),)))
+    watch = witness.submit(Exists("/a", watch=True))
+    if watch.outcome() == ExistsDone(None):
+        watch.fired()
+    assert pending.outcomes == []
+    zk_chaos_server.heal()
+    assert isinstance(pending.outcome(), MultiDone)
+
+
+def test_a_delay_lets_others_go_first(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+) -> None:
+    """A delayed write loses against one that was sent later past the proxy; its order is kept."""
+    zk_chaos_server.delay(3.0, to_client=False)
+    late = [caller.submit(Multi((operation,))) for operation in (Create("/a", b"late"), Create("/b", b""))]
+    witness.write(Create("/a", b"early"))
+    assert late[0].outcome() == MultiRefused(0, Code.NODE_EXISTS)
+    assert isinstance(late[1].outcome(), MultiDone)
+
+
+def test_an_expired_session_takes_its_ephemerals(
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+) -> None:
+    """At the server at once; the client is told Lost and opens the next session."""
+    session = caller.session()
+    caller.write(Create("/e", b"", ephemeral=True))
+    assert session.session_id in zk_chaos_server.sessions()
+    zk_chaos_server.expire_session(session.session_id)
+    witness.catch_up()
+    assert witness.ask(Exists("/e"), ExistsDone).stat is None
+    caller.await_event(Lost, 1)
+    assert caller.session(2).session_id != session.session_id
+    caller.write(Create("/e", b"", ephemeral=True), incarnation=2)
+
+
+def test_a_restarted_server_keeps_the_session(zk_chaos_server: ChaosZooKeeper, caller: Caller) -> None:
+    """Its data and its sessions are on disk."""
+    caller.write(Create("/e", b"", ephemeral=True))
+    zk_chaos_server.restart()
+    reconnected(caller)
+    assert caller.stat("/e").ephemeral_owner == caller.session().session_id
+
+
+def test_without_quorum_nothing_is_written(zk_chaos: ChaosZooKeeper) -> None:
+    """Two of three servers die: no write is accepted until they are back; no acknowledged one is lost."""
+    for caller in _caller(zk_chaos.address):
+        caller.make("/before")
+        zk_chaos.lose_quorum()
+        caller.await_event(Suspended)
+        outcome = caller.submit(Multi((Create("/meanwhile", b""),))).outcome()
+        assert isinstance(outcome, NotSent | Unanswered)
+        zk_chaos.heal_servers()
+    for caller in _caller(zk_chaos.direct_address):
+        caller.catch_up()
+        assert caller.ask(Exists("/before"), ExistsDone).stat is not None
+        assert isinstance(caller.submit(Multi((Create("/before", b""),))).outcome(), MultiRefused)

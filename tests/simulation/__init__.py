@@ -1,1 +1,0 @@
-"""The production machine under the simulator: schedules, named interleavings, and bugs put in on purpose."""

@@ -1,0 +1,152 @@
+"""A broker whose disk fails under a partition that it leads."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.node_world import T0, World
+from tests.worlds.running_brokers import QUICK
+from zkgroup.broker.replica_host import Role
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ReplicaStorageError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
+from zkgroup.testing import wait_until
+from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.controller import Controller
+
+T1 = TopicPartition("t", 1)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file takes the line "too much"."""
+    pwrite = os.pwrite
+
+    def refuse(file: int, data: bytes, position: int) -> int:
+        if b"too much" in bytes(data):
+            raise OSError(28, "No space left on device")
+        return pwrite(file, data, position)
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+
+
+def begin(
+    world: World,
+    folder: Path,
+    led: tuple[TopicPartition, ...] = (T0, T1),
+    replicas: tuple[int, ...] = (1, 2),
+    settings: BrokerSettings = QUICK,
+) -> None:
+    """Broker 1 leads, with its lines in a folder; the controller is in broker 2's process."""
+    world.add(1, settings=settings, data=folder)
+    world.add(2)
+    session = world.server.clients["b2"].session
+    assert session is not None
+    world.server.write(
+        Create(Controller.path(), Controller(2, 0).encode(), True), session_id=session.session_id
+    )
+    for tp in led:
+        world.running.lead(world.zk, tp, 1, replicas)
+        assert world.running.append(1, tp, 0, b"kept").error == 0
+
+
+def fail(world: World) -> None:
+    """The disk takes no line of the first partition; the broker has said so."""
+    assert world.running.append(1, T0, 0, b"too much").error == 6
+    wait_until(lambda: world.running.told[1].of("failed"))
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
+    world: World, tmp_path: Path
+) -> None:
+    """It has the controller take all its leaderships without waiting for `close`, and says what is wrong."""
+    begin(world, tmp_path / "one")
+    fail(world)
+    wait_until(lambda: world.running.idle[2].asked == [1])
+    assert world.running.append(1, T1, 0, b"too much").error == 6
+    broker = world.running.brokers[1]
+    with pytest.raises(ReplicaStorageError) as caught:
+        broker.check()
+    broker.close()
+
+    told = world.running.told[1]
+    assert str(caught.value) == (
+        f"t-0, which this broker led: {tmp_path}/one/t/0.jsonl: No space left on device; it stops, so that "
+        "others can lead: make room or mend the disk, then start it again"
+    )
+    assert told.of("failed") == [("failed", caught.value)]
+    assert told.of("none") == [("none", T0, 0), ("none", T1, 0)]
+    assert told.of("leader") == [("leader", T0, 0), ("leader", T1, 0)]
+    assert world.running.idle[2].asked == [1], "once, however much fails"
+    assert world.zk.exists(BrokerRegistration.path(1)) is None
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_the_only_replica_is_given_up_too(world: World, tmp_path: Path) -> None:
+    """No replica has a role any more, and nobody can lead: it asks as often as it may, and goes."""
+    begin(world, tmp_path / "one", led=(T0,), replicas=(1,))
+    world.running.idle[2].answers += [ControlledShutdownResponse(0, (T0,))] * 3
+    fail(world)
+    world.running.brokers[1].close()
+
+    assert world.running.idle[2].asked == [1, 1, 1]
+    assert world.zk.exists(BrokerRegistration.path(1)) is None
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_without_controlled_shutdown_it_goes_at_once(world: World, tmp_path: Path) -> None:
+    """As on SIGTERM; the end of its session takes its leaderships."""
+    begin(world, tmp_path / "one", settings=replace(QUICK, controlled_shutdown_enable=False))
+    fail(world)
+    world.running.brokers[1].close()
+
+    assert world.running.idle[2].asked == []
+    assert world.zk.exists(BrokerRegistration.path(1)) is None
+
+
+def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
+    world: World, tmp_path: Path
+) -> None:
+    """It was started with an empty folder, and told to lead on: ZooKeeper would show a leader that serves
+    nobody."""
+    begin(world, tmp_path / "one", led=(T0,))
+    wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)
+    world.running.brokers[1].close()
+    del world.running.brokers[1]
+    client = world.server.client("b1 again")
+    world.running.add(client, 1, settings=QUICK, data=tmp_path / "emptied")
+    world.running.lead(world.zk, T0, 1, (1, 2), told=(1,))
+    wait_until(lambda: world.running.told[1].of("failed"))
+    broker = world.running.brokers[1]
+
+    with pytest.raises(
+        ReplicaStorageError, match="t-0, which this broker led: lines are lost: broker 2 has 1"
+    ):
+        broker.check()
+    broker.close()
+    assert world.running.idle[2].asked == [1, 1]
+    assert world.zk.exists(BrokerRegistration.path(1)) is None
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: World, tmp_path: Path) -> None:
+    """Nobody waits for it once it is out of the ISR, and what the broker leads goes on."""
+    world.add(2)
+    world.add(1, data=tmp_path / "one")
+    world.running.lead(world.zk, T0, 2, (1, 2))
+    world.running.lead(world.zk, T1, 1, (1, 2))
+    assert world.running.append(2, T0, 0, b"too much").error == 0
+    assert world.isr() == (2,)
+
+    world.running.brokers[1].check()
+    assert world.running.view(1, T0).role is Role.NONE
+    assert "No space left on device" in (world.running.view(1, T0).failure or "")
+    assert world.running.append(1, T1, 0, b"more").error == 0
+    assert world.running.told[1].of("failed") == []

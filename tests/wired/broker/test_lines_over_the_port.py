@@ -1,0 +1,134 @@
+"""Two brokers' lines over a real port: the leader's host, a follower that fetches, and the leader's ISR."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.worlds.broker_requests import ORDERS, leader_and_isr, state
+from tests.worlds.serving import WAIT_S, Client, Served, on_a_loop, served
+from zkgroup.broker.isr import Isr, Meaning
+from zkgroup.broker.memory_host import MemoryReplicaHost
+from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.model import ZnodeStat
+from zkgroup.model.requests import MultiDone
+from zkgroup.wire.control import LeaderAndIsrResponse
+from zkgroup.wire.replica_host import (
+    ACKS_ALL,
+    CONSUMER,
+    NO_BROKER_EPOCH,
+    NO_EPOCH,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+)
+
+LAG_MS = 10_000
+FOLLOWER = 2
+DECISION = state(leader=1, epoch=0, isr=(1, FOLLOWER), replicas=(1, FOLLOWER), version=4)
+
+
+async def fetches_once(follower: MemoryReplicaHost, client: Client) -> None:
+    """One round of a follower's fetcher."""
+    request = follower.next_fetch(ORDERS, broker_epoch=77, max_bytes=10_000, max_wait_ms=0)
+    assert request is not None
+    assert follower.take(request, await client.ask(request, FetchLinesResponse))
+
+
+async def appending(client: Client, *lines: bytes) -> asyncio.Task[AppendLinesResponse]:
+    client.send(AppendLinesRequest(*ORDERS, 0, ACKS_ALL, lines))
+    return asyncio.create_task(client.receive(AppendLinesResponse))
+
+
+async def read(client: Client, offset: int) -> FetchLinesResponse:
+    request = FetchLinesRequest(
+        CONSUMER, NO_BROKER_EPOCH, *ORDERS, NO_EPOCH, NO_EPOCH, offset, 10_000, 20_000
+    )
+    return await client.ask(request, FetchLinesResponse)
+
+
+async def appended(broker: Served, end: int) -> None:
+    """Returns when the leader's log ends there."""
+    assert broker.thread is not None
+    async with asyncio.timeout(WAIT_S):
+        while await broker.thread.call(lambda host: host.log_end_offset(ORDERS)) != end:
+            pass
+
+
+@on_a_loop
+async def test_lines_for_all_are_acknowledged_and_readable_once_the_follower_has_them() -> None:
+    """And a consumer that waits for them gets them then, not before."""
+    follower = MemoryReplicaHost(FOLLOWER)
+    follower.become_follower(ORDERS, 0)
+    async with served(MemoryReplicaHost(1)) as leader:
+        controller, producer, fetcher, consumer = [await leader.client() for _ in range(4)]
+        await controller.ask(leader_and_isr(DECISION), LeaderAndIsrResponse)
+
+        answer = await appending(producer, b"a", b"b")
+        await appended(leader, 2)
+        reading = asyncio.create_task(read(consumer, 0))
+        await fetches_once(follower, fetcher)
+        assert follower.log_end_offset(ORDERS) == 2
+        assert not answer.done()
+        assert not reading.done()
+        await fetches_once(follower, fetcher)
+
+        assert await answer == AppendLinesResponse(0, 0, 2)
+        found = await reading
+        assert (found.high_watermark, [batch.lines for batch in found.batches]) == (2, [b"a\nb\n"])
+        assert follower.high_watermark(ORDERS) == 2
+        for client in (controller, producer, fetcher, consumer):
+            await client.close()
+    follower.close()
+
+
+@on_a_loop
+async def test_a_silent_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
+    """What waits for it is acknowledged once the smaller ISR is stored, and not when it is proposed."""
+    follower = MemoryReplicaHost(FOLLOWER)
+    follower.become_follower(ORDERS, 0)
+    async with served(MemoryReplicaHost(1)) as leader:
+        assert leader.thread is not None
+        controller, producer, fetcher = [await leader.client() for _ in range(3)]
+        await controller.ask(leader_and_isr(DECISION), LeaderAndIsrResponse)
+        isr = Isr(1, DECISION, leader.clock.now_ms())
+
+        async def in_step(expected: tuple[int, ...] | None, version: int) -> None:
+            """One round of the leader's watch over its ISR, with a ZooKeeper that accepts."""
+            assert leader.thread is not None
+            for request, response in leader.noted.fetches:
+                isr.fetched(
+                    request.replica_id, request.offset, response.log_end_offset, leader.clock.now_ms()
+                )
+            leader.noted.fetches.clear()
+            view = await leader.thread.call(lambda host: host.view(ORDERS))
+            assert view is not None
+            write = isr.propose(view.followers, leader.clock.now_ms(), LAG_MS)
+            assert (None if write is None else write.state.isr) == expected
+            await leader.thread.call(counted)
+            if write is not None:
+                assert not answer.done()
+                done = MultiDone((ZnodeStat(1, 1, 0, 0, version, 0, 0, 0, 0, 0, 1),), 1)
+                assert isr.written(done) is Meaning.STORED
+                await leader.thread.call(counted)
+
+        def counted(host: ReplicaHost) -> None:
+            host.set_isr(ORDERS, isr.leader_epoch, isr.counted)
+
+        answer = await appending(producer, b"a")
+        await appended(leader, 1)
+        leader.clock.advance(LAG_MS)
+        await in_step(None, 4)
+        leader.clock.advance(1)
+        await in_step((1,), 5)
+        assert await answer == AppendLinesResponse(0, 0, 1)
+
+        answer = asyncio.get_running_loop().create_future()
+        await fetches_once(follower, fetcher)
+        await in_step(None, 5)
+        await fetches_once(follower, fetcher)
+        await in_step((1, 2), 6)
+        assert (isr.isr, isr.version) == ((1, 2), 6)
+        for client in (controller, producer, fetcher):
+            await client.close()
+    follower.close()

@@ -1,0 +1,182 @@
+"""A broker that is lost, and an empty one in its place, or none: whole brokers with their controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.running_brokers import QUICK
+from zkgroup.admin.brokers import readable, registrations
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.topics import create_topic, describe_topics, plan_topic, topic_exists
+from zkgroup.broker.node.broker import Broker
+from zkgroup.broker.replica_host import Role
+from zkgroup.lines.producer import LineProducer
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
+from zkgroup.testing import MemoryZooKeeper, wait_until
+from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
+from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+
+WAIT_S = 60.0
+T0 = TopicPartition("t", 0)
+StartBroker = Callable[[int, str], Broker]
+
+
+@pytest.fixture
+def server() -> MemoryZooKeeper:
+    return MemoryZooKeeper(SystemClock())
+
+
+@pytest.fixture
+def operator(server: MemoryZooKeeper) -> Iterator[Ensemble]:
+    """Somebody with the commands."""
+    with Blocking(server.client("operator")) as zk:
+        yield Ensemble(zk=zk, clock=SystemClock())
+
+
+@pytest.fixture
+def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts brokers, by id and folder."""
+    with ExitStack() as ended:
+
+        def start(number: int, folder: str) -> Broker:
+            client = server.client(f"{folder} {len(server.clients)}")
+            one = Broker(client=client, broker=number, data=tmp_path / folder, settings=QUICK)
+            ended.callback(one.close)
+            one.start()
+            one.wait_registered(WAIT_S)
+            return one
+
+        yield start
+
+
+def told(operator: Ensemble) -> str:
+    """What the deletion waits for."""
+    pending = describe_topics(operator, ["t"])[1][0].deletion
+    return (pending.detail if pending else None) or ""
+
+
+def make_topic(operator: Ensemble) -> None:
+    create_topic(operator, plan_topic(operator, "t", partitions=1, replica_assignment=[[1, 2]]))
+
+
+def produce(operator: Ensemble, *lines: bytes) -> None:
+    """Acknowledged by all replicas in sync when it returns."""
+    with LineProducer(lambda: readable(registrations(operator))) as producer:
+        for line in lines:
+            producer.append(T0, line)
+        producer.flush()
+
+
+def follows(back: Broker, lines: int) -> bool:
+    """Whether it has as many lines as the new topic."""
+    view = back.replicas().get(T0)
+    return view is not None and (view.role, view.high_watermark) == (Role.FOLLOWER, lines)
+
+
+def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
+    operator: Ensemble, broker: StartBroker, tmp_path: Path
+) -> None:
+    """K20, from end to end: whom the deletion waits for is told, and a new folder with that id is enough."""
+    broker(1, "one")
+    lost = broker(2, "two")
+    make_topic(operator)
+    wait_until(lambda: (tmp_path / "two" / "t").is_dir(), WAIT_S)
+    lost.close()
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    awaited = "waits for broker 2 to be back"
+    wait_until(lambda: told(operator).startswith(awaited), WAIT_S, lambda: told(operator))
+    broker(2, "new")
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+
+    assert list((tmp_path / "two" / "t").iterdir()), "what the lost broker had is where it was"
+
+
+def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
+    operator: Ensemble, broker: StartBroker, tmp_path: Path
+) -> None:
+    """K16 and K20, from end to end: the topic has moved away while the broker was down, no list names it, and
+    the deletion does not wait for it. The next topic of the name gives it a place and has more lines: with
+    the old ones before the last of them it would be in sync."""
+    broker(1, "one")
+    left = broker(2, "two")
+    broker(3, "three")
+    make_topic(operator)
+    for line in (b"old 0", b"old 1"):
+        produce(operator, line)
+    wait_until(lambda: left.replicas()[T0].high_watermark == 2, WAIT_S)
+    left.close()
+    operator.zk.multi(Create(Reassignment.path(), Reassignment((Move(T0, (1, 3)),)).encode()))
+    wait_until(lambda: operator.zk.exists(Reassignment.path()) is None, WAIT_S)
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    make_topic(operator)
+    for line in (b"new 0", b"new 1", b"new 2"):
+        produce(operator, line)
+    back = broker(2, "two")
+
+    wait_until(lambda: follows(back, 3), WAIT_S, lambda: str(back.replicas()))
+    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\nnew 2\n"
+    assert operator.zk.children(abandoned_replicas_path())[0] == ()
+
+
+def test_a_broker_that_was_given_up_brings_nothing_back(
+    operator: Ensemble, broker: StartBroker, tmp_path: Path
+) -> None:
+    """K20, from end to end: its old lines are of the same offsets and epoch as those of the new topic, so
+    nothing in the folder could tell them apart; it has the new ones alone in the end."""
+    broker(1, "one")
+    lost = broker(2, "two")
+    make_topic(operator)
+    produce(operator, b"old 0", b"old 1", b"old 2")
+    wait_until(lambda: lost.replicas()[T0].high_watermark == 3, WAIT_S)
+    lost.close()
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    wait_until(lambda: "--without-broker 2" in told(operator), WAIT_S, lambda: told(operator))
+    delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    old = (tmp_path / "two" / "t" / "0.jsonl").read_bytes()
+    make_topic(operator)
+    produce(operator, b"new 0", b"new 1")
+    back = broker(2, "two")
+
+    wait_until(lambda: follows(back, 2), WAIT_S, lambda: str(back.replicas()))
+    assert old == b"old 0\nold 1\nold 2\n"
+    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
+    assert operator.zk.children(abandoned_replicas_path())[0] == ()
+
+
+def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
+    operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
+) -> None:
+    """It runs on and asks on for lines, while its topic is deleted without it and made again: it has more of
+    them than the new leader, in the same term. What it asks is refused, until it has been told to delete."""
+    leader = broker(1, "one")
+    lost = broker(2, "two")
+    (name,) = (name for name in server.clients if name.startswith("two"))
+    make_topic(operator)
+    produce(operator, b"old 0", b"old 1", b"old 2")
+    wait_until(lambda: lost.replicas()[T0].high_watermark == 3, WAIT_S)
+    server.suspend(name)
+    server.expire(name)
+    delete_topic(operator, plan_topic_deletion(operator, "t"))
+    wait_until(lambda: "--without-broker 2" in told(operator), WAIT_S, lambda: told(operator))
+    delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
+    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    make_topic(operator)
+    produce(operator, b"new 0", b"new 1")
+    assert lost.replicas()[T0].log_end_offset == 3
+    server.resume(name)
+
+    wait_until(lambda: follows(lost, 2), WAIT_S, lambda: str(lost.replicas()))
+    view = leader.replicas()[T0]
+    assert (view.role, view.leader_epoch, view.failure) == (Role.LEADER, 0, None)
+    leader.check()
+    assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"

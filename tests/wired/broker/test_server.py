@@ -1,0 +1,380 @@
+"""A broker's port over real sockets: what it reads, whom it cuts off, and how it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from tests.worlds import golden_data
+from tests.worlds.broker_requests import brokers, state, update_metadata
+from tests.worlds.serving import WAIT_S, Client, Served, on_a_loop, served, until
+from zkgroup.broker.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, Limits
+from zkgroup.broker.server import BrokerServer
+from zkgroup.errors import ConfigError, ConflictError
+from zkgroup.wire.control import UpdateMetadataResponse
+from zkgroup.wire.messages import Request, Response, encode_request
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+
+ALL = MetadataRequest(())
+
+
+async def connected(broker: Served, count: int = 1) -> list[Client]:
+    """So many clients, each of which has been answered once."""
+    clients = [await broker.client() for _ in range(count)]
+    for client in clients:
+        await client.ask(ALL, MetadataResponse)
+    return clients
+
+
+async def closed(*clients: Client) -> None:
+    for client in clients:
+        await client.close()
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_a_request_is_answered_however_it_is_cut() -> None:
+    """Byte by byte, and several in one piece, in the order asked."""
+    async with served() as broker:
+        client = await broker.client()
+        frame = encode_request(ALL, 7, "test")
+        for byte in frame:
+            client.writer.write(bytes([byte]))
+            await client.writer.drain()
+        assert await client.receive(MetadataResponse, 7) == MetadataResponse((), ())
+
+        client.writer.write(frame + encode_request(MetadataRequest(("a",)), 8, None) + frame)
+        assert await client.receive(MetadataResponse, 7) == MetadataResponse((), ())
+        assert await client.receive(MetadataResponse, 8) == MetadataResponse((), (TopicMetadata(3, "a", ()),))
+        assert await client.receive(MetadataResponse, 7) == MetadataResponse((), ())
+        await client.close()
+
+
+@on_a_loop
+async def test_metadata_is_what_the_controller_told_last() -> None:
+    """To whichever client, at once."""
+    async with served() as broker:
+        controller, client = await connected(broker, 2)
+
+        assert await controller.ask(update_metadata(state()), UpdateMetadataResponse) == (
+            UpdateMetadataResponse(0)
+        )
+
+        answer = await client.ask(ALL, MetadataResponse)
+        assert (answer.brokers, [topic.topic for topic in answer.topics]) == (brokers(1, 2, 3), ["orders"])
+        assert broker.cache.age_ms(broker.clock.now_ms()) == 0
+        await closed(controller, client)
+
+
+@on_a_loop
+@pytest.mark.parametrize(
+    "sent",
+    [
+        (-1).to_bytes(4, "big", signed=True),
+        (100 * 1024 * 1024 + 1).to_bytes(4, "big"),
+        encode_request(ALL, 1, "test")[:-1] + b"\xff",
+        (2).to_bytes(4, "big") + b"\0\0",
+        (0).to_bytes(4, "big"),
+        encode_request(ALL, 1, "test").replace(b"\0\x03\0\0", b"\0\x63\0\0", 1),
+        encode_request(ALL, 1, "test").replace(b"\0\x03\0\0", b"\0\x03\0\x09", 1),
+    ],
+    ids=["size below 0", "size above the limit", "count", "short", "empty", "unknown API", "version"],
+)
+async def test_what_cannot_be_read_closes_the_connection_and_no_other(sent: bytes) -> None:
+    """Not a byte is answered."""
+    async with served() as broker:
+        bad, good = await connected(broker, 2)
+
+        bad.writer.write(sent)
+
+        assert await bad.is_closed()
+        await until(lambda: broker.server.connections == 1)
+        assert await good.ask(ALL, MetadataResponse) == MetadataResponse((), ())
+        await closed(bad, good)
+
+
+@on_a_loop
+async def test_the_delete_flag_that_closed_a_real_connection_closes_ours() -> None:
+    """StopReplica with flag 2, as it was recorded."""
+    (frame,) = (
+        frame
+        for frame in golden_data.frames("kafka-0.8.2.2/wire")
+        if frame.number == 618 and "23-" in frame.file
+    )
+    async with served() as broker:
+        client = await broker.client()
+        client.writer.write(frame.data)
+
+        assert await client.is_closed()
+        assert broker.receiver.controller_epoch is None
+        await client.close()
+
+
+@on_a_loop
+async def test_an_end_within_a_frame_is_the_end() -> None:
+    """The client has gone away in the middle of it."""
+    async with served() as broker:
+        (client,) = await connected(broker)
+        client.writer.write(encode_request(ALL, 1, "test")[:-1])
+        client.writer.write_eof()
+
+        assert await client.is_closed()
+        await until(lambda: broker.server.connections == 0)
+        await client.close()
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
+    """And are taken again once others have left."""
+    async with served(limits=Limits(connections_max=2)) as broker:
+        one, two = await connected(broker, 2)
+        third = await broker.client()
+        assert await third.is_closed()
+
+        await one.close()
+        await until(lambda: broker.server.connections == 1)
+        (fourth,) = await connected(broker)
+        await closed(two, third, fourth)
+
+
+@on_a_loop
+async def test_who_sends_nothing_for_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where it never sent anything. Nobody is warned: it is not used any more, that is all."""
+    caplog.set_level("DEBUG", "zkgroup.broker")
+    async with served(limits=Limits(idle_ms=20)) as broker:
+        client = await broker.client()
+
+        assert await client.is_closed()
+        await client.close()
+
+    (told,) = [one for one in caplog.records if "no request came in time" in one.message]
+    assert told.levelname == "DEBUG"
+
+
+@on_a_loop
+async def test_who_sends_a_request_too_slowly_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """The time runs from its first byte; more bytes do not extend it."""
+    async with served(limits=Limits(request_ms=300)) as broker:
+        (slow,) = await connected(broker)
+        over = asyncio.create_task(slow.is_closed())
+        slow.writer.write((1000).to_bytes(4, "big"))
+        sent = 0
+        while not over.done() and sent < 1000:
+            slow.writer.write(b"x")
+            sent += 1
+            await asyncio.wait([over], timeout=0.02)
+
+        assert await over
+        assert sent < 1000
+        await slow.close()
+
+    (told,) = [one for one in caplog.records if "a request did not end in time" in one.message]
+    assert told.levelname == "WARNING"
+
+
+@on_a_loop
+async def test_who_does_not_take_an_answer_is_cut_off() -> None:
+    """Everybody else is served meanwhile."""
+    async with served(limits=Limits(answer_ms=200)) as broker:
+        controller, good = await connected(broker, 2)
+        wide = update_metadata(*(state()._replace(topic="t" * 200, partition=n) for n in range(1000)))
+        await controller.ask(wide, UpdateMetadataResponse)
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(slow, broker.address)
+        await until(lambda: broker.server.connections == 3)
+        await asyncio.get_running_loop().sock_sendall(slow, encode_request(ALL, 1, "slow") * 2000)
+
+        assert (await good.ask(MetadataRequest(("x",)), MetadataResponse)).topics[0].error == 3
+        await until(lambda: broker.server.connections == 2)
+        slow.close()
+        await closed(controller, good)
+
+
+@on_a_loop
+async def test_who_holds_most_is_cut_off_when_all_together_hold_too_much() -> None:
+    """The others go on where they were."""
+    async with served(limits=Limits(buffered_bytes_max=500_000)) as broker:
+        one, most = await connected(broker, 2)
+        request = encode_request(MetadataRequest(("a" * 200,) * 1000), 9, "test")
+        one.writer.write(request[:150_000])
+        await until(lambda: broker.server.held == 150_000)
+        most.writer.write((2_000_000).to_bytes(4, "big") + bytes(600_000))
+
+        assert await most.is_closed()
+        await until(lambda: broker.server.connections == 1)
+        assert broker.server.held == 150_000
+        one.writer.write(request[150_000:])
+        assert (await one.receive(MetadataResponse, 9)).topics == (TopicMetadata(3, "a" * 200, ()),)
+        await closed(one, most)
+
+
+@on_a_loop
+async def test_answers_that_nobody_takes_count_too() -> None:
+    """Whoever asks for much and takes nothing is cut off for it, long before its time is over."""
+    async with served(limits=Limits(buffered_bytes_max=500_000, answer_ms=600_000)) as broker:
+        (good,) = await connected(broker, 1)
+        wide = update_metadata(*(state()._replace(partition=number) for number in range(40_000)))
+        broker.cache.update(wide, 0)
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(slow, broker.address)
+        await until(lambda: broker.server.connections == 2)
+        await asyncio.get_running_loop().sock_sendall(slow, encode_request(ALL, 1, "slow"))
+
+        await until(lambda: broker.server.connections == 1)
+        assert broker.server.held == 0
+        assert (await good.ask(MetadataRequest(("x",)), MetadataResponse)).topics[0].error == 3
+        slow.close()
+        await closed(good)
+
+
+class Gate:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.waiting = 0
+
+    async def respond(self, request: Request) -> Response | None:
+        self.waiting += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting -= 1
+        return MetadataResponse((), ())
+
+
+@on_a_loop
+async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() -> None:
+    """The next is looked at when the one before is answered."""
+    gate = Gate()
+    server = BrokerServer(gate.respond)
+    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
+    client = Client(reader, writer)
+    frame = encode_request(MetadataRequest(("t" * 249,) * 400), 1, "test")
+    sending = asyncio.create_task(_all(writer, frame * 100))
+    await until(lambda: server.held >= AHEAD_BYTES_MAX)
+    await asyncio.wait([sending], timeout=0.3)  # time to read more, for who would
+
+    assert gate.waiting == 1
+    assert server.held <= len(frame) + AHEAD_BYTES_MAX + 2 * CHUNK_BYTES
+    gate.open.set()
+    for _ in range(100):
+        await client.receive(MetadataResponse, 1)
+    await sending
+    await server.close()
+    await client.close()
+
+
+async def _all(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    await writer.drain()
+
+
+@on_a_loop
+async def test_what_a_client_waited_for_is_dropped_when_it_leaves() -> None:
+    """Also behind requests that it sent ahead."""
+    gate = Gate()
+    server = BrokerServer(gate.respond)
+    address = await server.start("127.0.0.1")
+    for ahead in (0, 3):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(encode_request(ALL, 1, "test") * (1 + ahead))
+        await until(lambda: gate.waiting)
+        await Client(reader, writer).close()
+        await until(lambda: not (gate.waiting or server.connections))
+    await server.close()
+
+
+@on_a_loop
+async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """It is in the log, with its traceback."""
+
+    async def respond(request: Request) -> Response | None:
+        assert isinstance(request, MetadataRequest)
+        return MetadataResponse((), (TopicMetadata(0, request.topics[0], ()),))
+
+    server = BrokerServer(respond)
+    address = await server.start("127.0.0.1")
+    bad, good = [Client(*await asyncio.open_connection(*address)) for _ in range(2)]
+    bad.send(ALL)
+
+    assert await bad.is_closed()
+    assert "IndexError" in caplog.text
+    good.send(MetadataRequest(("a",)))
+    assert (await good.receive(MetadataResponse)).topics[0].topic == "a"
+    await server.close()
+    await closed(bad, good)
+
+
+# --- start and end --------------------------------------------------------------------------------
+
+
+@on_a_loop
+@pytest.mark.parametrize("turns", range(8))
+async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None:
+    """At each turn of the loop between the system's accept and the first read."""
+    server = BrokerServer(Gate().respond)
+    address = await server.start("127.0.0.1")
+    client = socket.create_connection(address, timeout=WAIT_S)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    await server.close()
+
+    with client, contextlib.suppress(ConnectionResetError):
+        assert await asyncio.to_thread(client.recv, 1) == b""
+
+
+@on_a_loop
+async def test_close_cuts_off_whoever_is_there_and_frees_the_port() -> None:
+    """Idle, within a request, waiting for an answer, and not taking one."""
+    gate = Gate()
+    server = BrokerServer(gate.respond)
+    address = await server.start("127.0.0.1")
+    idle, within, waiting = [Client(*await asyncio.open_connection(*address)) for _ in range(3)]
+    within.writer.write(b"\0\0\1\0abc")
+    waiting.send(ALL)
+    await until(lambda: gate.waiting and server.connections == 3 and server.held > 7)
+
+    await server.close()
+    await server.close()
+
+    for client in (idle, within, waiting):
+        assert await client.is_closed()
+    assert (gate.waiting, server.connections) == (0, 0)
+    again = BrokerServer(gate.respond)
+    assert await again.start(*address) == address
+    await again.close()
+    await closed(idle, within, waiting)
+
+
+@on_a_loop
+async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
+    """A conflict with somebody, or a mistake in the setting."""
+    async with served() as broker:
+        host, port = broker.address
+        other = BrokerServer(broker.service.respond)
+
+        with pytest.raises(ConflictError, match=f"cannot listen on {host}:{port}"):
+            await other.start(host, port)
+        with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
+            await other.start("192.0.2.1", 0)
+        await other.close()
+
+
+@on_a_loop
+async def test_a_server_that_never_started_can_be_closed() -> None:
+    """What could not start is cleaned up as what did."""
+    await BrokerServer(Gate().respond).close()

@@ -1,0 +1,131 @@
+"""The application's callbacks on a ZooKeeper in memory: what they may do; stuck, slow and broken ones."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.worlds.faces import TIMEOUT_S, Application, Face, World, orders, settings
+from zkgroup.consumer.effects import MemberState
+from zkgroup.errors import MemberFailedError, NotOwnerError
+from zkgroup.testing.clock import wait_until
+
+ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
+
+
+def test_on_revoked_is_still_the_owner(face: Face, world: World) -> None:
+    """item 35: what the callback commits is committed before the release."""
+    app = Application()
+    with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
+        app.on["revoked"] = lambda partitions: first.commit(dict.fromkeys(partitions, 5))
+        first.wait_until_assigned(TIMEOUT_S)
+        with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
+            second.wait_until_stable(TIMEOUT_S)
+
+            assert [lease.offset for lease in second.leases()] == [5, 5]
+    assert world.offsets() == {0: 5, 1: 5, 2: 5, 3: 5}
+
+
+def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: World) -> None:
+    """item 41: after revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
+    app, release = Application(), threading.Event()
+    app.on["revoked"] = lambda _: release.wait(TIMEOUT_S)
+    quick = settings(consumer_id="a", revoke_timeout_ms=300)
+    try:
+        with face.member(client=world.client("a"), app=app, settings=quick) as first:
+            first.wait_until_assigned(TIMEOUT_S)
+            with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
+                second.wait_until_stable(TIMEOUT_S)
+
+                assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
+                with pytest.raises(NotOwnerError):
+                    first.commit({TWO: 1})
+                world.server.expire("a")
+                assert app.next("lost") == [ZERO, ONE]
+    finally:
+        release.set()
+
+
+def test_later_callbacks_run_on_a_fresh_worker(world: World) -> None:
+    """The stuck one keeps its thread to itself."""
+    face = Face("blocking")
+    app, release = Application(), threading.Event()
+    app.on["revoked"] = lambda _: release.wait(TIMEOUT_S)
+    try:
+        with face.member(
+            client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
+        ) as member:
+            member.wait_until_assigned(TIMEOUT_S)
+            member.hand_back([ZERO])
+            app.next("revoked")
+            world.server.expire("a")
+            app.next("lost")
+
+            assert set(app.threads["lost"]).isdisjoint(app.threads["revoked"])
+    finally:
+        release.set()
+
+
+def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: World) -> None:
+    """It is left behind so that later callbacks run, but the partitions stay this member's."""
+    app, release = Application(), threading.Event()
+    app.on["assigned"] = lambda _: release.wait(TIMEOUT_S)
+    try:
+        with face.member(
+            client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
+        ) as member:
+            member.wait_until_assigned(TIMEOUT_S)
+            app.next("assigned")
+            member.hand_back([ZERO])
+
+            assert app.next("revoked", "lost") == [ZERO]
+            assert [lease.topic_partition for lease in member.leases()] == [ONE, TWO, THREE]
+            assert member.lease(ONE).is_valid
+    finally:
+        release.set()
+
+
+def test_an_error_in_a_callback_ends_the_member(face: Face, world: World) -> None:
+    """State failed; the next call and close() raise with the cause; the partitions are free."""
+    app = Application()
+
+    def broken(_: object) -> None:
+        raise ValueError("cannot handle this")
+
+    app.on["assigned"] = broken
+    member = face.member(client=world.client("a"), app=app)
+    member.start()
+    wait_until(lambda: member.state is MemberState.FAILED, TIMEOUT_S)
+
+    with pytest.raises(MemberFailedError, match="cannot handle this") as failed:
+        member.leases()
+    assert isinstance(failed.value.__cause__, ValueError)
+    with pytest.raises(MemberFailedError, match="cannot handle this"):
+        member.close()
+    assert world.owners() == {}
+
+
+def test_the_error_of_the_body_is_the_one_seen(face: Face, world: World) -> None:
+    """A failed member does not hide what the application itself raised."""
+    app = Application()
+    app.on["assigned"] = lambda _: 1 / 0
+
+    def body() -> None:
+        with face.member(client=world.client("a"), app=app) as member:
+            wait_until(lambda: member.state is MemberState.FAILED, TIMEOUT_S)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        body()
+
+
+def test_on_revoked_also_runs_on_close(face: Face, world: World) -> None:
+    """Still the owner: it may commit."""
+    app = Application()
+    with face.member(client=world.client("a"), app=app) as member:
+        app.on["revoked"] = lambda partitions: member.commit(dict.fromkeys(partitions, 3))
+        member.wait_until_assigned(TIMEOUT_S)
+
+    assert app.next("revoked") == orders(0, 1, 2, 3)
+    assert world.offsets() == {0: 3, 1: 3, 2: 3, 3: 3}

@@ -1,0 +1,376 @@
+"""Ends: close from anywhere, callbacks and signal handlers included, and forked processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.faces import TIMEOUT_S, Application, Face, Listener, World, orders, settings
+from tests.worlds.records import Places, filled, places
+from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
+from zkgroup.consumer.consumer import Consumer
+from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import AsyncRebalanceListener
+from zkgroup.consumer.member import GroupMember
+from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.errors import ForkedClientError, MemberClosedError
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import wait_until
+
+# --- close ----------------------------------------------------------------------------------------
+
+
+def test_close_is_idempotent_and_ends_every_call(face: Face, world: World) -> None:
+    """MemberClosedError afterwards, and before the start."""
+    member = face.member(client=world.client("a"))
+    with pytest.raises(MemberClosedError, match="start"):
+        member.leases()
+    member.start()
+    member.wait_until_assigned(TIMEOUT_S)
+
+    member.close()
+    member.close()
+
+    with pytest.raises(MemberClosedError):
+        member.commit({orders(0)[0]: 1})
+    with pytest.raises(MemberClosedError):
+        member.start()
+
+
+def test_close_ends_a_waiting_call(face: Face, world: World) -> None:
+    """Whoever waits in another thread gets MemberClosedError rather than a timeout."""
+    world.server.remove("/brokers/topics/orders")
+    errors: list[BaseException] = []
+    member = face.member(client=world.client("a"), settings=settings(require_brokers=True))
+    member.start()
+
+    def wait() -> None:
+        try:
+            member.wait_until_assigned(TIMEOUT_S)
+        except MemberClosedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    world.topic("orders", 4)
+    waiting.start()
+    member.close()
+    waiting.join(TIMEOUT_S)
+
+    assert [type(error) for error in errors] == [MemberClosedError]
+
+
+def test_close_returns_while_zookeeper_is_away(face: Face, world: World) -> None:
+    """In time; what stands in the session of a shared client is removed when that is back."""
+    member = face.member(client=world.client("a"))
+    member.start()
+    member.wait_until_assigned(TIMEOUT_S)
+    world.server.suspend("a")
+
+    member.close(timeout_s=0.5)
+    states = {member.state}
+    world.server.resume("a")
+
+    assert states <= {MemberState.CLOSING, MemberState.CLOSED}
+    wait_until(lambda: member.state is MemberState.CLOSED, TIMEOUT_S)
+    assert world.owners() == {}
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+def test_close_inside_a_callback_schedules_and_returns(world: World) -> None:
+    """The callback goes on; on_revoked follows; close() from outside waits for the end."""
+    app, closed = Application(), threading.Event()
+    member = GroupMember(
+        client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Listener(app)
+    )
+
+    def leave(_: object) -> None:
+        member.close()
+        closed.set()
+
+    app.on["assigned"] = leave
+    member.start()
+
+    assert closed.wait(TIMEOUT_S)
+    assert app.next("revoked") == orders(0, 1, 2, 3)
+    member.close()
+    assert member.state is MemberState.CLOSED
+
+
+def test_a_callback_may_use_the_member_before_start_has_returned(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past bug: start() held on, the first callback came, and its close() found no member to end."""
+    app, called = Application(), threading.Event()
+    member = GroupMember(
+        client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Listener(app)
+    )
+    start = MachineLoop.start
+
+    def start_and_wait(loop: MachineLoop) -> None:
+        start(loop)
+        assert called.wait(TIMEOUT_S)
+
+    def leave(_: object) -> None:
+        assert member.commit({TopicPartition("orders", 0): 7}).committed == {TopicPartition("orders", 0): 7}
+        member.close()
+        called.set()
+
+    monkeypatch.setattr(MachineLoop, "start", start_and_wait)
+    app.on["assigned"] = leave
+    member.start()
+
+    assert app.next("revoked") == orders(0, 1, 2, 3)
+    member.close()
+    assert member.state is MemberState.CLOSED
+
+
+def test_stop_before_start_is_not_lost(world: World) -> None:
+    """A signal handler may come first; the member then does not join at all."""
+    member = GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings())
+    member.stop()
+
+    with pytest.raises(MemberClosedError):
+        member.start()
+
+
+def test_close_inside_a_coroutine_of_the_listener(world: World) -> None:
+    """The same on the asyncio face."""
+    seen: list[str] = []
+
+    class Leaving(AsyncRebalanceListener):
+        async def on_assigned(self, leases: Sequence[Lease]) -> None:
+            await member.close()
+            seen.append("assigned")
+
+        async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            seen.append("revoked")
+
+    async def main() -> None:
+        nonlocal member
+        member = AsyncGroupMember(
+            client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Leaving()
+        )
+        await member.start()
+        async with asyncio.timeout(TIMEOUT_S):
+            while "revoked" not in seen:
+                await asyncio.sleep(0)
+        await member.close()
+
+    member: AsyncGroupMember
+    asyncio.run(main())
+
+    assert seen == ["assigned", "revoked"]
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+def test_stop_in_a_signal_handler_ends_the_iteration(world: World) -> None:
+    """The handler interrupts the very thread that waits for records; nothing is locked twice."""
+    source = MemorySource()
+    with Consumer(
+        client=world.client("a"), group="g", topics=["orders"], source=source, settings=settings()
+    ) as consumer:
+        source.append("orders", 0, b"")
+        former = signal.signal(signal.SIGUSR1, lambda *_: consumer.stop())
+        try:
+            came = 0
+            for _ in consumer:
+                came += 1
+                threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        finally:
+            signal.signal(signal.SIGUSR1, former)
+
+    assert came == 1
+    assert world.offsets()[0] == 1
+
+
+def test_stop_ends_the_wait_for_a_connection(face: Face, world: World) -> None:
+    """A consumer that is stopped before it has connected delivers nothing, and leaves without an error."""
+    client = world.client("a")
+    world.server.cut("a")
+    patient = settings(connection_timeout_ms=200_000)
+    consumer = face.consumer(client=client, source=filled(1), settings=patient)
+    came: list[Places] = []
+
+    def consume() -> None:
+        with consumer:
+            came.append(places(consumer))
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    consumer.stop()
+    thread.join(TIMEOUT_S)
+
+    assert (came, thread.is_alive()) == ([[]], False)
+
+
+def test_stop_of_a_member_in_a_signal_handler(world: World) -> None:
+    """It only begins to leave."""
+    with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
+        former = signal.signal(signal.SIGUSR1, lambda *_: member.stop())
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            wait_until(lambda: member.state is MemberState.CLOSED, TIMEOUT_S)
+        finally:
+            signal.signal(signal.SIGUSR1, former)
+
+
+# --- forks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_must_make_its_own_member(world: World, tmp_path: Path) -> None:
+    """Every call but close() and stop() raises there; the parent's member does not notice (R54)."""
+    told = tmp_path / "told"
+    with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
+        member.wait_until_assigned(TIMEOUT_S)
+        (lease, *_) = member.leases()
+        child = os.fork()
+        if child == 0:
+            told.write_text("; ".join(_in_the_child(member, lease)))
+            os._exit(0)
+        os.waitpid(child, 0)
+
+        assert told.read_text() == "commit; leases; describe; wait_until_stable; lease False 0"
+        assert lease.is_valid
+        member.commit({lease.topic_partition: 1})
+
+
+def _in_the_child(member: GroupMember, lease: Lease) -> list[str]:
+    raised: list[str] = []
+    calls = {
+        "commit": lambda: member.commit({lease.topic_partition: 1}),
+        "leases": member.leases,
+        "describe": member.describe,
+        "wait_until_stable": member.wait_until_stable,
+    }
+    for name, call in calls.items():
+        try:
+            call()
+        except ForkedClientError:
+            raised.append(name)
+    member.stop()
+    member.close()
+    return [*raised, f"lease {lease.is_valid} {lease.remaining_ms}"]
+
+
+# --- asyncio --------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_commit_does_not_lose_its_outcome(world: World) -> None:
+    """The wait ends, the commit goes on, and what became of it can be asked for."""
+
+    async def main() -> None:
+        async with AsyncGroupMember(
+            client=world.client("a"), group="g", topics=["orders"], settings=settings()
+        ) as member:
+            await member.wait_until_assigned(TIMEOUT_S)
+            (zero, one) = orders(0, 1)
+            commit = asyncio.create_task(member.commit({zero: 42, TopicPartition("orders", 9): 1}))
+            await asyncio.sleep(0)
+            commit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+            async with asyncio.timeout(TIMEOUT_S):
+                while not member.cancelled_commits:
+                    await asyncio.sleep(0)
+            (outcome,) = member.cancelled_commits
+
+            assert outcome.committed == {zero: 42}
+            assert list(outcome.refused) == [TopicPartition("orders", 9)]
+            assert await member.committed([zero, one]) == {zero: 42, one: None}
+
+    asyncio.run(main())
+
+
+def test_awaiting_costs_no_thread(world: World) -> None:
+    """A hundred coroutines that wait for records, commits and assignments share the member's threads."""
+
+    async def main() -> None:
+        source = MemorySource()
+        async with AsyncConsumer(
+            client=world.client("a"), group="g", topics=["orders"], source=source, settings=settings()
+        ) as consumer:
+            await consumer.wait_until_assigned(TIMEOUT_S)
+            before = set(threading.enumerate())
+            polls = [asyncio.create_task(consumer.poll(timeout_s=TIMEOUT_S)) for _ in range(100)]
+            waits = [asyncio.create_task(consumer.wait_until_assigned()) for _ in range(100)]
+            commits = [asyncio.create_task(consumer.commit()) for _ in range(100)]
+            await asyncio.gather(*waits, *commits)
+
+            assert set(threading.enumerate()) <= before
+
+            consumer.stop()
+            assert await asyncio.gather(*polls) == [{}] * 100
+
+    asyncio.run(main())
+
+
+def test_a_busy_iteration_lets_other_tasks_run(world: World) -> None:
+    """Records that are there already are handed out without waiting, but not for ever."""
+
+    async def main() -> int:
+        source, turns = MemorySource(), 0
+        for _ in range(1000):
+            source.append("orders", 0, b"")
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with AsyncConsumer(
+            client=world.client("a"), group="g", topics=["orders"], source=source, settings=settings()
+        ) as consumer:
+            await consumer.poll(timeout_s=TIMEOUT_S, max_records=1)
+            other = asyncio.create_task(count())
+            before, came = 0, 0
+            async for _ in consumer:
+                came += 1
+                if came == 1:
+                    before = turns
+                if came == 400:
+                    break
+            other.cancel()
+            return turns - before
+
+    assert asyncio.run(main()) >= 3
+
+
+def test_a_stuck_coroutine_is_cancelled_when_the_member_has_ended(world: World) -> None:
+    """It was left behind, and keeps nothing alive."""
+    ends: list[str] = []
+
+    class Stuck(AsyncRebalanceListener):
+        async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+
+    async def main() -> None:
+        async with AsyncGroupMember(
+            client=world.client("a"),
+            group="g",
+            topics=["orders"],
+            settings=settings(revoke_timeout_ms=100),
+            listener=Stuck(),
+        ) as member:
+            await member.wait_until_assigned(TIMEOUT_S)
+
+    asyncio.run(main())
+
+    assert ends == ["cancelled"]

@@ -1,0 +1,74 @@
+"""What real threads record, judged by the checker."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from tests.worlds.recording import Recorder
+from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.history import CheckOptions, check_history
+from zkgroup.testing.clock import wait_until
+from zkgroup.testing.server_history import server_transactions
+
+
+def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: World) -> None:
+    """S1-S4, S7-S10 and S22 hold over a join, a lost session, a seek and a leave, deliveries included."""
+    recorder, source = Recorder(), MemorySource()
+    seen: set[tuple[int, int]] = set()
+
+    def consumer(name: str) -> Any:
+        return face.consumer(
+            client=world.client(name, session_timeout_ms=4000),
+            source=source,
+            settings=settings(
+                consumer_id=name, auto_commit_interval_ms=20, session_timeout_ms=4000, server_tick_ms=500
+            ),
+            history=recorder.sink(f"g_{name}"),
+        )
+
+    def work(consuming: Any) -> None:
+        for record in consuming:
+            seen.add((record.partition, record.offset))
+
+    def feed(rounds: int) -> None:
+        for _ in range(rounds):
+            for partition in range(4):
+                source.append("orders", partition, b"")
+        end = 4 * source.bounds(orders(0)[0]).end
+        wait_until(lambda: len(seen) == end, TIMEOUT_S, lambda: f"{len(seen)} of {end}")
+
+    with consumer("a") as first, consumer("b") as second:
+        threads = [threading.Thread(target=work, args=(one,)) for one in (first, second)]
+        for thread in threads:
+            thread.start()
+        feed(20)
+        second.wait_until_stable(TIMEOUT_S)
+        feed(20)
+        leases = first.leases()
+        assert leases
+        world.server.suspend("a")
+        # No server ends a session earlier; if it did, S8 would rest on how soon the member is told.
+        wait_until(lambda: not any(lease.is_valid for lease in leases), TIMEOUT_S)
+        world.server.expire("a")
+        world.server.resume("a")
+        feed(20)
+        first.wait_until_stable(TIMEOUT_S)
+        first.seek(orders(0)[0], 5)
+        feed(20)
+        second.stop()
+        threads[1].join(TIMEOUT_S)
+        second.close()
+        feed(20)
+        first.stop()
+        threads[0].join(TIMEOUT_S)
+
+    transactions = server_transactions(world.server.log, world.server.clock)
+    report = check_history(recorder.records, transactions, CheckOptions(group="g"))
+    assert report.violations == ()
+    assert {"S1", "S2", "S3", "S4", "S7", "S8", "S9", "S22"} <= report.decided
+    assert len(seen) == 400
+    assert report.figures.deliveries >= 400
+    assert report.figures.ownership_changes > 0
+    assert report.figures.commits > 0

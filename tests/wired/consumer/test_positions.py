@@ -1,0 +1,141 @@
+"""Where a consumer stands: pause, seek, reset and commit, and where it starts when nothing says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from tests.worlds.records import every, filled, places, polled
+from zkgroup.consumer.effects import MemberState
+from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError, OffsetConflictError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, SetData
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.consumers import Offset, Reset
+
+(ZERO,) = orders(0)
+
+
+def test_pause_and_resume(face: Face, world: World) -> None:
+    """A paused partition delivers nothing; the others go on."""
+    with face.consumer(client=world.client("a"), source=filled(3, [0, 1])) as consumer:
+        consumer.pause(ZERO)
+        others = polled(consumer, 3)
+
+        consumer.resume(ZERO)
+
+        assert places(others) == every(3, [1])
+        assert places(polled(consumer, 3)) == every(3, [0])
+
+
+def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: World) -> None:
+    """item 59: it is the only way back."""
+    with face.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
+        polled(consumer, 5)
+        consumer.poll(timeout_s=0.05)
+        consumer.commit()
+        with pytest.raises(OffsetConflictError):
+            consumer.commit({ZERO: 3})
+
+        consumer.seek(ZERO, 2)
+
+        assert consumer.position(ZERO) == 2
+        assert consumer.commit().committed == {ZERO: 2}
+        assert places(polled(consumer, 3)) == [(0, 2), (0, 3), (0, 4)]
+        with pytest.raises(NotOwnerError):
+            consumer.seek(TopicPartition("orders", 9), 0)
+        with pytest.raises(ConfigError, match="orders-0: expected an offset of 0 or more, found -1"):
+            consumer.seek(ZERO, -1)
+        with pytest.raises(ConfigError, match="max_records"):
+            consumer.poll(max_records=0)
+
+
+def test_an_operators_reset_moves_an_idle_owner(face: Face, world: World) -> None:
+    """recipes 6: the marker is obeyed at once, and the next commit continues from it."""
+    with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
+        polled(consumer, 10)
+        consumer.poll(timeout_s=0.05)
+        consumer.commit()
+        offset = world.server.find(Offset.path("g", ZERO))
+        assert offset is not None
+        world.server.put("/consumers/g/resets")
+        world.server.write(
+            SetData(offset.path, Offset(4).encode(), offset.stat.version),
+            Create(Reset.path("g", ZERO), Reset(offset=4, time_ms=1, by="test").encode()),
+        )
+
+        again = polled(consumer, 6)
+        consumer.poll(timeout_s=0.05)
+        consumer.commit()
+
+        assert places(again) == [(0, n) for n in range(4, 10)]
+    assert world.offsets()[0] == 10
+
+
+def test_auto_commit_by_timer(face: Face, world: World) -> None:
+    """item 60: processed positions only, one interval after the start, without being asked."""
+    quick = settings(auto_commit_interval_ms=50)
+    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=quick) as consumer:
+        polled(consumer, 3)
+        consumer.poll(timeout_s=0.01)
+
+        wait_until(lambda: world.offsets().get(0) == 3, TIMEOUT_S)
+
+
+def test_without_auto_commit_only_commit_commits(face: Face, world: World) -> None:
+    """Not the timer, not a revocation, not close (R-24)."""
+    manual = settings(auto_commit_enable=False, auto_commit_interval_ms=10)
+    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=manual) as consumer:
+        polled(consumer, 3)
+        consumer.poll(timeout_s=0.05)
+        before_close = world.offsets()[0]
+
+    assert before_close == 0
+    assert world.offsets()[0] == 0
+
+
+# --- where to start -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "start"), [("earliest", 2), ("smallest", 2), ("latest", 5), (None, 2)])
+def test_the_policy_decides_where_nothing_is_committed(
+    face: Face, world: World, policy: str | None, start: int
+) -> None:
+    """item 61: the position is committed before the first record is delivered."""
+    source = filled(5, [0])
+    source.drop_before(ZERO, 2)
+    with face.consumer(
+        client=world.client("a"), source=source, settings=settings(auto_offset_reset=policy)
+    ) as consumer:
+        wait_until(lambda: world.offsets().get(0) == start, TIMEOUT_S)
+        source.append("orders", 0, b"new")
+
+        assert polled(consumer, 6 - start)[0].offset == start
+
+
+def test_the_policy_error_fails_the_consumer(face: Face, world: World) -> None:
+    """It names the partition and what to do; nothing is left behind."""
+    consumer = face.consumer(
+        client=world.client("a"), source=filled(1), settings=settings(auto_offset_reset="error")
+    )
+    consumer.start()
+    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
+
+    with pytest.raises(NoOffsetError, match="no offset to start from"):
+        consumer.poll()
+    with pytest.raises(NoOffsetError):
+        consumer.close()
+    assert world.owners() == {}
+
+
+def test_a_position_that_the_source_no_longer_has(face: Face, world: World) -> None:
+    """The policy decides as well, and the new position is committed first."""
+    source = filled(9, [0])
+    with face.consumer(client=world.client("a"), source=source) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.commit({ZERO: 3})
+    source.drop_before(ZERO, 6)
+
+    with face.consumer(client=world.client("b"), source=source) as consumer:
+        assert polled(consumer, 3)[0].offset == 6
+    assert world.offsets()[0] >= 6

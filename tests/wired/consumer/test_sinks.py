@@ -1,0 +1,132 @@
+"""Sinks of observation never end a member: what they raise is told once, counted, and the member goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from zkgroup.consumer import guarding
+from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.errors import ConfigError
+from zkgroup.history import HistoryFile, read_files
+from zkgroup.metrics import GuardedMetrics, sinks
+
+
+class BrokenHistory:
+    """A `HistorySink` whose disk has gone: at the given record and ever after."""
+
+    def __init__(self, good: int = 0) -> None:
+        self.calls = 0
+        self._good = good
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        self.calls += 1
+        if self.calls > self._good:
+            raise OSError("gone")
+
+
+class Counted:
+    """A `MetricsSink` that keeps sums of counters."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.sums: dict[str, float] = {}
+
+    def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
+        with self._lock:
+            self.sums[name] = self.sums.get(name, 0) + amount
+
+    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Not counted."""
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Not counted."""
+
+
+def _warnings(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == name]
+
+
+@pytest.mark.parametrize("good", [0, 3, 12])
+def test_a_history_that_raises_stops_and_the_member_goes_on(
+    face: Face, world: World, caplog: pytest.LogCaptureFixture, good: int
+) -> None:
+    """At the first record or a later one, on whichever thread: everything is delivered and committed."""
+    source, history, metrics = MemorySource(), BrokenHistory(good), Counted()
+    for partition in range(4):
+        source.append("orders", partition, b"")
+    with face.consumer(
+        client=world.client("a"),
+        source=source,
+        history=history,
+        metrics=metrics,
+        settings=settings(consumer_id="a", consumer_timeout_ms=3000),
+    ) as consumer:
+        consumer.wait_until_assigned(TIMEOUT_S)
+        assert len(list(consumer)) == 4
+        consumer.commit()
+        assert set(world.offsets().values()) == {1}
+
+    assert history.calls == good + 1  # a history with a hole would accuse the innocent
+    assert _warnings(caplog, "zkgroup.history") == ["g_a: its history raised and stops here"]
+    assert metrics.sums["zkgroup_history_lost_total"] > 1
+
+
+@pytest.mark.parametrize("kind", ["history", "metrics"])
+def test_a_sink_that_takes_long_is_told_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A member waits for its sinks, so whoever wrote one should know."""
+    monkeypatch.setattr(guarding, "SLOW_S", -1.0)
+    monkeypatch.setattr(sinks, "SLOW_S", -1.0)
+    report: Callable[[], Any]
+    if kind == "history":
+        history = guarding.GuardedHistory(BrokenHistory(good=9), "g_a", lambda: None)
+        report = lambda: history.record("x", {})  # noqa: E731
+    else:
+        metrics = GuardedMetrics(Counted())
+        report = lambda: metrics.count("x", {})  # noqa: E731
+
+    report()
+    report()
+
+    assert [text.partition(" took ")[0] for text in _warnings(caplog, f"zkgroup.{kind}")] == [
+        {"history": "g_a: its history", "metrics": "the metrics sink"}[kind]
+    ]
+
+
+def test_errors_of_a_metrics_sink_are_counted() -> None:
+    """It is called again: its backend may come back."""
+
+    class Flaky(Counted):
+        def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
+            super().count(name, labels, amount)
+            if self.sums[name] < 3:
+                raise OSError("away")
+
+    flaky = Flaky()
+    guarded = GuardedMetrics(flaky)
+    for _ in range(3):
+        guarded.count("x", {})
+
+    assert (guarded.errors, flaky.sums) == (2, {"x": 3})
+
+
+def test_a_history_file_finds_the_name_of_its_member(face: Face, world: World, tmp_path: Path) -> None:
+    """Also a generated one; a second member is refused at its start."""
+    with HistoryFile(tmp_path / "h.jsonl") as history:
+        with face.member(client=world.client("a"), history=history) as member:
+            member.wait_until_assigned(TIMEOUT_S)
+            member.commit({orders(0)[0]: 1})
+            name = member.member_id
+        with pytest.raises(ConfigError, match=f"expected the records of {name}"):
+            face.member(client=world.client("b"), history=history).start()
+
+    records = read_files([tmp_path / "h.jsonl"]).records
+    assert {record.member for record in records} == {name}
+    assert "commit.ok" in {record.kind for record in records}

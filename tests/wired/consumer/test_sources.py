@@ -1,0 +1,102 @@
+"""Sources as a user writes them, and consumers whose source is away, fails or hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.worlds.faces import TIMEOUT_S, Face, World
+from tests.worlds.records import places, polled
+from zkgroup.consumer.effects import MemberState
+from zkgroup.consumer.records import SourceRecord
+from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.consumer.sources.port import Bounds, RecordSource
+from zkgroup.errors import MemberFailedError, SourceError, SourceUnavailableError, StoreUnavailableError
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import wait_until
+
+
+class Table(RecordSource):
+    """A source of one's own: two methods, and an `__init__` that owes the base class nothing."""
+
+    def __init__(self, rows: Mapping[int, Sequence[bytes]]) -> None:
+        self._rows = rows
+        self.failures: list[Exception] = []
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        return Bounds(0, len(self._rows.get(topic_partition.partition, ())))
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
+        if self.failures:
+            raise self.failures.pop()
+        topic, partition = topic_partition.topic, topic_partition.partition
+        rows = self._rows.get(partition, ())[offset : offset + max_records]
+        return [SourceRecord(topic, partition, offset + i, row) for i, row in enumerate(rows)]
+
+
+def test_a_source_of_ones_own(face: Face, world: World) -> None:
+    """Two methods are enough."""
+    source = Table({0: [b"a", b"b"], 3: [b"c"]})
+    with face.consumer(client=world.client("a"), source=source) as consumer:
+        assert places(polled(consumer, 3)) == [(0, 0), (0, 1), (3, 0)]
+
+
+def test_a_source_that_is_away_is_asked_again(face: Face, world: World) -> None:
+    """SourceUnavailableError is a pause, not an end; so is ZooKeeper's absence, which sources ask too."""
+    source = Table({0: [b"a"]})
+    source.failures = [SourceUnavailableError("away"), StoreUnavailableError("ZooKeeper is away")]
+    with face.consumer(client=world.client("a"), source=source) as consumer:
+        assert places(polled(consumer, 1)) == [(0, 0)]
+
+
+def test_a_source_that_fails_ends_the_consumer(face: Face, world: World) -> None:
+    """State failed, raised by the next call and by close; its partitions are free for others."""
+    source = Table({0: [b"a"]})
+    source.failures = [SourceError("the disk is gone")]
+    consumer = face.consumer(client=world.client("a"), source=source)
+    consumer.start()
+    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
+
+    with pytest.raises(SourceError, match="the disk is gone"):
+        consumer.poll()
+    with pytest.raises(SourceError):
+        consumer.close()
+    assert world.owners() == {}
+
+
+def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: World) -> None:
+    """MemberFailedError, with the original as __cause__."""
+    source = Table({0: [b"a"]})
+    source.failures = [ZeroDivisionError("oops")]
+    consumer = face.consumer(client=world.client("a"), source=source)
+    consumer.start()
+    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
+
+    with pytest.raises(MemberFailedError, match="oops") as failed:
+        consumer.poll()
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+
+
+def test_close_does_not_wait_for_a_hanging_source(face: Face, world: World) -> None:
+    """A source that does not come back keeps its thread, not the consumer."""
+    release = threading.Event()
+
+    class Hanging(MemorySource):
+        def read(
+            self, topic_partition: TopicPartition, offset: int, max_records: int
+        ) -> Sequence[SourceRecord]:
+            release.wait(TIMEOUT_S)
+            return []
+
+    try:
+        consumer = face.consumer(client=world.client("a"), source=Hanging())
+        consumer.start()
+        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.close(timeout_s=0.5)
+
+        assert consumer.state is MemberState.CLOSED
+        assert world.owners() == {}
+    finally:
+        release.set()

@@ -1,0 +1,61 @@
+"""What holds for the caller once `wait_until_stable` has returned."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tests.worlds.faces import TIMEOUT_S, Face, World
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Multi, Outcome, Request
+from zkgroup.testing.clock import wait_until
+from zkgroup.znodes.brokers import Topic
+
+LATE_S = 0.3
+
+
+class Late:
+    """A store on which the topic grows just before the next read that is not by the member's own thread.
+
+    The answer to the claim of the new partition comes late.
+    """
+
+    def __init__(self, world: World, store: Store) -> None:
+        self._world = world
+        self._store = store
+        self._held_back = False
+        self._own_thread: int | None = None
+        self.armed = False
+
+    def submit(self, request: Request, *, on_outcome: Callable[[Outcome], None], **named: Any) -> None:
+        self._own_thread = self._own_thread or threading.get_ident()
+        if isinstance(request, Multi) and self._held_back:
+            self._held_back = False
+            on_outcome = _delayed(on_outcome)
+        if self.armed and threading.get_ident() != self._own_thread:
+            self.armed, self._held_back = False, True
+            topic = self._world.server.find(Topic.path("orders"))
+            assert topic is not None
+            self._world.server.put(topic.path, Topic(dict.fromkeys(range(5), (0,))).encode())
+            wait_until(lambda: 4 in self._world.owners(), TIMEOUT_S)
+        self._store.submit(request, on_outcome=on_outcome, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def _delayed(on_outcome: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    return lambda outcome: threading.Timer(LATE_S, on_outcome, (outcome,)).start()
+
+
+def test_a_claim_that_the_server_shows_is_a_lease_here(face: Face, world: World) -> None:
+    """Past bug: the group was read as converged before the member had the answer to its own claim."""
+    client = Late(world, world.client("a"))
+    with face.member(client=client) as member:
+        member.wait_until_stable(TIMEOUT_S)
+        client.armed = True
+
+        member.wait_until_stable(TIMEOUT_S)
+
+        assert len(member.leases()) == 5

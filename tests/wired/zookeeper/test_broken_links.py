@@ -1,0 +1,294 @@
+"""Links that break, are silent or slow, and a thread that must wake up, against a scripted server."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.pure.zookeeper.scripted import CLOSE_SESSION, STAT, WRITE, Asked, Peer, ScriptedServer, told
+from zkgroup.model.requests import (
+    Exists,
+    Lost,
+    Multi,
+    NotSent,
+    Outcome,
+    Read,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    SetData,
+    Suspended,
+    Sync,
+    SyncDone,
+    Unanswered,
+)
+from zkgroup.testing.conformance import Caller
+from zkgroup.testing.conformance.target import Pending
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.sockets import Bell
+from zkgroup.zookeeper.wire import Op
+
+WAIT_S = 30.0
+
+# --- lost connections -----------------------------------------------------------------------------
+
+
+def test_a_write_without_an_answer_is_never_sent_again() -> None:
+    """recipes 10: one outcome, unknown; after the reconnect the server hears nothing of it."""
+    asked: list[Asked] = []
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet()
+        if number == 1:
+            peer.asked()
+            return
+        while True:
+            asked.append(peer.asked())
+            peer.reply(asked[-1].xid)
+            if asked[-1].op == CLOSE_SESSION:
+                return
+
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
+        caller = Caller(client)
+        caller.session()
+        write = caller.submit(WRITE)
+        assert isinstance(write.outcome(), Unanswered)
+        caller.await_event(Suspended)
+        client.wait_connected(WAIT_S)
+        caller.ask(Sync("/"), SyncDone)
+        assert len(write.outcomes) == 1
+    assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
+
+
+def test_what_certainly_was_not_sent_is_told_apart() -> None:
+    """The server reads nothing: the first request may have reached it, the last has not left."""
+    submitted = threading.Event()
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet()
+        if number == 1:
+            assert submitted.wait(WAIT_S)
+            return
+        peer.serve()
+
+    big = Multi((SetData("/n", bytes(900_000), 0),))
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
+        caller = Caller(client)
+        caller.session()
+        writes = [caller.submit(big) for _ in range(20)]
+        submitted.set()
+        kinds = [type(write.outcome()) for write in writes]
+        assert kinds[0] is Unanswered
+        assert kinds[-1] is NotSent
+        assert kinds == sorted(kinds, key=(Unanswered, NotSent).index)
+
+
+def test_nothing_is_taken_while_suspended() -> None:
+    """reliability finding 10: kazoo would keep it and send it later."""
+    asked: list[Asked] = []
+    go_on = threading.Event()
+
+    def script(peer: Peer, number: int) -> None:
+        if number == 1:
+            peer.greet()
+            return
+        assert go_on.wait(WAIT_S)
+        peer.greet()
+        while True:
+            asked.append(peer.asked())
+            peer.reply(asked[-1].xid)
+            if asked[-1].op == CLOSE_SESSION:
+                return
+
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
+        caller = Caller(client)
+        caller.await_event(Suspended)
+        caller.ask(WRITE, NotSent)
+        go_on.set()
+        client.wait_connected(WAIT_S)
+        caller.ask(Sync("/"), SyncDone)
+    assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
+
+
+def test_a_disconnect_fires_no_watch() -> None:
+    """kazoo tells its watchers then; the contract has `Connected` say that all of them are gone."""
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet()
+        if number == 1:
+            peer.reply(peer.asked().xid, STAT)
+            return
+        peer.event(3, "/a")  # a watch of nobody
+        peer.serve()
+
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
+        caller = Caller(client)
+        caller.session()
+        watch = caller.submit(Exists("/a", watch=True))
+        watch.outcome()
+        caller.await_event(Suspended)
+        client.wait_connected(WAIT_S)
+        caller.ask(Read("/b"), ReadDone)
+        assert watch.watched == []
+
+
+# --- dead and slow links --------------------------------------------------------------------------
+
+
+def test_a_link_that_answers_nothing_is_given_up_under_load() -> None:
+    """reliability finding 4: kazoo stays CONNECTED as long as requests are sent."""
+    stopped = threading.Event()
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet()
+        peer.answers_pings = False
+        while True:
+            peer.asked()
+
+    settings = ClientSettings(silence_timeout_ms=300)
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
+        caller = Caller(client)
+        caller.session()
+
+        def load() -> None:
+            while not stopped.wait(0.02):
+                client.submit(Sync("/"), incarnation=1, on_outcome=lambda _outcome: None)
+
+        loader = threading.Thread(target=load)
+        loader.start()
+        try:
+            caller.await_event(Suspended)
+        finally:
+            stopped.set()
+            loader.join(10)
+
+
+def test_an_idle_link_that_answers_no_ping_is_given_up() -> None:
+    """Pinged after a third of the granted timeout without a request, given up as much later."""
+    pings: list[int] = []
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet(timeout_ms=3000)
+        peer.answers_pings = False
+        try:
+            peer.asked()
+        finally:
+            pings.append(peer.pings)
+
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
+        Caller(client).await_event(Suspended)
+    assert pings[0] == 1
+
+
+def test_an_idle_link_that_answers_pings_is_kept() -> None:
+    """Through many of them."""
+    enough = threading.Event()
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet(timeout_ms=150)
+        original = peer.reply
+
+        def reply(xid: int, body: bytes = b"", *, zxid: int = 100, error: int = 0) -> None:
+            original(xid, body, zxid=zxid, error=error)
+            if peer.pings >= 5:
+                enough.set()
+
+        peer.reply = reply  # type: ignore[method-assign]
+        peer.serve()
+
+    settings = ClientSettings(silence_timeout_ms=60_000)
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
+        caller = Caller(client)
+        assert enough.wait(WAIT_S)
+        assert told(caller) == ["Connected"]
+
+
+def test_a_slow_server_that_says_something_is_not_given_up() -> None:
+    """Silence counts, not the age of a request: a long bulk read keeps a server busy."""
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet()
+        asked = peer.asked()
+        for _ in range(20):
+            threading.Event().wait(0.25)
+            peer.event(3, "/elsewhere")
+        peer.reply(asked.xid)
+        peer.serve()
+
+    settings = ClientSettings(silence_timeout_ms=4000, request_timeout_ms=60_000)
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
+        caller = Caller(client)
+        caller.session()
+        caller.ask(Sync("/"), SyncDone)
+        assert told(caller) == ["Connected"]
+
+
+def test_a_request_without_an_answer_ends_the_connection_whatever_else_comes() -> None:
+    """Every request has its outcome within a bounded time."""
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet()
+        while True:
+            threading.Event().wait(0.05)
+            peer.event(3, "/elsewhere")
+
+    settings = ClientSettings(request_timeout_ms=400, silence_timeout_ms=60_000)
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
+        caller = Caller(client)
+        caller.session()
+        caller.ask(WRITE, Unanswered)
+        caller.await_event(Suspended)
+
+
+# --- waking up ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["write", "bulk read", "abandon", "close"])
+def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody rings a bell that is not armed: whatever came is looked for after arming it."""
+    original = Bell.arm
+    actions: list[Callable[[], object]] = []
+
+    def arm(self: Bell) -> None:
+        if actions and threading.current_thread().name.startswith("zkgroup-zookeeper"):
+            actions.pop()()
+        original(self)
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet(timeout_ms=600_000)  # no ping comes to wake the thread up
+        while True:
+            asked = peer.asked()
+            body = struct.pack("!iBii", -1, 0, -101, -101) * 2 if asked.op == Op.MULTI_READ else b""
+            peer.reply(asked.xid, body)
+            if asked.op == CLOSE_SESSION:
+                return
+
+    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
+        caller = Caller(client)
+        caller.session()
+        caller.ask(Sync("/"), SyncDone)
+        monkeypatch.setattr(Bell, "arm", arm)
+        pending: list[Pending] = []
+        acts: dict[str, Callable[[], object]] = {
+            "write": lambda: pending.append(caller.submit(Sync("/"))),
+            "bulk read": lambda: pending.append(caller.submit(ReadMany(("/a", "/b")))),
+            "abandon": lambda: client.abandon(1, "test"),
+            "close": client.close,
+        }
+        done = threading.Event()
+
+        def answered(_outcome: Outcome) -> None:
+            """On the connection thread, which next goes back to sleep."""
+            actions.append(lambda: (acts[kind](), done.set()))
+
+        client.submit(Sync("/"), incarnation=1, on_outcome=answered)
+        assert done.wait(WAIT_S)
+        if kind in ("write", "bulk read"):
+            assert isinstance(pending[0].outcome(), SyncDone | ReadManyDone)
+        else:
+            caller.await_event(Lost, 1)

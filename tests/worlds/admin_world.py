@@ -1,0 +1,243 @@
+"""Groups on a ZooKeeper in memory, made by the members' own sessions, and trees that real Kafka left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.worlds import golden_data
+from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.expectation import expectation
+from zkgroup.admin.reading import read_picture
+from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode, ZnodeStat
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import (
+    Connected,
+    Create,
+    Exists,
+    ExistsDone,
+    ListChildren,
+    ListChildrenDone,
+    ListMany,
+    ListManyDone,
+    Operation,
+    Outcome,
+    Read,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Request,
+    Session,
+    SessionEvent,
+    SetData,
+    Sync,
+    SyncDone,
+)
+from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import (
+    Offset,
+    Owner,
+    Registration,
+    View,
+    ids_path,
+    offsets_topic_path,
+    owners_topic_path,
+    views_path,
+)
+from zkgroup.zookeeper.blocking import Blocking
+
+OURS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true"}
+
+
+class World:
+    """One ensemble with an operator on it."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock)
+        self.ensemble = self.operator(self.server.client("operator"))
+
+    def operator(self, store: Store, pause: Callable[[float], None] | None = None) -> Ensemble:
+        """An operator's view through this store; pauses move the clock instead."""
+        return Ensemble(zk=Blocking(store), clock=self.clock, pause=pause or self.pass_time)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(int(seconds * 1000))
+
+    def topic(self, name: str, partitions: int) -> None:
+        self.server.put(Topic.path(name), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+
+    def member(
+        self,
+        group: str,
+        name: str,
+        wanted: Subscription | Mapping[str, int],
+        extensions: Mapping[str, str] | None = None,
+    ) -> int:
+        """Registers a member in a session of its own; the result is that session."""
+        subscription = StaticSubscription(wanted) if isinstance(wanted, Mapping) else wanted
+        registration = Registration.of(
+            subscription, self.clock.wall_ms(), OURS if extensions is None else extensions
+        )
+        return self.raw_member(group, name, registration.encode())
+
+    def raw_member(self, group: str, name: str, data: bytes) -> int:
+        """Registers whatever the bytes say."""
+        member = f"{group}_{name}"
+        client = self.server.client(member)
+        self.parent(ids_path(group))
+        assert client.session is not None
+        session = client.session.session_id
+        self.write(Create(Registration.path(group, member), data, ephemeral=True), session_id=session)
+        return session
+
+    def leave(self, group: str, name: str) -> None:
+        self.server.clients[f"{group}_{name}"].close()
+
+    def own(self, group: str, topic: str, partition: int, thread: str, session: int = 0) -> None:
+        """Makes an owner znode as a claim of ours does; by default in the named member's session."""
+        tp = TopicPartition(topic, partition)
+        path = Owner.path(group, tp)
+        self.parent(owners_topic_path(group, topic))
+        self.parent(offsets_topic_path(group, topic))
+        if not session:
+            client = self.server.clients[thread.rpartition("-")[0]]
+            assert client.session is not None
+            session = client.session.session_id
+        offset = self.server.find(Offset.path(group, tp))
+        bump: Operation = Create(Offset.path(group, tp), b"-1")
+        if offset is not None:
+            bump = SetData(offset.path, offset.data or b"", offset.stat.version)
+        self.write(
+            Create(path, thread.encode(), ephemeral=True),
+            SetData(path, thread.encode(), 0),
+            bump,
+            session_id=session,
+        )
+
+    def own_as_planned(self, group: str) -> None:
+        """Every partition owned by the thread that the group's rules name."""
+        expected = expectation(read_picture(self.ensemble, group))
+        assert expected.owners is not None
+        for tp, thread in sorted(expected.owners.items()):
+            self.own(group, tp.topic, tp.partition, thread)
+
+    def commit(self, group: str, topic: str, partition: int, offset: int | bytes) -> None:
+        data = offset if isinstance(offset, bytes) else str(offset).encode()
+        self.server.put(Offset.path(group, TopicPartition(topic, partition)), data)
+
+    def publish(self, group: str, name: str, view: View) -> None:
+        member = f"{group}_{name}"
+        client = self.server.clients[member]
+        assert client.session is not None
+        self.parent(views_path(group))
+        self.write(
+            Create(View.path(group, member), view.encode(), ephemeral=True),
+            session_id=client.session.session_id,
+        )
+
+    def parent(self, path: str) -> None:
+        if self.server.find(path) is None:
+            self.server.put(path)
+
+    def write(self, *operations: Operation, session_id: int = 0) -> None:
+        outcome = self.server.write(*operations, session_id=session_id)
+        assert type(outcome).__name__ == "MultiDone", outcome
+
+    def offset(self, group: str, topic: str, partition: int) -> str | None:
+        found = self.server.find(Offset.path(group, TopicPartition(topic, partition)))
+        return None if found is None or found.data is None else found.data.decode()
+
+
+class Meddled:
+    """A store that lets something happen just before the n-th request of a kind is submitted."""
+
+    def __init__(self, store: Store, kind: type, number: int, happening: Callable[[], None]) -> None:
+        self._store = store
+        self._kind = kind
+        self._left = number
+        self._happening = happening
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        if isinstance(request, self._kind):
+            self._left -= 1
+            if self._left == 0:
+                self._happening()
+        self._store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+
+    @property
+    def last_zxid(self) -> int:
+        return self._store.last_zxid
+
+    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        return self._store.listen(listener)
+
+    def abandon(self, incarnation: int, reason: str) -> None:
+        self._store.abandon(incarnation, reason)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        self._store.close(timeout_s)
+
+
+class RecordedStore:
+    """Reads of a tree that was recorded from a real server."""
+
+    def __init__(self, name: str) -> None:
+        self.last_zxid = 0
+        self._znodes: dict[str, Znode] = {}
+        for record in golden_data.lines(name):
+            stat = ZnodeStat(*record["stat"].values())
+            assert list(record["stat"])[7:] == ["ephemeralOwner", "dataLength", "numChildren", "pzxid"]
+            self._znodes[record["path"]] = Znode(record["path"], golden_data.data_of(record), stat)
+            self.last_zxid = max(self.last_zxid, stat.mzxid, stat.pzxid)
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        on_outcome(self._answer(request))
+
+    def _answer(self, request: Request) -> Outcome:
+        match request:
+            case ReadMany(paths):
+                return ReadManyDone(tuple(self._znodes.get(path) for path in paths))
+            case ListMany(paths):
+                return ListManyDone(tuple(self._names(path) for path in paths))
+            case Read(path):
+                return ReadDone(self._znodes.get(path))
+            case Exists(path):
+                return ExistsDone(self._znodes[path].stat if path in self._znodes else None)
+            case ListChildren(path):
+                found = self._znodes.get(path)
+                return ListChildrenDone(self._names(path) or (), found.stat if found else None)
+            case Sync():
+                return SyncDone()
+        raise AssertionError(f"a recorded tree does not change: {request}")
+
+    def _names(self, path: str) -> tuple[str, ...] | None:
+        if path not in self._znodes:
+            return None
+        prefix = path.rstrip("/") + "/"
+        below = (
+            other.removeprefix(prefix) for other in self._znodes if other.startswith(prefix) and other != path
+        )
+        return tuple(name for name in below if "/" not in name)
+
+    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        listener(Connected(Session(1, 1, 6000)))
+        return lambda: None
+
+    def abandon(self, incarnation: int, reason: str) -> None: ...
+
+    def close(self, timeout_s: float = 5.0) -> None: ...

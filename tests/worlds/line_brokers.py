@@ -1,0 +1,227 @@
+"""Brokers with lines on loopback, without ZooKeeper and controller: the test says who leads.
+
+All of them live on one loop in one thread. Followers get what their leader appends as soon as it does, unless
+they are held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from operator import methodcaller
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tests.worlds.replica_hosts import Hosts, MemoryHosts
+from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.receiver import Receiver
+from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.broker.server import BrokerServer
+from zkgroup.broker.service import BrokerService
+from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
+from zkgroup.wire.control import (
+    Broker,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionStateInfo,
+    UpdateMetadataRequest,
+)
+from zkgroup.wire.messages import Request, Response
+from zkgroup.znodes.broker_registration import Endpoint
+from zkgroup.znodes.brokers import BrokerRegistration
+
+T = TypeVar("T")
+WAIT_S = 30.0
+CONTROLLER = 9
+
+
+@dataclass
+class _Running:
+    server: BrokerServer
+    service: BrokerService
+    thread: HostThread
+    address: tuple[str, int]
+    requests: list[Request]
+
+
+class LineBrokers:
+    """Brokers 1 to n. Methods are called from the test's thread."""
+
+    def __init__(self, brokers: int = 3, hosts: Hosts | None = None) -> None:
+        self._hosts = hosts or MemoryHosts()
+        self._numbers = range(1, brokers + 1)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="line-brokers")
+        self._running: dict[int, _Running] = {}
+        self._states: dict[TopicPartition, PartitionStateInfo] = {}
+        self._copying: dict[tuple[TopicPartition, int], asyncio.Task[None]] = {}
+        self.lost_answers: set[int] = set()
+        """Brokers that close the connection instead of answering the next append; one each."""
+        self.held: set[int] = set()
+        """Brokers that fetch nothing."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        for number in self._numbers:
+            self.start(number)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number in list(self._running):
+            self.stop(number)
+        self._run(self._end_copying(list(self._copying)))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def registrations(self) -> dict[int, BrokerRegistration]:
+        """As in `/brokers/ids`."""
+        return {number: self.registration(number) for number in sorted(self._running)}
+
+    def registration(self, number: int) -> BrokerRegistration:
+        listener = Endpoint("PLAINTEXT", *self._running[number].address, "PLAINTEXT")
+        return BrokerRegistration.of([listener], 1, extensions={"zkgroup": {"role": "data"}})
+
+    def start(self, number: int) -> None:
+        """With what the last one of that number left behind; it is told everything."""
+        self._run(self._start(number))
+        self._tell_all()
+
+    def stop(self, number: int) -> None:
+        """Its clients are cut off, what it holds stays."""
+        running = self._running.pop(number)
+        self._run(self._stop(running))
+
+    def lose(self, number: int) -> None:
+        """What it held is gone; it is stopped."""
+        self._hosts.lose(number)
+
+    def requests(self, number: int, kind: type[T]) -> list[T]:
+        """What clients asked a running broker."""
+        return [one for one in list(self._running[number].requests) if isinstance(one, kind)]
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def lead(
+        self,
+        tp: TopicPartition,
+        leader: int,
+        *,
+        epoch: int = 0,
+        isr: tuple[int, ...] | None = None,
+        replicas: tuple[int, ...] | None = None,
+        told: tuple[int, ...] | None = None,
+    ) -> None:
+        """What a controller decides; `told`: the brokers that learn of it, all that run by default."""
+        replicas = replicas or tuple(self._numbers)
+        isr = replicas if isr is None else isr
+        self._states[tp] = PartitionStateInfo(tp.topic, tp.partition, 1, leader, epoch, isr, epoch, replicas)
+        self._tell_all(told, (tp,))
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that have leaders."""
+        return {tp.topic for tp in self._states}
+
+    def lines(self, number: int, tp: TopicPartition) -> list[bytes]:
+        """What a running broker has, whatever its role."""
+
+        def read(host: ReplicaHost) -> list[bytes]:
+            log = host._replicas[tp]._log  # type: ignore[attr-defined]
+            batches = log.read(0, log.end_offset, 1 << 30)
+            return b"".join(batch.lines for batch in batches).split(b"\n")[:-1]
+
+        return self._run(self._running[number].thread.call(read))
+
+    def watermark(self, number: int, tp: TopicPartition) -> int | None:
+        return self._run(self._running[number].thread.call(lambda host: host.high_watermark(tp)))
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def _run(self, what: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(WAIT_S)
+
+    async def _start(self, number: int) -> None:
+        cache = MetadataCache()
+        thread = HostThread(self._hosts.open(number), name=f"replicas-{number}")
+        service = BrokerService(
+            broker=number, receiver=Receiver(number, cache), answers=cache, clock=FakeClock(), host=thread
+        )
+        requests: list[Request] = []
+
+        async def respond(request: Request) -> Response | None:
+            requests.append(request)
+            response = await service.respond(request)
+            if number in self.lost_answers and type(request).__name__ == "AppendLinesRequest":
+                self.lost_answers.discard(number)
+                return None
+            return response
+
+        server = BrokerServer(respond)
+        address = await server.start("127.0.0.1")
+        self._running[number] = _Running(server, service, thread, address, requests)
+
+    async def _stop(self, running: _Running) -> None:
+        await running.server.close()
+        await running.service.close()
+        assert await running.thread.close()
+
+    def _tell_all(
+        self, told: tuple[int, ...] | None = None, partitions: tuple[TopicPartition, ...] | None = None
+    ) -> None:
+        self._run(self._tell(told or tuple(self._running), partitions or tuple(self._states)))
+
+    async def _tell(self, told: tuple[int, ...], partitions: tuple[TopicPartition, ...]) -> None:
+        live = tuple(Broker(number, *one.address) for number, one in sorted(self._running.items()))
+        states = tuple(self._states[tp] for tp in partitions)
+        for number in told:
+            respond = self._running[number].service.respond
+            if states:
+                answer = await respond(LeaderAndIsrRequest(CONTROLLER, 1, states, live))
+                assert isinstance(answer, LeaderAndIsrResponse)
+            await respond(UpdateMetadataRequest(CONTROLLER, 1, states, live))
+        for tp in partitions:
+            await self._end_copying([key for key in self._copying if key[0] == tp])
+            for number in self._states[tp].replicas:
+                if number in self._running and self._states[tp].leader in self._running:
+                    task = self._loop.create_task(self._copy(tp, self._states[tp].leader, number))
+                    self._copying[tp, number] = task
+
+    async def _end_copying(self, keys: list[tuple[TopicPartition, int]]) -> None:
+        for key in keys:
+            task = self._copying.pop(key)
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _copy(self, tp: TopicPartition, leader: int, follower: int) -> None:
+        """Fetches for a follower whenever something of its leader has changed."""
+        if follower == leader:
+            return
+        source, target = self._running[leader].thread, self._running[follower].thread
+        try:
+            with source.changed(tp) as change:
+                while True:
+                    if follower not in self.held:
+                        await self._fetch(tp, source, target)
+                    await change.wait()
+                    change.clear()
+        except RuntimeError:
+            return  # one of the two is closed
+
+    async def _fetch(self, tp: TopicPartition, source: HostThread, target: HostThread) -> None:
+        """Rounds of a follower's fetcher, until it has everything."""
+        while request := await target.call(
+            lambda host: host.next_fetch(tp, broker_epoch=0, max_bytes=1 << 20, max_wait_ms=0)
+        ):
+            response = await source.call(methodcaller("fetch", request))
+            again = await target.call(methodcaller("take", request, response))
+            if not again or (not response.batches and response.diverging is None):
+                return

@@ -1,0 +1,42 @@
+"""Records of the tests of consumers: a source that has them, and the places of those that came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.worlds.faces import TIMEOUT_S
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.sources.memory import MemorySource
+from zkgroup.testing.clock import wait_until
+
+Places = list[tuple[int, int]]
+
+
+def filled(each: int, partitions: Iterable[int] = range(4)) -> MemorySource:
+    source = MemorySource()
+    for partition in partitions:
+        for number in range(each):
+            source.append("orders", partition, b"%d" % number)
+    return source
+
+
+def places(records: Iterable[Record]) -> Places:
+    return sorted((record.partition, record.offset) for record in records)
+
+
+def every(each: int, partitions: Iterable[int] = range(4)) -> Places:
+    return [(partition, offset) for partition in partitions for offset in range(each)]
+
+
+def polled(consumer: Any, count: int) -> list[Record]:
+    """Polls until so many records have come."""
+    came: list[Record] = []
+
+    def enough() -> bool:
+        for records in consumer.poll(timeout_s=0.2).values():
+            came.extend(records)
+        return len(came) >= count
+
+    wait_until(enough, TIMEOUT_S, lambda: f"{len(came)} of {count}")
+    return came

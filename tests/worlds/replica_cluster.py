@@ -1,0 +1,370 @@
+"""Three brokers that replicate one partition, with a controller and a leader's ISR in a few lines each.
+
+Everything that happens follows from a seed: appends, fetches whose answers come late, crashes and restarts,
+lost folders, decisions that some brokers hear late, ISR writes whose fate is open. After every step the
+cluster checks that no two replicas differ below their high watermarks and that no acknowledged line is gone.
+
+The partition has been made when a schedule begins. The controller is a good one: it elects ISR members only,
+ends the term when a broker restarts, and takes a replica that answers 56 for offline. A folder is lost only
+while another ISR member that is up has all lines and its own folder: nothing can be promised beyond that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.worlds.replica_hosts import TP, Hosts, append
+from zkgroup.broker.replica_host import ReplicaHost, Role
+from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
+
+BROKERS = (1, 2, 3)
+
+
+class ViolationError(AssertionError):
+    """What must never be has happened."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What the partition's znode would hold."""
+
+    leader: int | None
+    leader_epoch: int
+    isr: frozenset[int]
+    version: int
+
+
+@dataclass
+class Leading:
+    """What a broker that leads, or believes so, knows of the znode."""
+
+    state: State
+    proposed: frozenset[int] | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Lines appended with acks=all that have not been answered."""
+
+    broker: int
+    broker_epoch: int
+    leader_epoch: int
+    base_offset: int
+    lines: tuple[bytes, ...]
+
+
+@dataclass
+class Cluster:
+    """See the module. `step` does one thing at random, `heal` brings everybody back and together."""
+
+    hosts: Hosts
+    seed: int
+    state: State = State(1, 0, frozenset(BROKERS), 0)
+    up: dict[int, ReplicaHost] = field(default_factory=dict)
+    acked: dict[int, bytes] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+    """How often each step could do something."""
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        self.broker_epochs = dict.fromkeys(BROKERS, 0)
+        self.untold: dict[int, State] = {}
+        self.follows: dict[int, State] = {}
+        self.leading: dict[int, Leading] = {}
+        self.answers: dict[int, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
+        self.waiting: list[Waiting] = []
+        self.committed: dict[int, bytes] = {}
+        self.watermarks: dict[tuple[int, int, int], int] = {}
+        self.offline: set[int] = set()
+        self.unnoticed: set[int] = set()
+        self.emptied: set[int] = set()
+        """Brokers whose folders were lost, until they join the ISR."""
+        self.lines = 0
+        self.incarnations = 0
+        for broker in BROKERS:
+            self._open(broker)
+            self.untold[broker] = self.state
+            self.tell(broker)
+
+    def close(self) -> None:
+        for host in self.up.values():
+            host.close()
+
+    # --- the controller ---------------------------------------------------------------------------
+
+    def decide(self, leader: int | None, isr: frozenset[int]) -> None:
+        """A new term, of which each broker hears when it is told."""
+        self.state = State(leader, self.state.leader_epoch + 1, isr, self.state.version + 1)
+        for broker in self.up:
+            self.untold[broker] = self.state
+
+    def elect(self) -> None:
+        able = [b for b in BROKERS if b in self.up and b in self.state.isr and b not in self.offline]
+        if not able:
+            self.decide(None, self.state.isr)
+            return
+        self.decide(self.random.choice(able), frozenset(able))
+
+    def notice(self, broker: int) -> None:
+        """The broker was away."""
+        self.unnoticed.discard(broker)
+        if broker == self.state.leader:
+            self.elect()
+        elif broker in self.state.isr and len(self.state.isr) > 1:
+            self.decide(self.state.leader, self.state.isr - {broker})
+
+    def tell(self, broker: int) -> None:
+        """The broker hears the latest decision."""
+        state = self.untold.pop(broker)
+        host = self.up[broker]
+        self.leading.pop(broker, None)
+        self.follows.pop(broker, None)
+        self.answers.pop(broker, None)
+        if state.leader != broker:
+            if state.leader is not None and host.become_follower(TP, state.leader_epoch) is ErrorCode.NONE:
+                self.follows[broker] = state
+            return
+        if host.become_leader(TP, state.leader_epoch, BROKERS, state.isr) is ErrorCode.NONE:
+            self.leading[broker] = Leading(state)
+            self._check_has_all(broker, f"became leader in epoch {state.leader_epoch}")
+            return
+        self.offline.add(broker)
+        if state.leader_epoch == self.state.leader_epoch:
+            self.elect()
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    def crash(self, broker: int) -> None:
+        self.up.pop(broker).close()
+        self.untold.pop(broker, None)
+        self.follows.pop(broker, None)
+        self.answers.pop(broker, None)
+        self.unnoticed.add(broker)
+        leading = self.leading.pop(broker, None)
+        if leading is not None and leading.proposed is not None and self.random.random() < 0.5:
+            self._store(leading)  # the request was under way
+
+    def start(self, broker: int, seen: bool = True) -> None:
+        """A restart that the controller has not noticed can stay so, but for the first term."""
+        self._open(broker)
+        self.offline.discard(broker)
+        if broker in self.unnoticed and (seen or self.state.leader_epoch == 0):
+            self.notice(broker)
+        self.unnoticed.discard(broker)
+        self.untold[broker] = self.state
+        if self.state.leader is None:
+            self.elect()
+
+    def may_go(self, broker: int, loses: bool) -> bool:
+        """Whether the lines are safe when this one is gone."""
+        safe = {member for member in self.state.isr if member not in self.emptied and self.has_all(member)}
+        if not loses and safe == self.state.isr:
+            return True
+        return any(member in self.up and member not in self.unnoticed for member in safe - {broker})
+
+    def has_all(self, broker: int) -> bool:
+        lines = self.hosts.lines(broker)
+        return all(offset < len(lines) and lines[offset] == line for offset, line in self.acked.items())
+
+    def _open(self, broker: int) -> None:
+        self.incarnations += 1
+        self.broker_epochs[broker] = self.incarnations
+        self.up[broker] = self.hosts.open(broker)
+
+    # --- a leader's ISR ---------------------------------------------------------------------------
+
+    def propose(self, broker: int, joins: int | None = None, leaves: int | None = None) -> bool:
+        leading, host = self.leading[broker], self.up[broker]
+        view = host.view(TP)
+        if leading.proposed is not None or view is None or view.role is not Role.LEADER:
+            return False
+        isr = leading.state.isr
+        lost = {member for member, follower in view.followers.items() if follower.lost}
+        joining = {joins} - isr if joins is not None and host.caught_up(TP, joins) else set()
+        wanted = (isr | joining) - lost - ({leaves} - {broker})
+        if wanted == isr:
+            return False
+        leading.proposed = wanted
+        self.emptied -= joining
+        host.set_isr(TP, leading.state.leader_epoch, isr | wanted)
+        return True
+
+    def written(self, broker: int) -> None:
+        """The fate of a proposal is known. Refused: the leader acts on the ISR no more."""
+        leading = self.leading[broker]
+        if self._store(leading):
+            self.up[broker].set_isr(TP, leading.state.leader_epoch, leading.state.isr)
+
+    def _store(self, leading: Leading) -> bool:
+        if leading.proposed is None or leading.state.version != self.state.version:
+            return False
+        self.state = State(
+            self.state.leader, self.state.leader_epoch, leading.proposed, self.state.version + 1
+        )
+        self.offline -= leading.proposed
+        leading.state, leading.proposed = self.state, None
+        return True
+
+    # --- lines ------------------------------------------------------------------------------------
+
+    def append(self, broker: int) -> None:
+        count = self.random.randint(1, 3)
+        lines = tuple(b"line %d" % (self.lines + number) for number in range(count))
+        self.lines += count
+        leader_epoch = self.leading[broker].state.leader_epoch
+        response = append(self.up[broker], leader_epoch, *lines)
+        if response.error == ErrorCode.NONE:
+            self.waiting.append(
+                Waiting(broker, self.broker_epochs[broker], leader_epoch, response.base_offset, lines)
+            )
+
+    def ask(self, broker: int) -> bool:
+        """A follower asks the leader that it knows; the answer is on its way."""
+        request = self.up[broker].next_fetch(
+            TP, broker_epoch=self.broker_epochs[broker], max_bytes=self.random.choice((1, 40)), max_wait_ms=0
+        )
+        leader = self.follows[broker].leader
+        if request is None or leader not in self.up:
+            return False
+        self.answers[broker] = request, self.up[leader].fetch(request)
+        if leader in self.leading:
+            self.propose(leader, joins=broker)
+        return True
+
+    def answer(self, broker: int) -> None:
+        self.up[broker].take(*self.answers.pop(broker))
+
+    # --- what must hold ---------------------------------------------------------------------------
+
+    def check(self) -> None:
+        self._answer_appends()
+        for broker, host in self.up.items():
+            view = host.view(TP)
+            if view is None or view.failure:
+                continue
+            lines = self.hosts.lines(broker)
+            for offset in range(view.high_watermark):
+                line = self.committed.setdefault(offset, lines[offset])
+                if line != lines[offset]:
+                    raise ViolationError(
+                        f"{self}: broker {broker} has {lines[offset]!r} at {offset}, another {line!r}"
+                    )
+            if view.role is Role.LEADER:
+                term = broker, self.broker_epochs[broker], view.leader_epoch
+                if view.high_watermark < self.watermarks.get(term, 0):
+                    raise ViolationError(f"{self}: the high watermark of broker {broker} has fallen")
+                self.watermarks[term] = view.high_watermark
+
+    def _answer_appends(self) -> None:
+        still: list[Waiting] = []
+        for waiting in self.waiting:
+            host = self.up.get(waiting.broker)
+            if host is None or self.broker_epochs[waiting.broker] != waiting.broker_epoch:
+                continue
+            view = host.view(TP)
+            if view is None or (view.role, view.leader_epoch) != (Role.LEADER, waiting.leader_epoch):
+                continue
+            if view.high_watermark < waiting.base_offset + len(waiting.lines):
+                still.append(waiting)
+                continue
+            self.acked.update(enumerate(waiting.lines, waiting.base_offset))
+        self.waiting = still
+
+    def _check_has_all(self, broker: int, when: str) -> None:
+        if self.state.leader == broker and not self.has_all(broker):
+            raise ViolationError(f"{self}: broker {broker} {when} without {self.acked}")
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}"
+
+    # --- schedules --------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One thing, at random among those that can happen."""
+        while True:
+            name = self.random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
+            if self._do(name, self.random.choice(BROKERS)):
+                break
+        self.steps[name] = self.steps.get(name, 0) + 1
+        self.check()
+
+    def _do(self, name: str, broker: int) -> bool:
+        able = {
+            "append": broker in self.leading,
+            "ask": broker in self.follows and broker not in self.answers,
+            "answer": broker in self.answers,
+            "drop": broker in self.leading,
+            "written": broker in self.leading and self.leading[broker].proposed is not None,
+            "tell": broker in self.untold,
+            "elect": not self.unnoticed,
+            "crash": broker in self.up and self.may_go(broker, loses=False),
+            "lose": broker not in self.up and self.may_go(broker, loses=True),
+            "start": broker not in self.up,
+            "notice": broker in self.unnoticed and broker not in self.up,
+        }[name]
+        if not able:
+            return False
+        match name:
+            case "drop":
+                return self.propose(broker, leaves=self.random.choice(BROKERS))
+            case "ask":
+                return self.ask(broker)
+            case "elect":
+                self.elect()
+            case "lose":
+                self.hosts.lose(broker)
+                self.emptied.add(broker)
+            case "start":
+                self.start(broker, seen=self.random.random() < 0.2)
+            case _:
+                getattr(self, name)(broker)
+        return True
+
+    def heal(self) -> None:
+        """Everybody comes back; then the ISR is whole, all logs are equal, and a line can be acknowledged."""
+        for broker in BROKERS:
+            if broker not in self.up:
+                self.start(broker)
+        before = len(self.acked)
+        for _ in range(60):
+            for broker in BROKERS:
+                for name in ("tell", "written", "ask", "answer"):
+                    self._do(name, broker)
+                self.check()
+            if self.state.isr == frozenset(BROKERS) and self.state.leader in self.leading:
+                if len(self.acked) > before:
+                    break
+                if not self.waiting:
+                    self.append(self.state.leader)
+        logs = [self.hosts.lines(broker) for broker in BROKERS]
+        if len(self.acked) == before or not all(self.has_all(broker) for broker in BROKERS):
+            raise ViolationError(f"{self}: {self.state} after healing, {logs}, acknowledged {self.acked}")
+
+
+WEIGHTS = {
+    "append": 8,
+    "ask": 20,
+    "answer": 30,
+    "written": 3,
+    "tell": 12,
+    "drop": 3,
+    "elect": 4,
+    "crash": 2,
+    "lose": 20,
+    "start": 8,
+    "notice": 1,
+}
+
+
+def run(hosts: Hosts, seed: int, steps: int) -> Cluster:
+    """A schedule. Raises ViolationError, which names the seed."""
+    cluster = Cluster(hosts, seed)
+    try:
+        for _ in range(steps):
+            cluster.step()
+        cluster.heal()
+    finally:
+        cluster.close()
+    return cluster

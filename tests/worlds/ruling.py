@@ -1,0 +1,265 @@
+"""A controller that rules on a real server, over brokers that note what they are told and answer at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from tests.pure.controller.realm import Host
+from zkgroup.controller.machine.candidate import Candidate
+from zkgroup.controller.machine.core import CandidateConfig
+from zkgroup.controller.machine.effects import ControllerEffect, Elected, OpenChannel, SendToBroker
+from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, ControllerEvent
+from zkgroup.controller.machine.picture import Brokers
+from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.machinery.effects import Note
+from zkgroup.machinery.loop import MachineLoop
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import (
+    Create,
+    CreateMissing,
+    CreateMissingDone,
+    Delete,
+    ListChildren,
+    ListChildrenDone,
+    Operation,
+    Outcome,
+    Read,
+    ReadDone,
+    Request,
+    SetData,
+)
+from zkgroup.testing import wait_until
+from zkgroup.testing.conformance import Caller
+from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
+from zkgroup.znodes.notifications import isr_changes_path
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.clock import SystemClock
+
+PARENTS = ("/brokers", broker_ids_path(), topics_path(), isr_changes_path())
+
+
+class Looking(ZooKeeperClient):
+    """A client that lets somebody look, and act, before each request is sent."""
+
+    before: Callable[[Request], None] = staticmethod(lambda request: None)
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        self.before(request)
+        super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+
+
+class Ruling:
+    """A candidate in its own thread, whose channels lead to the hosts of a cluster."""
+
+    def __init__(
+        self,
+        cluster: Country,
+        address: str,
+        broker: int,
+        before: Callable[[Request], None] | None,
+        settings: ControllerSettings,
+        connection: ClientSettings,
+    ) -> None:
+        self._cluster = cluster
+        self.broker = broker
+        self.effects: list[ControllerEffect] = []
+        self.crashed: list[BaseException] = []
+        self.machine = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300), settings)
+        self.client = Looking(address, connection)
+        if before is not None:
+            self.client.before = before
+        self.loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
+            self.machine,
+            self.client,
+            SystemClock(),
+            perform=self._perform,
+            after_step=lambda: None,
+            on_crash=self.crashed.append,
+            name=f"ruling-{broker}",
+        )
+        self.loop.listen()
+        self.loop.start()
+
+    def close(self) -> None:
+        self.loop.post(self.loop.stop)
+        assert self.loop.join(30)
+        self.client.close()
+        assert not self.crashed
+
+    @property
+    def elections(self) -> list[Elected]:
+        return [each for each in self.effects if isinstance(each, Elected)]
+
+    def notes(self, kind: str) -> list[Mapping[str, object]]:
+        return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
+
+    def await_loaded(self) -> None:
+        wait_until(lambda: self.notes("controller.loaded"))
+
+    def at_rest(self) -> bool:
+        """Whether nothing is left to look at and no broker has to answer; asked in the machine's thread."""
+        answer: list[bool] = []
+        done = threading.Event()
+
+        def look() -> None:
+            reign, idle = self.machine.reign, self.machine.is_idle
+            at_rest = reign is not None and not len(reign.agenda) and not reign.channels.waiting
+            answer.append(idle and at_rest)
+            done.set()
+
+        self.loop.post(look)
+        assert done.wait(30)
+        return answer[0]
+
+    def waiting(self) -> dict[str, str]:
+        """What waits for something, and for what; nothing while it does not rule."""
+        reign = self.machine.reign
+        return {} if reign is None else dict(reign.waiting)
+
+    def _perform(self, effect: ControllerEffect) -> None:
+        self.effects.append(effect)
+        match effect:
+            case OpenChannel(broker, incarnation):
+                self.loop.post(ChannelUp(broker, incarnation))
+            case SendToBroker(message):
+                response = self._cluster.hosts[message.broker].take(message.request)
+                self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
+            case _:
+                pass
+
+
+class Country:
+    """Brokers, topics and controllers on one server, and somebody who looks and writes past them."""
+
+    def __init__(
+        self,
+        address: str,
+        witness: Caller,
+        settings: ControllerSettings | None = None,
+        connection: ClientSettings | None = None,
+    ) -> None:
+        """settings, connection: of its controllers."""
+        self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
+        self.connection = connection or ClientSettings(session_timeout_ms=20_000)
+        self.hosts: dict[int, Host] = {}
+        self.controllers: list[Ruling] = []
+        witness.ask(CreateMissing(PARENTS), CreateMissingDone)
+
+    def close(self) -> None:
+        for controller in self.controllers:
+            controller.close()
+
+    # --- who there is -----------------------------------------------------------------------------
+
+    def stand(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> Ruling:
+        """A new candidate."""
+        controller = Ruling(self, self.address, broker, before, self.settings, self.connection)
+        self.controllers.append(controller)
+        return controller
+
+    def rule(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> Ruling:
+        """A new candidate that has been elected and has loaded."""
+        controller = self.stand(broker, before)
+        controller.await_loaded()
+        return controller
+
+    def start_broker(self, *brokers: int) -> None:
+        """They register; the znodes are persistent, so that they go when the test says so."""
+        for id_ in brokers:
+            self.hosts.setdefault(id_, Host(id_))
+            data = BrokerRegistration("h", 9000 + id_, 1, 0).encode()
+            self.witness.write(Create(BrokerRegistration.path(id_), data))
+
+    def stop_broker(self, broker: int) -> None:
+        self.witness.write(Delete(BrokerRegistration.path(broker), 0))
+
+    def bounce(self, broker: int) -> None:
+        """Gone and back before anybody can look: one transaction."""
+        path = BrokerRegistration.path(broker)
+        data = BrokerRegistration("h", 9000 + broker, 1, 0).encode()
+        self.witness.write(Delete(path, 0), Create(path, data))
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def write(self, *operations: Operation) -> None:
+        self.witness.write(*operations)
+
+    def make_topic(self, name: str, partitions: Mapping[int, Brokers]) -> None:
+        self.write(Create(Topic.path(name), Topic(dict(partitions)).encode()))
+
+    def find(self, path: str) -> Znode | None:
+        self.witness.catch_up()
+        return self.witness.ask(Read(path), ReadDone).znode
+
+    def children(self, path: str) -> tuple[str, ...]:
+        self.witness.catch_up()
+        return self.witness.ask(ListChildren(path), ListChildrenDone).children
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState | None:
+        path = PartitionState.path(topic_partition)
+        znode = self.find(path)
+        return None if znode is None else PartitionState.decode(path, znode.data)
+
+    def await_state(self, topic_partition: TopicPartition, *, leader: int) -> PartitionState:
+        """The state once this broker leads."""
+        found: list[PartitionState] = []
+
+        def leads() -> bool:
+            state = self.state(topic_partition)
+            if state is not None and state.leader == leader:
+                found.append(state)
+            return bool(found)
+
+        wait_until(leads)
+        return found[0]
+
+    def set_isr(self, topic_partition: TopicPartition, isr: Brokers) -> None:
+        """Its leader changes the ISR, as it does: the epochs stay."""
+        path = PartitionState.path(topic_partition)
+        znode = self.find(path)
+        assert znode is not None
+        state = PartitionState.decode(path, znode.data)
+        changed = PartitionState(state.leader, state.leader_epoch, isr, state.controller_epoch)
+        self.write(SetData(path, changed.encode(), znode.stat.version))
+
+    # --- what they were told -----------------------------------------------------------------------
+
+    def forget_words(self) -> None:
+        for host in self.hosts.values():
+            host.requests.clear()
+
+    def live_lists(self, broker: int) -> list[set[int]]:
+        """Live brokers in each UpdateMetadata that it got."""
+        return [
+            {each.broker for each in request.brokers}
+            for request in tuple(self.hosts[broker].requests)
+            if isinstance(request, UpdateMetadataRequest)
+        ]
+
+    def isrs(self, broker: int, topic_partition: TopicPartition) -> list[Brokers]:
+        """ISRs of the partition in each UpdateMetadata that it got."""
+        return [
+            info.isr
+            for request in tuple(self.hosts[broker].requests)
+            if isinstance(request, UpdateMetadataRequest)
+            for info in request.partitions
+            if info.topic_partition == topic_partition
+        ]
+
+    def roles(self, broker: int) -> dict[TopicPartition, tuple[int, int, int]]:
+        """Partition to leader, leader epoch and znode version in the last LeaderAndIsr that named it."""
+        return {
+            info.topic_partition: (info.leader, info.leader_epoch, info.zk_version)
+            for request in tuple(self.hosts[broker].requests)
+            if isinstance(request, LeaderAndIsrRequest)
+            for info in request.partitions
+        }

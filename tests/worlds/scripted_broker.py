@@ -1,0 +1,187 @@
+"""A broker of which a test decides every word, and the owner of a channel, who notes what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from tests.worlds.serving import WAIT_S, until
+from zkgroup.controller.channel import Channel, ChannelSettings, Lease
+from zkgroup.controller.machine.requests import ToBroker
+from zkgroup.testing.clock import FakeClock
+from zkgroup.wire.messages import Response
+from zkgroup.wire.requests import decode_request
+
+
+@dataclass
+class Line:
+    """One connection as the broker sees it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def frame(self) -> bytes:
+        """The next request, its size included."""
+        async with asyncio.timeout(WAIT_S):
+            size = await self.reader.readexactly(4)
+            return size + await self.reader.readexactly(int.from_bytes(size, "big"))
+
+    async def correlation(self) -> int:
+        """Of the next request."""
+        return decode_request((await self.frame())[4:])[0].correlation_id
+
+    def say(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
+    async def is_closed(self) -> bool:
+        """Whether the other side has gone, after whatever it still sent."""
+        async with asyncio.timeout(WAIT_S):
+            try:
+                while await self.reader.read(65536):
+                    pass
+            except OSError:
+                pass
+            return True
+
+
+@dataclass
+class ScriptedBroker:
+    """Listens on loopback and hands its connections to the test."""
+
+    lines: asyncio.Queue[Line] = field(default_factory=asyncio.Queue)
+    server: asyncio.Server | None = None
+    accepted: list[Line] = field(default_factory=list)
+    port: int = 0
+
+    async def listen(self) -> None:
+        """On the port that it had before, if any."""
+        self.server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = Line(reader, writer)
+        self.accepted.append(line)
+        self.lines.put_nowait(line)
+
+    async def line(self) -> Line:
+        """The next connection."""
+        async with asyncio.timeout(WAIT_S):
+            return await self.lines.get()
+
+    async def silence(self) -> None:
+        """Nobody listens any more, and whoever was connected is cut off."""
+        assert self.server is not None
+        self.server.close()
+        for line in self.accepted:
+            await line.close()
+        self.accepted.clear()
+
+
+@dataclass
+class Told:
+    """Writes down what a channel tells."""
+
+    happened: list[tuple[object, ...]] = field(default_factory=list)
+
+    def up(self, connection: int) -> None:
+        self.happened.append(("up", connection))
+
+    def down(self, connection: int, why: str) -> None:
+        self.happened.append(("down", connection, why))
+
+    def answered(self, connection: int, response: Response) -> None:
+        self.happened.append(("answered", connection, response))
+
+    @property
+    def kinds(self) -> list[object]:
+        return [each[0] for each in self.happened]
+
+    @property
+    def answers(self) -> list[Response]:
+        return [each[2] for each in self.happened if each[0] == "answered"]  # type: ignore[misc]
+
+    @property
+    def whys(self) -> list[str]:
+        return [str(each[2]) for each in self.happened if each[0] == "down"]
+
+
+class Pauses:
+    """The time between two tries; goes by at once, unless a gate is closed."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await asyncio.sleep(0)
+        await self.gate.wait()
+
+
+@dataclass
+class Scene:
+    """A broker and a channel to it."""
+
+    broker: ScriptedBroker
+    channel: Channel
+    told: Told
+    pauses: Pauses
+    clock: FakeClock
+    lease: Lease
+    task: asyncio.Task[None]
+
+    async def line(self) -> Line:
+        """The next connection, once the channel's owner knows of it."""
+        ups = self.told.kinds.count("up")
+        line = await self.broker.line()
+        await until(lambda: self.told.kinds.count("up") > ups or self.told.kinds[-1:] == ["up"])
+        return line
+
+    def send(self, request: ToBroker) -> None:
+        """On the connection that was named last."""
+        self.channel.send(max(each[1] for each in self.told.happened if each[0] == "up"), request)  # type: ignore[type-var, arg-type]
+
+
+@asynccontextmanager
+async def channel_to_a_broker(
+    *,
+    settings: ChannelSettings | None = None,
+    lease_ms: int | None = 60_000,
+    jitter: Callable[[], float] = lambda: 0.0,
+    listens: bool = True,
+) -> AsyncIterator[Scene]:
+    """Both are gone at the end, with every task."""
+    broker, told, pauses, clock = ScriptedBroker(), Told(), Pauses(), FakeClock()
+    await broker.listen()
+    if not listens:
+        await broker.silence()
+    lease = Lease(clock)
+    lease.extend(None if lease_ms is None else clock.now_ms() + lease_ms)
+    channel = Channel(
+        "127.0.0.1",
+        broker.port,
+        client_id="id_7-host_here-port_1",
+        lease=lease,
+        owner=told,
+        settings=settings or ChannelSettings(),
+        jitter=jitter,
+        pause=pauses,
+    )
+    task = asyncio.create_task(channel.run())
+    try:
+        yield Scene(broker, channel, told, pauses, clock, lease, task)
+    finally:
+        task.cancel()
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.wait([task])
+            await broker.silence()
+        assert task.cancelled()
+        assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,0 +1,64 @@
+"""Commands run in this process, with everything that a script would see of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from zkgroup_cli.main import root
+from zkgroup_cli.schemas import SCHEMAS
+
+from tests.worlds.json_schema import violations
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one command left: exit code, data and messages."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Its JSON document, checked against the published schema."""
+        document = json.loads(self.out)
+        assert violations(document, SCHEMAS[document["schema"]]) == []
+        return dict(document)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Shell:
+    """A user's shell: a home folder, environment variables, an ensemble."""
+
+    def __init__(self, home: Path, zookeeper: str | None = None) -> None:
+        self.home = home
+        self.environment: dict[str, str | None] = {
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "ZKGROUP_ZOOKEEPER": zookeeper,
+            "COLUMNS": "",
+            "NO_COLOR": None,
+        }
+
+    def run(self, *args: str, stdin: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
+        """Runs `zkgroup` with these arguments."""
+        result = CliRunner().invoke(root, list(args), input=stdin, env={**self.environment, **(env or {})})
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    def json(self, *args: str, code: int = 0) -> dict[str, Any]:
+        """The document of a command run with `--format json`."""
+        ran = self.run(*args, "--format", "json")
+        assert ran.code == code, ran
+        return ran.document
+
+    @property
+    def undo_files(self) -> list[Path]:
+        return sorted((self.home / "state" / "zkgroup" / "undo").glob("*.json"))

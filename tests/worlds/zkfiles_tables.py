@@ -1,0 +1,185 @@
+"""The rows that a log and a snapshot have to give, made of plain values one by one, and those that they gave.
+
+It shares nothing with the columnar readers but the names of the columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worlds import zkfiles_writer as writer
+from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
+from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
+
+T = TransactionType
+Row = dict[str, Any]
+OPEN = writer.OPEN_ACL
+BY_DIGEST = (AclEntry(31, "digest", "admin:x="), AclEntry(1, "world", "anyone"))
+LIFETIMES = {T.CREATE_CONTAINER: "container", T.CREATE_TTL: "ttl"}
+
+
+def single(kind: int, zxid: int, **fields: Any) -> Transaction:
+    return Transaction(zxid, -(2**60), 3, 1000 + zxid, kind, (Operation(kind, **fields),))
+
+
+def everything() -> list[Transaction]:
+    """Each kind of record that numpy decodes, ten times over: more than find takes one by one."""
+    made: list[Transaction] = []
+    numbers = itertools.count((7 << 32) + 1)
+    for turn in range(10):
+        path = f"/a/b{turn}"
+        creation: dict[str, Any] = {"path": path, "data": b"x" * turn, "acl": OPEN, "parent_cversion": turn}
+        made += [
+            single(T.CREATE, next(numbers), **creation),
+            single(T.CREATE2, next(numbers), **creation | {"is_ephemeral": True, "acl": BY_DIGEST}),
+            single(T.CREATE_CONTAINER, next(numbers), **creation | {"data": None}),
+            single(T.CREATE_TTL, next(numbers), **creation | {"ttl_ms": 2**40 - 1, "acl": ()}),
+            single(T.SET_DATA, next(numbers), path=path, data=b"B\0\0\0\0" * 3, version=turn),
+            single(T.SET_DATA, next(numbers), path="/", data=None, version=-1),
+            single(T.RECONFIG, next(numbers), path="/zookeeper/config", data=b"", version=1),
+            single(T.SET_ACL, next(numbers), path=path, acl=BY_DIGEST, version=2),
+            single(T.DELETE, next(numbers), path=path),
+            single(T.DELETE_CONTAINER, next(numbers), path=f"/c{turn}"),
+            single(T.ERROR, next(numbers), error=-101),
+            Transaction(next(numbers), 5, 0, 9, T.CREATE_SESSION, timeout_ms=6000),
+            Transaction(next(numbers), 5, 0, 9, T.CLOSE_SESSION, closed_paths=(path, "/a")),
+            Transaction(next(numbers), 5, 1, 9, T.CLOSE_SESSION),
+        ]
+        inner = tuple(each.operations[0] for each in made[-14:-4])
+        made.append(Transaction(next(numbers), 6, 2, 9, T.MULTI, inner))
+        failed = (Operation(T.CHECK, "/a", version=3), *inner[:2], Operation(T.ERROR, error=-2))
+        made.append(Transaction(next(numbers), 6, 2, 9, T.MULTI, failed))
+        made.append(Transaction(next(numbers), 6, 2, 9, T.MULTI))
+    return [
+        each if each.type == T.ERROR or number % 3 else _with_digest(each, number)
+        for number, each in enumerate(made)
+    ]
+
+
+def _with_digest(each: Transaction, number: int) -> Transaction:
+    digest = writer.TreeDigest(2, 2**64 - 1 - number)
+    return Transaction(
+        each.zxid, each.session, each.cxid, each.time_ms, each.type, each.operations, each.timeout_ms,
+        each.closed_paths, digest,
+    )  # fmt: skip
+
+
+def use_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if numpy were not installed."""
+    for name in ("zkgroup.zkfiles.vectorised", "zkgroup.zkfiles.snapshot_arrays"):
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delattr(name, raising=False)
+
+
+def rows_of(batches: Iterable[Batch]) -> list[Row]:
+    """All rows, with each value as Python's own type."""
+    rows: list[Row] = []
+    for batch in batches:
+        columns = {name: batch[name] for name in batch}
+        assert {len(values) for values in columns.values()} <= {batch.rows}
+        assert batch.rows > 0
+        rows += [{name: columns[name][number] for name in columns} for number in range(batch.rows)]
+    return rows
+
+
+def log_rows(transactions: Iterable[Transaction], path: Path) -> Iterator[Row]:
+    """The table of spec 5, row by row."""
+    for each in transactions:
+        common = {
+            "zxid": each.zxid,
+            "epoch": each.zxid >> 32,
+            "session": each.session,
+            "cxid": each.cxid,
+            "time": each.time_ms,
+            "applied": each.is_applied,
+            "digest": None if each.digest is None else _signed(each.digest.value),
+            "file": str(path),
+            "offset": each.offset,
+        }
+        bare = dict.fromkeys(column.name for column in LOG)
+        if each.type in (T.CREATE_SESSION, T.CLOSE_SESSION):
+            op = "createSession" if each.type == T.CREATE_SESSION else "closeSession"
+            own = {"sub": -1, "type": each.type, "op": op, "timeout_ms": each.timeout_ms}
+            yield bare | common | own
+            for sub, path_ in enumerate(each.closed_paths or ()):
+                listed = {"sub": sub, "type": each.type, "op": "delete"}
+                yield bare | common | listed | {"path": path_, "parent": parent(path_)}
+            continue
+        for sub, operation in enumerate(each.operations, 0 if each.type == T.MULTI else -1):
+            yield (
+                bare
+                | common
+                | {
+                    "sub": sub,
+                    "type": operation.type,
+                    "op": op_name(operation.type),
+                    "path": operation.path,
+                    "parent": parent(operation.path),
+                    "data": operation.data,
+                    "version": operation.version,
+                    "ephemeral": "session" if operation.is_ephemeral else LIFETIMES.get(T(operation.type)),
+                    "ttl_ms": operation.ttl_ms,
+                    "error": operation.error,
+                    "parent_cversion": operation.parent_cversion,
+                    "acl": operation.acl,
+                }
+            )
+
+
+def op_name(kind: int) -> str:
+    """By the words of spec 5."""
+    if kind in (1, 15, 19, 21):
+        return "create"
+    if kind in (2, 20):
+        return "delete"
+    return {5: "set", 16: "set", 7: "setACL", 13: "check", -1: "error"}[kind]
+
+
+def parent(path: str | None) -> str | None:
+    if path is None or path == "/" or "/" not in path:
+        return None
+    return path.rpartition("/")[0] or "/"
+
+
+def snapshot_rows(
+    znodes: Iterable[StoredZnode], path: Path, snap_zxid: int, end_zxid: int | None
+) -> Iterator[Row]:
+    for each in znodes:
+        stat = each.stat._asdict()
+        owner = stat.pop("ephemeral_owner")
+        yield dict.fromkeys(column.name for column in SNAPSHOT) | {
+            "snap_zxid": snap_zxid,
+            "end_zxid": end_zxid,
+            "path": each.path,
+            "parent": parent(each.path),
+            "name": each.path.rpartition("/")[2],
+            "depth": len([part for part in each.path.split("/") if part]),
+            "data": each.data,
+            "acl": each.acl,
+            **stat,
+            "owner": owner,
+            "kind": kind_of(owner),
+            "data_length": len(each.data or b""),
+            "file": str(path),
+        }
+
+
+def kind_of(owner: int) -> str:
+    """By the bytes of spec 1."""
+    if owner == 0:
+        return "persistent"
+    raw = owner % 2**64
+    if raw == 0x8000000000000000:
+        return "container"
+    return "ttl" if raw >> 40 == 0xFF0000 else "session"
+
+
+def _signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
