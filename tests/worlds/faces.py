@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.lease import Lease
@@ -195,6 +197,14 @@ class Face:
                 continue
         if self.loop is not None:
             self.loop.close()
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def face(request: pytest.FixtureRequest) -> Iterator[Face]:
+    name: str = request.param
+    face = Face(name, EventLoop() if name == "asyncio" else None)
+    yield face
+    face.close()
 
 
 # --- ZooKeeper ------------------------------------------------------------------------------------

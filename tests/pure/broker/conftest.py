@@ -1,4 +1,4 @@
-"""Folders of a broker, written and fresh, and brokers that run."""
+"""Folders of a broker, written and fresh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.pure.broker.folders import write_batches
-from tests.worlds.node_world import World
 from zkgroup.broker.directory import DirectoryReplicaHost
 
 
@@ -31,16 +30,3 @@ def host(tmp_path: Path) -> Iterator[DirectoryReplicaHost]:
     made = DirectoryReplicaHost(1, tmp_path / "fresh")
     yield made
     made.close()
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    """No brokers yet."""
-    world = World()
-    try:
-        yield world
-    finally:
-        for idle in world.running.idle.values():
-            idle.answers.clear()
-        world.running.close()
-        world.zk.close()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.pure.audit.golden import INCIDENTS, findings, folder
-from tests.real.spark.conftest import NAMES
 from tests.worlds.shell import Shell
+from tests.worlds.spark import NAMES
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.moments import Moment

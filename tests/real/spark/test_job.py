@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.pure.audit.golden import findings, folder, source
-from tests.real.spark.conftest import NAMES
+from tests.worlds.spark import NAMES
 from tests.worlds.zkfiles_world import World
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.gathering import facts_of
