@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.pure.consumer.machine.stage import (
     GROUP,
     Stage,
@@ -15,6 +17,7 @@ from tests.pure.consumer.machine.stage import (
     tp,
     writes_to,
 )
+from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import (
     Finish,
     Lose,
@@ -30,17 +33,24 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 
-def blocked_stage(**settings: object) -> tuple[Stage, Actor]:
-    """A member whose partition 1 of 4 is held by a stranger's session."""
-    stage = Stage(**settings)
-    stage.client("stranger")
-    stage.drain()
+def block(stage: Stage, number: int) -> None:
+    """A stranger's session holds the partition."""
+    if stage.client("stranger").session is None:
+        stage.drain()
     session = stage.client("stranger").session
     assert session is not None
     stage.server.put("/consumers/g/owners/t")
     stage.server.write(
-        Create(Owner.path(GROUP, tp(1)), b"g_x-0", ephemeral=True), session_id=session.session_id
+        Create(Owner.path(GROUP, tp(number)), b"g_x-0", ephemeral=True), session_id=session.session_id
     )
+
+
+def blocked_stage(
+    topics: dict[str, int] | None = None, number: int = 1, **settings: object
+) -> tuple[Stage, Actor]:
+    """A member one of whose partitions, by default 1 of 4, is held by a stranger's session."""
+    stage = Stage(topics, **settings)
+    block(stage, number)
     return stage, stage.join("a", run_ms=2000)
 
 
@@ -122,6 +132,76 @@ def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -
     assert finish.error.blockers == {tp(1): "g_x-0"}
     assert stage.registration("a") is None
     assert set(stage.owners()) == {1}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_limit_of_attempts_counts_every_one_of_them(limit: int) -> None:
+    """Item 44: the member looks at its blocker so often, and neither gives up before nor tries once more."""
+    stage, member = blocked_stage({"t": 1}, 0, rebalance_backoff_ms=300, rebalance_max_retries=limit)
+    stage.run(5000)
+
+    assert len([request for request in member.asked if reads("/owners/t/0")(request)]) == limit
+    assert len(told(member, Finish)) == 1
+
+
+def test_accepted_claim_ends_the_row_of_failed_ones() -> None:
+    """Item 44: the limit is of attempts in a row; two that failed long ago do not count with the next."""
+    stage, member = blocked_stage({"t": 1}, 0, rebalance_backoff_ms=60_000, rebalance_max_retries=2)
+    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.run(1000)
+    assert owned(member) == [0]
+    block(stage, 1)
+    stage.topic("t", 2)
+    stage.run(1000)
+    assert member.machine.describe().blocked == {tp(1): "g_x-0"}
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.run(1000)
+
+    assert owned(member) == [0, 1]
+
+
+def test_second_blocker_is_watched_as_the_first_one_was() -> None:
+    """Item 43: it came between the end of the first one and the claim; its end makes the claim as soon."""
+    stage, member = blocked_stage(rebalance_backoff_ms=60_000)
+    stage.when("client-a", writes_to("/owners/t/1", Create), lambda: block(stage, 1))
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.run(1000)
+    assert member.machine.describe().blocked == {tp(1): "g_x-0"}
+    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+
+    assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) < 500
+
+
+def test_offset_that_was_read_back_serves_the_next_claim_alone() -> None:
+    """Recipes 5: it is as old as that read-back; a claim of the partition later reads it anew."""
+    stage, member = blocked_stage()
+    assert owned(member) == [0, 2, 3]
+    stage.commit(member, {tp(3): 5})
+    other = stage.join("b", run_ms=3000)
+    assert owned(other) == [2, 3]
+    stage.commit(other, {tp(3): 8})
+    other.kill()
+    stage.actors.pop("b")
+    stage.server.expire("client-b")
+    member.asked.clear()
+    stage.run(2000)
+
+    assert member.machine.held()[tp(3)].offset == 8
+    assert len(claims(member)) == 1
+
+
+def test_parent_that_is_gone_is_made_again() -> None:
+    """Recipes 5: NoNode at the claim; it was there at the member's claim before, and somebody deleted it."""
+    stage = Stage()
+    member = stage.join("a")
+    member.inbox.append(ev.HandBackRequested(frozenset(map(tp, range(4)))))
+    stage.run(1000)
+    assert stage.owners() == {}
+    stage.server.remove("/consumers/g/owners/t")
+    stage.topic("t", 5)
+    stage.run(1000)
+
+    assert owned(member) == [0, 1, 2, 3, 4]
 
 
 def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:

@@ -348,6 +348,21 @@ def test_stale_commit_of_an_earlier_claim_is_void(stage: Stage, member: Actor) -
     assert stage.offset(0).data == b"10"
 
 
+def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: Stage, member: Actor) -> None:
+    """Recipes 6: the partition is claimed anew between two commits that were asked for at once."""
+    token = member.machine.held()[tp(0)].token
+    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    for value in (11, 12):
+        request = member.application.commit({tp(0): value})
+        assert request is not None
+        member.inbox.append(request)
+    stage.run(500)
+
+    assert member.machine.held()[tp(0)].token > token
+    assert [commit.committed for commit in told(member, FinishCommit)[-2:]] == [{}, {}]
+    assert stage.offset(0).data == b"10"
+
+
 def test_thousand_partitions_are_one_packet() -> None:
     """Speed (issue, 4): a fenced commit of 1,000 partitions is one transaction."""
     stage = Stage(topics={"t": 1000})

@@ -178,6 +178,25 @@ def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None
     assert owned(member) == [0, 1, 2, 3, 4]
 
 
+def test_registrations_that_are_known_are_not_read_again() -> None:
+    """Recipes 3: of a group that gets a member each one reads the new registration and its own."""
+    stage = Stage(topics={"t": 12})
+    first = stage.join("a")
+    for name in "bcd":
+        stage.join(name)
+    first.asked.clear()
+    stage.join("e")
+    read = [
+        path
+        for request in first.asked
+        if isinstance(request, ReadMany)
+        for path in request.paths
+        if path.startswith("/consumers/g/ids/")
+    ]
+
+    assert sorted(set(read)) == [Registration.path(GROUP, "g_a"), Registration.path(GROUP, "g_e")]
+
+
 def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
     """Recipes 9: a check-only write every T/6 or a little later, whatever the number of partitions."""
     stage = Stage(topics={"t": 500})

@@ -1,0 +1,112 @@
+"""Moves between the threads of one member whose answers get lost (recipes 5 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.pure.consumer.machine.stage import GROUP, Stage, claims, is_stable, multis, reads, tp, writes_to
+from zkgroup.consumer import events as ev
+from zkgroup.model.requests import Check, Create, Delete, Operation
+from zkgroup.testing.memory_zookeeper import Fault
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, Owner
+
+MOVED = tp(2)
+"""Of the second thread's while there are three partitions, of the first one's when there are five."""
+OWNER = Owner.path(GROUP, MOVED)
+
+
+def moving_stage(
+    fault: Fault,
+    at_the_move: Callable[[Stage, Actor], None] = lambda stage, member: None,
+    before_the_read_back: Callable[[Stage], None] = lambda stage: None,
+) -> tuple[Stage, Actor]:
+    """A member of two threads, three partitions that become five, and a fault for the move's transaction.
+
+    `at_the_move` happens just before that, `before_the_read_back` before the offset of the partition is read.
+    """
+    stage = Stage(topics={"t": 3})
+    member = stage.join("a", {"t": 2})
+    assert member.machine.held()[MOVED].thread == 1
+    stage.commit(member, {MOVED: 7})
+    member.asked.clear()
+
+    def lose() -> Fault:
+        at_the_move(stage, member)
+        stage.when("client-a", reads("/offsets/t/2"), lambda: before_the_read_back(stage))
+        return fault
+
+    stage.when("client-a", writes_to(OWNER, Delete), lose)
+    stage.topic("t", 5)
+    stage.run(3000)
+    return stage, member
+
+
+def given_up(stage: Stage, member: Actor) -> None:
+    """The application does not want the partition any more; the plan does not name it until the next one."""
+    member.inbox.append(ev.HandBackRequested(frozenset({MOVED})))
+
+
+def ends(member: Actor) -> list[tuple[Operation, ...]]:
+    """The transactions that end the claim."""
+    return [
+        ops for ops in multis(member.asked) if any(isinstance(o, Delete) and o.path == OWNER for o in ops)
+    ]
+
+
+def test_move_that_was_applied_without_an_answer_is_taken_over() -> None:
+    """It is found under another token, of the thread that it was for: neither sent nor claimed again."""
+    stage, member = moving_stage("lost_reply")
+    held, owner = member.machine.held()[MOVED], stage.owner(2)
+
+    assert is_stable(member)
+    assert owner is not None
+    assert (held.thread, held.token, held.offset) == (0, owner.stat.czxid, 7)
+    assert len(ends(member)) == 1
+    assert [ops for ops in claims(member) if Create(OWNER, b"g_a-0", ephemeral=True) in ops] == ends(member)
+    stage.commit(member, {MOVED: 8})
+    assert stage.offset(2).data == b"8"
+
+
+def test_move_that_was_not_applied_is_sent_again() -> None:
+    """The claim stands as it was."""
+    stage, member = moving_stage("lost_request")
+
+    assert is_stable(member)
+    assert stage.owners()[2] == "a-0"
+    assert len(ends(member)) == 2
+
+
+def test_move_that_is_planned_no_more_is_sent_again_as_a_release() -> None:
+    """It rests on nothing then: neither on the topic, which has changed meanwhile, nor on a plan."""
+
+    def meanwhile(stage: Stage, member: Actor) -> None:
+        given_up(stage, member)
+        stage.server.put(Topic.path("t"), Topic(dict.fromkeys(range(5), (0, 1))).encode())
+
+    _, member = moving_stage("lost_request", meanwhile)
+    assert len(ends(member)) == 2
+    release = ends(member)[1]
+
+    assert [o for o in release if isinstance(o, Create)] == []
+    assert [o for o in release if isinstance(o, Check) and o.path == Topic.path("t")] == []
+
+
+def test_move_that_was_applied_and_is_planned_no_more_is_released() -> None:
+    """Nothing of it is left: the owner znode goes, and the offset is as it was committed."""
+    stage, member = moving_stage("lost_reply", given_up)
+
+    assert 2 not in stage.owners()
+    assert MOVED not in member.machine.held()
+    assert stage.offset(2).data == b"7"
+
+
+def test_move_that_cannot_be_taken_over_is_released_where_it_stands() -> None:
+    """Its offset znode was deleted meanwhile, so no version fences it; and the plan names it no more."""
+    stage, member = moving_stage(
+        "lost_reply", given_up, lambda stage: stage.stranger(Delete(Offset.path(GROUP, MOVED), -1))
+    )
+
+    assert 2 not in stage.owners()
+    assert MOVED not in member.machine.held()

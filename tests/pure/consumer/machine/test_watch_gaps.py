@@ -1,0 +1,92 @@
+"""Changes that no watch has told: found by the verification, counted, and acted on (recipes 5)."""
+
+from __future__ import annotations
+
+from tests.pure.consumer.machine.stage import Stage, is_stable, owned
+from zkgroup.model.requests import ReadMany
+from zkgroup.testing.simulation.actor import Actor
+
+VERIFY_MS = 5000
+LONGEST_MS = round(VERIFY_MS * 1.3) + 1000
+"""To the next verification, and from there until what it has found counts as a gap."""
+
+
+def deaf_stage() -> tuple[Stage, Actor]:
+    """A member that owns everything, and whose server has forgotten its watches."""
+    stage = Stage(verify_interval_ms=VERIFY_MS)
+    member = stage.join("a", run_ms=2000)
+    assert owned(member) == [0, 1, 2, 3]
+    member.client.child_watches.clear()
+    member.client.data_watches.clear()
+    return stage, member
+
+
+def gaps(stage: Stage) -> int:
+    return len(stage.notes("watch_gap", "a"))
+
+
+def test_member_that_no_watch_has_told_of_is_found_and_gets_its_share() -> None:
+    """The gap is counted once, and acted on: the group is looked at, and the other one's share released."""
+    stage, member = deaf_stage()
+    other = stage.join("b")
+    assert owned(other) == []
+
+    stage.run_until(lambda: is_stable(other) and owned(other) == [2, 3], LONGEST_MS + 1000)
+    assert owned(member) == [0, 1]
+    assert gaps(stage) == 1
+
+
+def test_after_a_gap_the_watches_are_armed_anew() -> None:
+    """What comes next is told by a watch again, long before the next verification."""
+    stage, member = deaf_stage()
+    stage.join("b")
+    stage.run_until(lambda: owned(member) == [0, 1], LONGEST_MS + 1000)
+    stage.run(1000)
+    third = stage.join("c", run_ms=None)
+
+    assert stage.run_until(lambda: owned(third)) < 1500
+    assert gaps(stage) == 1
+
+
+def test_topic_that_has_grown_without_a_word_is_read_again() -> None:
+    """The cached topic counts for nothing then; its next growth is told by a watch."""
+    stage, member = deaf_stage()
+    stage.topic("t", 6)
+    stage.run(1000)
+    assert owned(member) == [0, 1, 2, 3]
+
+    stage.run_until(lambda: owned(member) == [0, 1, 2, 3, 4, 5], LONGEST_MS)
+    assert gaps(stage) == 1
+    stage.topic("t", 7)
+    assert stage.run_until(lambda: len(owned(member)) == 7) < 1500
+
+
+def test_watch_that_is_only_late_is_no_gap() -> None:
+    """Its event comes within a second of the verification that has seen the change."""
+    stage, member = deaf_stage()
+    stage.join("b", run_ms=None)
+    ids = "/consumers/g/ids"
+    stage.run(500)
+    member.asked.clear()
+    stage.run_until(
+        lambda: any(isinstance(each, ReadMany) and ids in each.paths for each in member.asked), LONGEST_MS
+    )
+    assert owned(member) == [0, 1, 2, 3]
+    member.machine._parts.snapshot.settling.mark()  # what the watch does when its event comes
+    stage.run(3000)
+
+    assert owned(member) == [0, 1]
+    assert gaps(stage) == 0
+
+
+def test_nothing_that_is_told_counts_as_a_gap() -> None:
+    """A group that comes, grows and goes for a minute, with a verification each five seconds."""
+    stage = Stage(verify_interval_ms=VERIFY_MS)
+    member = stage.join("a", run_ms=2000)
+    for number in range(10):
+        stage.join(f"m{number}", run_ms=3000)
+        stage.topic("t", 5 + number)
+        stage.run(3000)
+
+    assert is_stable(member)
+    assert stage.notes("watch_gap") == []
