@@ -60,7 +60,7 @@ def test_an_equal_or_higher_controller_epoch_is_accepted() -> None:
     """Controller item 66: by each of the three."""
     one = receiver()
     assert one.controller_epoch is None
-    for epoch in (0, 0, 3, 3):
+    for epoch in (0, 0, 2, 3, 3):
         assert handled(one.leader_and_isr(leader_and_isr(epoch=epoch))) == ([], LeaderAndIsrResponse(0))
         assert handled(one.stop_replica(stop_replica(epoch=epoch))) == ([], StopReplicaResponse(0))
         assert one.update_metadata(update_metadata(epoch=epoch), 0) == UpdateMetadataResponse(0)

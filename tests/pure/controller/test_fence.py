@@ -164,6 +164,7 @@ def test_no_answer_is_read_back_and_not_sent_is_not_written() -> None:
         (("another", 4), ("old", 4), Settled.NOT_APPLIED),
         (("later", 9), ("new", 5), Settled.APPLIED),
         (("later", 9), ("later", 9), Settled.CHANGED_SINCE),
+        (("new", 5), ("new", 6), Settled.CHANGED_SINCE),
         (("another", 4), ("another", 5), Settled.CHANGED_SINCE),
         (None, None, Settled.CHANGED_SINCE),
     ],
@@ -188,6 +189,7 @@ def test_reading_back_creations_and_deletions() -> None:
     assert settle(creation, {"/p": parent, path: znode(path, b"s", 0)}) is Settled.APPLIED
     assert settle(creation, {"/p": parent, path: None}) is Settled.NOT_APPLIED
     assert settle(creation, {"/p": parent, path: znode(path, b"other", 0)}) is Settled.CHANGED_SINCE
+    assert settle(creation, {"/p": parent, path: znode(path, b"s", 1)}) is Settled.CHANGED_SINCE
 
     deletion = single(MINE, Write("m", (Delete("/m", 2),)))
     assert settle(deletion, {"/m": znode("/m", b"", 2)}) is Settled.NOT_APPLIED
