@@ -7,16 +7,19 @@ from collections.abc import Mapping
 
 import pytest
 
+FIRST = 250
+"""Schedules that the tests of this folder run; `tests/long/simulation` goes on from here."""
 BATCH = 250
 """Schedules, enough for the rarest figure."""
 MEANINGFUL = 50
 """Schedules; in fewer than these, the rarest of the figures may be absent by chance."""
 
 
-def batches(schedules: int) -> list[range]:
-    """All seeds below this number, in batches of that size or somewhat more; fewer make one batch."""
-    count = max(1, schedules // BATCH)
-    return [range(i * schedules // count, (i + 1) * schedules // count) for i in range(count)]
+def batches(end: int, first: int = 0) -> list[range]:
+    """All seeds from the first to below the end, in batches of that size or somewhat more; fewer make one."""
+    seeds = range(first, end)
+    count = max(1, len(seeds) // BATCH)
+    return [seeds[i * len(seeds) // count : (i + 1) * len(seeds) // count] for i in range(count)]
 
 
 def name_of(seeds: range) -> str:

@@ -1,0 +1,79 @@
+"""Drawn schedules, run: of members, and of whole clusters.
+
+A failure prints its seed; `Simulation(seed).run()`, or `ClusterSimulation(seed).run()`, does it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.pure.simulation.batches import require_that_faults_bit
+from zkgroup.testing import Simulation
+from zkgroup.testing.cluster_simulation import ClusterSimulation
+
+OF_MEMBERS = {
+    "deliveries": 1500,
+    "commits accepted": 600,
+    "ownership changes": 300,
+    "fenced writes refused": 25,
+    "refused stale commits": 3,
+    "sessions expired": 80,
+    "lease.expired": 5,
+    "reset.obeyed": 5,
+    "foreign_write": 5,
+    "commit.info": 5,
+    "claim.info": 1,
+    "release.ok": 25,
+}
+"""In a hundred schedules, at least."""
+
+OF_CLUSTERS = {
+    "elections": 120,
+    "governed writes": 600,
+    "fenced writes": 80,
+    "foreign writes": 60,
+    "isr writes": 60,
+    "leader changes": 120,
+    "moves begun": 30,
+    "moves ended": 20,
+    "topics deleted": 20,
+    "acknowledged lines": 1000,
+    "sessions expired": 100,
+    "requests sent": 2000,
+    "requests strays": 1,
+    "requests cut unanswered": 1,
+    "note takeover.grace": 40,
+    "note first_terms.told": 2,
+    "shutdowns granted": 5,
+    "stranger write_request": 40,
+    "stranger delete_request": 15,
+    "stranger real_step": 3,
+    "stranger break_znode": 40,
+    "note znode.unreadable": 8,
+    "note election.asked": 10,
+    "note election.unclean": 1,
+    "note plan.ended": 20,
+    "operation configure": 40,
+    "operation force_deletion": 10,
+    "topics made again": 3,
+    "note abandoned.deleted": 3,
+}
+"""In a hundred schedules, at least."""
+
+
+def hold_for_members(seeds: range) -> None:
+    """S1-S10 and S22 at every step, L1-L5 once the faults have ended; and the faults did bite."""
+    figures: Counter[str] = Counter()
+    for seed in seeds:
+        figures.update(Simulation(seed).run().figures)
+
+    require_that_faults_bit(figures, seeds, OF_MEMBERS)
+
+
+def hold_for_clusters(seeds: range) -> None:
+    """S11-S17 at every step, L6 and L7 once the faults have ended; and the faults did bite."""
+    figures: Counter[str] = Counter()
+    for seed in seeds:
+        figures.update(ClusterSimulation(seed).run().figures)
+
+    require_that_faults_bit(figures, seeds, OF_CLUSTERS)
