@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import leaks
 from tests.project import ROOT
+from tests.worlds.witness import witness as witness
 
 _keepers = leaks.Keepers()
 
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Processes begin with equal parts of this list and take over from the others' ends. Within each part the
     order stays as it was drawn.
     """
-    places = {item: item.path.relative_to(ROOT).as_posix() for item in items}
+    places = {item: os.path.relpath(item.path, ROOT) for item in items}
     items.sort(key=lambda item: [not places[item].startswith(first) for first in _FIRST])
 
 

@@ -100,11 +100,11 @@ def _sleeps(tree: ast.Module) -> bool:
 
 
 def test_no_test_sleeps() -> None:
-    """Tests wait for events, with a deadline; the bounded poll of the leak watch may sleep.
+    """Tests wait for events, with a deadline; the bounded polls in `leaks` and `waiting` may sleep.
 
     So may the program of a child process, whose work takes a while.
     """
-    may_sleep = ("leaks.py", "member.py")
+    may_sleep = ("leaks.py", "waiting.py", "member.py")
     offences = [
         _relative(file)
         for file in python_files("tests")

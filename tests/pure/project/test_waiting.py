@@ -1,0 +1,108 @@
+"""The waits of tests: what they return, and that one that ends by its timeout fails."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+
+from tests import waiting
+from tests.waiting import becomes, ended, eventually, eventually_on_loop, happened, joined, next_like, outcome
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_S", 0.05)
+
+
+def test_the_value_that_satisfied_is_returned_and_nothing_is_read_after_it() -> None:
+    """The very value, of a read that gives another each time."""
+    numbers = itertools.count()
+
+    assert eventually(lambda: next(numbers), lambda number: number >= 3) == 3
+    assert asyncio.run(eventually_on_loop(lambda: next(numbers), lambda number: number >= 6)) == 6
+    assert becomes(lambda: next(numbers), 8) == 8
+    assert next(numbers) == 9
+
+
+def test_exceptions_are_ignored_where_they_are_expected_only() -> None:
+    """Of the kinds given; any other ends the wait at once."""
+    answers = iter([ConnectionError("away"), KeyError("bug")])
+
+    def read() -> None:
+        raise next(answers)
+
+    with pytest.raises(KeyError, match="bug"):
+        eventually(read, ignoring=(ConnectionError,))
+
+
+def _away() -> None:
+    raise ConnectionError("away")
+
+
+LATE: dict[str, tuple[Callable[[], object], str]] = {
+    "eventually": (lambda: eventually(lambda: 7, lambda n: n > 9, what="a ten"), "a ten; last read 7"),
+    "becomes": (lambda: becomes(lambda: 7, 10, what="x"), "x: expected 10; last read 7"),
+    "away": (lambda: eventually(_away, ignoring=(OSError,)), r"last raised ConnectionError\('away'\)"),
+    "loop": (lambda: asyncio.run(eventually_on_loop(lambda: 0, what="a one")), "a one; last read 0"),
+    "queue": (lambda: waiting.next_of(queue.Queue(), what="a line"), "a line; nothing came"),
+    "event": (lambda: happened(threading.Event(), what="the signal"), "the signal; it is not set"),
+    "future": (lambda: outcome(Future(), what="the answer"), "the answer; it has none"),
+}
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("late", LATE)
+def test_a_wait_that_ends_by_its_timeout_fails(late: str) -> None:
+    """The failure says what was waited for, and what was seen last."""
+    wait, told = LATE[late]
+
+    with pytest.raises(AssertionError, match=rf"not within 0\.05 s:? ?.*{told}"):
+        wait()
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_thread_or_process_that_does_not_end_fails() -> None:
+    """It is named; one that ends is waited for."""
+    held = threading.Event()
+    thread = threading.Thread(target=held.wait, name="held")
+    thread.start()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        try:
+            with pytest.raises(AssertionError, match="the end of the thread 'held'"):
+                joined(thread)
+            with pytest.raises(AssertionError, match=f"process {process.pid} runs"):
+                ended(process)
+        finally:
+            held.set()
+            process.kill()
+
+
+def test_an_item_among_others() -> None:
+    """What is wanted comes behind others; the end of the stream ends the wait."""
+    items: queue.Queue[str | None] = queue.Queue()
+    for item in ("a", "b", "c", None):
+        items.put(item)
+
+    assert next_like(items, lambda item: item == "b") == "b"
+    with pytest.raises(AssertionError, match=r"the stream ended without it: a z; came: \['c'\]"):
+        next_like(items, lambda item: item == "z", what="a z")
+
+
+def test_what_a_future_ends_with_is_its_own() -> None:
+    """A result, or an exception, of its own kind also where that is a timeout."""
+    done: Future[int] = Future()
+    done.set_result(3)
+    failed: Future[int] = Future()
+    failed.set_exception(TimeoutError("its own"))
+
+    assert outcome(done) == 3
+    with pytest.raises(TimeoutError, match="its own"):
+        outcome(failed)
