@@ -14,9 +14,29 @@ from zkgroup.assignment.digest import result_digest
 from zkgroup.assignment.order import threads_by_topic
 from zkgroup.model import EvaluatedMember, TopicPartition
 
-TOPICS = ("a", "b", "c")
-NAMES = st.lists(st.text("ab-1", min_size=1, max_size=4), max_size=6, unique=True)
+TOPICS = ("a", "b", "c\ue000", "c\U0001f600", "\uff5e", "\U00010000")
+"""Java puts what is beyond U+FFFF before U+E000 to U+FFFF, Python behind it."""
+NAMES = st.lists(
+    st.text("ab-1\xe9\ud7ff\ue000\uff5e\U00010000\U0001f600", min_size=1, max_size=4), max_size=6, unique=True
+)
 PARTITIONS = st.dictionaries(st.sampled_from(TOPICS), st.lists(st.integers(0, 20), max_size=12, unique=True))
+
+
+def units(text: str) -> list[int]:
+    """The UTF-16 units of a text, by which Java compares and hashes it; written out from the standard."""
+    found: list[int] = []
+    for code in map(ord, text):
+        if code < 0x10000:
+            found.append(code)
+        else:
+            found += [0xD800 + (code - 0x10000 >> 10), 0xDC00 + (code - 0x10000 & 0x3FF)]
+    return found
+
+
+def java_hash_of(text: str) -> int:
+    """`String.hashCode`, by its definition."""
+    value = sum(unit * pow(31, power, 2**32) for power, unit in enumerate(reversed(units(text)))) % 2**32
+    return value - 2**32 if value >= 2**31 else value
 
 
 @st.composite
@@ -60,6 +80,40 @@ def test_range_covers_every_partition_once_in_contiguous_blocks(
         assert loads == sorted(loads, reverse=True)
         assert loads[0] - loads[-1] <= 1
         assert [thread for thread, _ in itertools.groupby(dealt)] == threads[: sum(map(bool, loads))]
+
+
+@given(groups(), PARTITIONS)
+def test_range_is_in_java_order_whatever_the_names(
+    group: list[EvaluatedMember], partitions: dict[str, list[int]]
+) -> None:
+    """Item 24: whole thread ids by their UTF-16 units; the first thread has the first partitions."""
+    owners = assign("range", group, partitions).owners
+
+    for topic, numbers in partitions.items():
+        threads = {f"{m.member}-{n}" for m in group for n in range(m.threads.get(topic, 0))}
+        expected = sorted(threads, key=units)[: len(numbers)]
+        dealt = [owners[TopicPartition(topic, n)] for n in sorted(numbers)] if threads else []
+        assert [thread for thread, _ in itertools.groupby(dealt)] == (expected if dealt else [])
+
+
+@given(equal_groups(), PARTITIONS)
+def test_round_robin_is_in_java_order_whatever_the_names(
+    group: list[EvaluatedMember], partitions: dict[str, list[int]]
+) -> None:
+    """Items 24, 26: partitions by the hash of `[topic,number]`, dealt to threads in UTF-16 order."""
+    owners = assign("roundrobin", group, partitions).owners
+
+    topics = {topic for member in group for topic in member.threads}
+    threads = sorted(
+        {f"{m.member}-{n}" for m in group for c in m.threads.values() for n in range(c)}, key=units
+    )
+    order = sorted(
+        (java_hash_of(f"[{topic},{n}]"), topic, n) for topic in topics for n in partitions.get(topic, [])
+    )
+    assert owners == {
+        TopicPartition(topic, n): thread
+        for (_, topic, n), thread in zip(order, itertools.cycle(threads), strict=False)
+    }
 
 
 @given(equal_groups(), PARTITIONS)

@@ -26,6 +26,7 @@ from zkgroup.consumer.effects import (
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.writes import CLAIMED_VERSION
 from zkgroup.errors import RebalanceFailedError
+from zkgroup.machinery.effects import Note
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.testing.simulation.actor import Actor
@@ -323,6 +324,8 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
     assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
     assert member.machine.held()[tp(0)].token > token
     assert is_stable(member)
+    ends = [e for e in member.effects if isinstance(e, Lose) or (isinstance(e, Note) and e.kind == "own.end")]
+    assert [type(each) for each in ends] == [Lose, Note], "nothing is delivered behind the recorded end"
 
 
 def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() -> None:
