@@ -91,7 +91,7 @@ def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> Non
 def test_the_count_says_who_lacks_a_line() -> None:
     """By the high watermark as it stands once it waits for the new member."""
     host = MemoryReplicaHost(1)
-    host.become_leader(T0, 0, (1, 2, 3), (1,))
+    host.become_leader(T0, 0, (1, 2, 3, 4), (1,))
     behind, level = MemoryReplicaHost(2), MemoryReplicaHost(3)
     for follower in (behind, level):
         follower.become_follower(T0, 0)
@@ -105,6 +105,7 @@ def test_the_count_says_who_lacks_a_line() -> None:
 
     assert joins(2) == {T0}
     assert joins(3) == frozenset()
+    assert joins(4) == {T0}, "it has never fetched"
 
 
 def test_no_isr_is_written_before_the_broker_is_registered() -> None:

@@ -6,7 +6,9 @@ from tests.worlds.replica_hosts import TP, append, end, pair, text_of, view, wat
 from tests.worlds.replica_hosts import fetch as fetch_from
 from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
 from zkgroup.broker.replica_host import Role
+from zkgroup.broker.replication.replica import Replica
 from zkgroup.wire.error_codes import ErrorCode
+from zkgroup.wire.replica_host import ACKS_LEADER, AppendLinesRequest
 
 
 def led_pair() -> tuple[MemoryReplicaHost, MemoryReplicaHost]:
@@ -47,6 +49,24 @@ def test_a_follower_does_not_get_further_than_the_leader() -> None:
     assert end(two) == 3
     one.stop(TP)
     assert not two.catch_up(one, TP)
+
+
+def test_a_replica_that_is_closed_neither_leads_nor_follows() -> None:
+    """Whoever still has it is refused, and its lines stay as they are."""
+    place = MemoryPlace()
+    leader = Replica(1, TP, place.create(TP, high_watermark=0))
+    leader.lead(0, (1,), {1})
+    lines = AppendLinesRequest(TP.topic, TP.partition, 0, ACKS_LEADER, (b"a",))
+    assert leader.append(lines).error is ErrorCode.NONE
+    leader.close()
+
+    assert (leader.leads, leader.view().role) == (False, Role.NONE)
+    assert leader.append(lines).error is ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert leader.end_offset == 1
+    follower = Replica(2, TP, MemoryPlace().create(TP, high_watermark=0))
+    follower.follow(0)
+    follower.close()
+    assert (follower.following, follower.next_fetch(0, 1, 0)) == (None, None)
 
 
 def test_a_place_outlives_its_host() -> None:

@@ -261,6 +261,31 @@ def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
     )
 
 
+def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
+    """S11: the candidate that makes it again has seen it, and begins where it was."""
+    world = World()
+    first, second = world.node(1), world.node(2)
+    world.run()
+    for _ in range(2):
+        (ruler,) = world.rulers
+        world.server.expire(ruler.name)
+        world.run()
+        world.advance(GRACE_AND_SPREAD_MS)
+    (ruler,) = world.rulers
+    other = second if ruler is first else first
+    before = world.epoch()[0]
+    assert before == 3
+    world.nodes.remove(ruler)
+    ruler.loop.stop()
+    world.server.expire(ruler.name)
+    world.write(Delete(EPOCH, -1))
+    world.run()
+    world.advance(GRACE_AND_SPREAD_MS)
+
+    assert other.rules
+    assert elected(other).epoch == before + 1
+
+
 def test_an_epoch_deleted_by_hand_comes_back_no_smaller() -> None:
     """S11: epochs grow, also where somebody has removed the znode."""
     world = World()

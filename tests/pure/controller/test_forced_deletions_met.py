@@ -51,6 +51,23 @@ def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
     assert ruler.notes("abandoned.wanted")
 
 
+def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
+    """It alone is in sync: where it were still held at the first election, the topic's configuration would
+    have an emptier replica lead."""
+    world, ruler = forced()
+    world.make_topic("t", {1: (2, 3)}, {"unclean.leader.election.enable": "true"})
+    world.run()
+    world.crash(ruler)
+    kafka_rules(world)
+    world.set_state(tp(1), leader=-1, isr=(3,))
+    world.start_broker(3)
+    world.hosts[3].logs.add(tp(1))
+    ruler = world.rule()
+
+    assert (world.state(tp(1)).leader, world.state(tp(1)).isr) == (3, (3,))
+    assert ruler.notes("election.unclean") == []
+
+
 def test_what_a_real_controller_has_left_alone_is_deleted() -> None:
     """It ruled since, but there is no topic of the name: whatever the broker has is of the old one."""
     world, ruler = forced()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.pure.controller.clusters import tp
 from tests.pure.controller.realm import Host, Realm, Ruler, is_writing
 from zkgroup.controller.machine.effects import ShutdownAnswered
+from zkgroup.controller.machine.events import ShutdownAsked
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
@@ -150,6 +151,19 @@ def test_who_does_not_rule_says_so() -> None:
     (answer,) = ruler.shutdown_answers()
     assert (answer.request_id, answer.error) == (5, ErrorCode.STALE_CONTROLLER_EPOCH)
     assert world.state(tp(0)).leader == 1
+
+
+def test_who_waits_when_the_rule_ends_is_answered_once() -> None:
+    """Controller.md 5.9: error 11; the broker asks the next controller."""
+    _, ruler = ruled(t={0: (1, 2)})
+    reign = ruler.machine.reign
+    assert reign is not None
+    reign.shutdown_asked(ShutdownAsked(5, 1))
+    for _ in range(2):
+        reign.drop()
+    answers = [each for each in reign.core.take_effects() if isinstance(each, ShutdownAnswered)]
+
+    assert answers == [ShutdownAnswered(5, ErrorCode.STALE_CONTROLLER_EPOCH)]
 
 
 def test_topics_that_are_being_deleted_are_left_alone() -> None:

@@ -367,6 +367,25 @@ def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
     assert realm.hosts[3].metadata[tp(0, "u")] == 2
 
 
+def test_an_unreadable_topic_that_went_while_nobody_was_connected_is_named_no_more() -> None:
+    """Its watch is gone with the connection: what the next one lists is all that there is."""
+    realm = realm_of_two_topics()
+    realm.crash(realm.rule())
+    realm.write(Delete(PartitionState.path(tp(0, "u")), -1), Delete(Topic.partition_path(tp(0, "u")), -1))
+    realm.write(Delete(Topic.partitions_path("u"), -1))
+    realm.write(SetData(Topic.path("u"), b"{", -1))
+    ruler = realm.rule()
+    assert unreadable(ruler) == {Topic.path("u")}
+    realm.server.suspend(ruler.name)
+    realm.run()
+    realm.write(Delete(Topic.path("u"), -1))
+    realm.server.resume(ruler.name)
+    realm.run()
+
+    assert ruler.rules
+    assert unreadable(ruler) == set()
+
+
 def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     """recipes 15: missing in the first LeaderAndIsr, so a real follower may fetch it again."""
     realm = realm_of_two_topics()

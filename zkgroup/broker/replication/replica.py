@@ -156,7 +156,7 @@ class Replica:
         self._leader_epoch = leader_epoch
 
     def _give_up(self, trouble: str) -> ErrorCode:
-        self.stop()
+        """Why there is no role in the term that was entered."""
         self._trouble = trouble
         return ErrorCode.KAFKA_STORAGE_ERROR
 
