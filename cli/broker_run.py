@@ -177,10 +177,12 @@ def _serve(
     hurry: Callable[[], None] | None = None,
 ) -> None:
     """`connect` raises where the start was none; `hurry` is for a second signal, which else interrupts."""
-    with StopSignals(interrupts=hurry is None) as stop:
+    with quiet_connecting() as connected, StopSignals(interrupts=hurry is None) as stop:
         try:
             served.start()
             connect(stop)
+            if not stop.received:  # else it may have ended for that, without a connection
+                connected()
             while not stop.wait(LOOK_S):
                 printer.check()
                 served.check()
@@ -205,15 +207,14 @@ def _wait_connected(served: _Served, stop: StopSignals) -> None:
     """Who never gets a first connection says so, with the whole wait, and ends (exit code 7)."""
     settings = served.settings
     whole_s = left_s = (settings.connection_timeout_ms or settings.session_timeout_ms) / 1000
-    with quiet_connecting():
-        while not stop.received:
-            look_s = min(LOOK_S, left_s)
-            left_s -= look_s
-            try:
-                served.wait_connected(look_s)
-            except StoreUnavailableError:
-                if left_s <= 0:
-                    served.check()
-                    raise served.unconnected(whole_s) from None
-            else:
-                break
+    while not stop.received:
+        look_s = min(LOOK_S, left_s)
+        left_s -= look_s
+        try:
+            served.wait_connected(look_s)
+        except StoreUnavailableError:
+            if left_s <= 0:
+                served.check()
+                raise served.unconnected(whole_s) from None
+        else:
+            break

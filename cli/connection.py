@@ -215,10 +215,11 @@ def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
         address,
         client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
     )
-    try:
-        with quiet_connecting():
+    with quiet_connecting() as connected:
+        try:
             client.wait_connected(where.timeout_s)
-        blocking = Blocking(client, timeout_s=where.timeout_s)
-        yield Ensemble(zk=blocking, clock=SystemClock())
-    finally:
-        client.close()
+            connected()
+            blocking = Blocking(client, timeout_s=where.timeout_s)
+            yield Ensemble(zk=blocking, clock=SystemClock())
+        finally:
+            client.close()

@@ -130,9 +130,11 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
     from zkgroup.consumer.consumer import Consumer
 
     printer.when_gone = member.stop
-    with StopSignals(on_stop=member.stop) as stop:
+    with quiet_connecting() as connected, StopSignals(on_stop=member.stop) as stop:
         if not _start(member, stop):
             return
+        if not stop.received:  # else it may have returned for that, without a connection
+            connected()
         with member:
             if not isinstance(member, Consumer):
                 while not stop.wait(LOOK_S):
@@ -148,10 +150,9 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
 
 
 def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
-    """Whether the member is connected; False where a signal came before: there is nothing to leave."""
+    """Whether the member has started; False where a signal came before: there is nothing to leave."""
     try:
-        with quiet_connecting():
-            member.start()
+        member.start()
     except MemberClosedError:
         if not stop.received:
             raise

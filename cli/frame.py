@@ -100,18 +100,24 @@ def show_logs(verbose: int) -> None:
 
 
 @contextmanager
-def quiet_connecting() -> Iterator[None]:
-    """While a command waits for its first connection: the error at the end says why there is none.
+def quiet_connecting() -> Iterator[Callable[[], None]]:
+    """Until a command has its first connection: where there is none, the error at the end says why.
 
-    With -v every attempt is told.
+    What it yields is called once there is a connection: from then on warnings are shown. Where none comes,
+    it stays quiet to the end of the block, which closes the client: an attempt that fails meanwhile is no
+    news. With -v every attempt is told.
     """
     log = logging.getLogger("zkgroup.zookeeper")
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return not getattr(record, "connecting", False)
+
     if not shared().verbose:
-        log.setLevel(logging.CRITICAL)
+        log.addFilter(is_shown)
     try:
-        yield
+        yield lambda: log.removeFilter(is_shown)
     finally:
-        log.setLevel(logging.NOTSET)
+        log.removeFilter(is_shown)
 
 
 class _LogLine(logging.Formatter):

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable
 
 _log = logging.getLogger("zkgroup.zookeeper")
+_CONNECTING = {"connecting": True}
+"""Marks what is told of a connection: a program that tells in the end why there is none can leave it out."""
 
 
 class QuietLogger:
@@ -42,13 +44,13 @@ class QuietLogger:
         news = not self._over() and text != self._latest and not text.startswith("Transition to")
         self._latest = text
         level = logging.WARNING if news else logging.DEBUG
-        _log.log(level, "%s: %s", self._where, text)
+        _log.log(level, "%s: %s", self._where, text, extra=_CONNECTING)
 
     warn = warning
 
     def error(self, message: str, *args: object, **_more: object) -> None:
         """Without arguments and without the traceback: they may hold a request."""
         if not self._over():
-            _log.error("%s: kazoo: %s", self._where, message)
+            _log.error("%s: kazoo: %s", self._where, message, extra=_CONNECTING)
 
     exception = error

@@ -1,0 +1,155 @@
+"""Warnings of a connection: none until there is one, nor at the end of a command that never had one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from tests.worlds.shell import Shell
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import MemberClosedError, StoreUnavailableError
+from zkgroup.zookeeper.quiet import QuietLogger
+
+NOWHERE = ("-z", "nowhere:1")
+WARNED = "WARNING zkgroup.zookeeper: nowhere:1: Connection dropped: once more\n"
+
+
+class Connection:
+    """In the place of a client, a member or a broker: an attempt to connect fails as it closes, or begins."""
+
+    settings = BrokerSettings()
+    broker = 7
+    serving = ("here", 1)
+
+    def __init__(self, connect: Callable[[], None]) -> None:
+        self._connect = connect
+
+    def start(self) -> None:
+        self._fail("first try")
+        self._connect()
+
+    def wait_connected(self, timeout_s: float) -> None:
+        self.start()
+
+    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+        return StoreUnavailableError("no answer")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._fail("once more")
+
+    def stop(self) -> None:
+        pass
+
+    def check(self) -> None:
+        pass
+
+    def leases(self) -> tuple[()]:
+        return ()
+
+    def listen(self, listener: object) -> None:
+        """What a command begins with that is connected."""
+        unanswered()
+
+    @staticmethod
+    def _fail(text: str) -> None:
+        QuietLogger("nowhere:1", lambda: False, lambda _: None).warning("Connection dropped: %s", text)
+
+
+def asked_to_stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def asked_to_stop_and_closed() -> None:
+    asked_to_stop()
+    raise MemberClosedError("closed")
+
+
+def unanswered() -> None:
+    raise StoreUnavailableError("no answer")
+
+
+def connected() -> None:
+    pass
+
+
+COMMANDS = {
+    "group list": ("zkgroup.zookeeper.ZooKeeperClient", ("group", "list")),
+    "consume": ("zkgroup.consumer.member.GroupMember", ("consume", "g", "--topic", "t")),
+    "broker run": (
+        "zkgroup.broker.node.controller_only.ControllerOnly",
+        ("broker", "run", "--controller-only", "--id", "7", "--connect-timeout", "1ms"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "connect", "code", "told"),
+    [
+        ("group list", unanswered, 7, "error: no answer\n"),
+        ("consume", unanswered, 7, "error: no answer\n"),
+        ("consume", asked_to_stop, 0, ""),
+        ("consume", asked_to_stop_and_closed, 0, ""),
+        ("broker run", unanswered, 7, "error: no answer\n"),
+        ("broker run", asked_to_stop, 0, ""),
+    ],
+)
+def test_the_end_of_a_command_that_never_was_connected_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+    connect: Callable[[], None],
+    code: int,
+    told: str,
+) -> None:
+    """Past bug: attempts were told again before the client was closed at times. -v tells each of them."""
+    shell = _staged(monkeypatch, tmp_path, command, connect)
+    words = COMMANDS[command][1]
+
+    quiet = shell.run(*words, *NOWHERE)
+    verbose = shell.run(*words, *NOWHERE, "-v")
+
+    assert (quiet.code, quiet.err) == (code, told)
+    assert verbose.err.count("WARNING zkgroup.zookeeper: nowhere:1: Connection dropped: ") >= 1
+
+
+@pytest.mark.parametrize("command", ["consume", "broker run"])
+def test_a_connection_that_is_lost_later_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """Once there was one, losing it is news."""
+    shell = _staged(monkeypatch, tmp_path, command, connected)
+    monkeypatch.setattr("zkgroup_cli.signals.StopSignals.wait", lambda *_: True)
+
+    ran = shell.run(*COMMANDS[command][1], *NOWHERE)
+
+    assert (ran.code, ran.err) == (0, WARNED)
+
+
+def test_the_connection_of_a_command_that_is_lost_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """While it works on what it has read."""
+    shell = _staged(monkeypatch, tmp_path, "group list", connected)
+
+    ran = shell.run("group", "list", *NOWHERE)
+
+    assert (ran.code, ran.err) == (7, f"{WARNED}error: no answer\n")
+
+
+def _staged(monkeypatch: pytest.MonkeyPatch, home: Path, command: str, connect: Callable[[], None]) -> Shell:
+    def make(*_: Any, **__: Any) -> Connection:
+        return Connection(connect)
+
+    monkeypatch.setattr(COMMANDS[command][0], make)
+    return Shell(home)
