@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.project import ROOT
-from tests.pure.audit import golden
+from tests.worlds import golden_audits
 from tests.worlds.browser import browser, found
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.report.data import About, gather
@@ -32,7 +32,7 @@ def main() -> None:
     command = found()
     if command is None:
         raise SystemExit("no Chromium on this machine: apt-get install chromium")
-    source = golden.source(golden.INCIDENTS)
+    source = golden_audits.source(golden_audits.INCIDENTS)
     about = About(inputs=["version-2"])
     html = page(gather(source.rows().events(), audit(source, ALL_RULES), about))
     with tempfile.TemporaryDirectory() as folder, browser(command, Path(folder) / "profile") as tab:

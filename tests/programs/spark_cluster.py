@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 from zkgroup.testing import wait_until
 
 _HOST = "127.0.0.1"

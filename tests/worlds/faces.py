@@ -210,7 +210,7 @@ def face(request: pytest.FixtureRequest) -> Iterator[Face]:
 # --- ZooKeeper ------------------------------------------------------------------------------------
 
 
-class World:
+class MemberWorld:
     """A memory ZooKeeper with a topic; its clients are named and end with the test."""
 
     def __init__(self, partitions: int = 4) -> None:

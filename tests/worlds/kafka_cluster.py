@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.worlds.admin_world import World
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment
@@ -18,7 +18,7 @@ FORMATS = {"0.8.2.2": 1, "0.9.0.1": 2, "0.10.0.0": 3, "1.1.1": 4, "2.8.2": 5}
 class KafkaCluster:
     """Brokers 1 to `brokers` of one release, one of them controller."""
 
-    def __init__(self, world: World, brokers: int = 3, release: str = "1.1.1") -> None:
+    def __init__(self, world: MemoryGroups, brokers: int = 3, release: str = "1.1.1") -> None:
         self.world = world
         for number in range(1, brokers + 1):
             self.broker(number, release)

@@ -120,7 +120,7 @@ class Told(BrokerListener):
 
 
 @dataclass
-class Running:
+class RunningBrokers:
     """Brokers by id, and the orders of a controller that is nowhere."""
 
     brokers: dict[int, Broker] = field(default_factory=dict)

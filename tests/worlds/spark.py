@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 
 NAMES = (*HEALTHY, INCIDENTS)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.worlds.written_groups import Groups
+from tests.worlds.server_groups import ServerGroups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.znodes.admin_requests import Reassignment
@@ -29,7 +29,7 @@ WRITES_AT_ONCE = 900
 class Cluster:
     """Brokers 1 to 3 of Kafka 1.1, of which 1 is controller; they do nothing by themselves."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: ServerGroups) -> None:
         self.zk = groups.zk
         self.zk.create_missing(
             brokers_path(), broker_ids_path(), topics_path(), config_path(), topic_configs_path()

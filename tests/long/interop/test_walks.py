@@ -6,7 +6,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.long.interop.servers import RealZooKeeper
-from tests.pure.audit.walked import plant, walk_and_compare
+from tests.worlds.walked_trees import plant, walk_and_compare
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

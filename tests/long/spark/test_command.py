@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import INCIDENTS, findings, folder
+from tests.worlds.golden_audits import INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
 from zkgroup.audit.spark import session
 

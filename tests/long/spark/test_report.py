@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder
-from tests.pure.audit.report.made import data_in
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.made_reports import data_in
 from tests.worlds.shell import Shell
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.moments import Moment
@@ -61,11 +61,11 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
 
 def test_holes_and_damage_are_told_as_by_a_laptop(spark: Any, tmp_path: Path) -> None:
     """A byte that is wrong in the middle of a log: its place, and the zxids that are missing behind it."""
-    from tests.worlds.zkfiles_world import World
+    from tests.worlds.server_history import ServerHistory
     from zkgroup.audit.spark.reporting import report
 
     data = tmp_path / "version-2"
-    world = World()
+    world = ServerHistory()
     world.open(1)
     for number in range(8):
         world.create(f"/{number}", b"x" * 50)

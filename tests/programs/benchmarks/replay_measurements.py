@@ -13,7 +13,7 @@ from random import Random
 
 from tests.programs.benchmarks.plan import Plan
 from tests.programs.benchmarks.report import Line, Report, median
-from tests.worlds.zkfiles_world import World
+from tests.worlds.server_history import ServerHistory
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import read_log
 
@@ -47,8 +47,8 @@ def replay(plan: Plan, report: Report) -> None:
     report.at_least("replay with every digest compared, over decoding alone", 0.25, found, CRCS)
 
 
-def _written(records: int) -> World:
-    chance, world = Random(1), World()
+def _written(records: int) -> ServerHistory:
+    chance, world = Random(1), ServerHistory()
     world.create("/offsets")
     world.create("/owners")
     paths = [f"/offsets/partition-{number:05d}" for number in range(PARTITIONS)]

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from tests.programs.model import recipes
 from tests.programs.model.member import member_steps
-from tests.programs.model.two_worlds import GROUP, TOPIC, TwoWorlds, member_id, tp
+from tests.programs.model.model_and_server import GROUP, TOPIC, ModelAndServer, member_id, tp
 from tests.programs.model.values import Configuration, Held, Member, Node, Op, Pc, State, put
 from zkgroup.consumer.machine import ownership
 from zkgroup.consumer.machine.config import MemberConfig
@@ -47,7 +47,7 @@ class Pruned(Exception):  # noqa: N818 - not an error
 class Pair:
     """One member, twice: as parts of the production machine and as a member of the model."""
 
-    def __init__(self, worlds: TwoWorlds) -> None:
+    def __init__(self, worlds: ModelAndServer) -> None:
         self.worlds = worlds
         settings = GroupSettings(
             on_foreign_commit=worlds.cfg.policy,
@@ -214,7 +214,7 @@ class Pair:
 
 def registered(policy: str = "adopt", **cfg: object) -> Pair:
     """Two members; the first one is also there as the machine."""
-    worlds = TwoWorlds(Configuration(policy=policy, faults=FAULTS, **cfg))
+    worlds = ModelAndServer(Configuration(policy=policy, faults=FAULTS, **cfg))
     for m, client in enumerate(worlds.cfg.client):
         assert worlds.act(recipes.register_ops(m), client)
     pair = Pair(worlds)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tests.pure.audit.agreement import deeds_of_rows, sessions_of
+from tests.worlds.audit_agreement import deeds_of_rows, sessions_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.partition_offsets import OffsetWrite

@@ -12,7 +12,7 @@ from typing import Final
 from tests.programs.real_day.accounts import Account, account_of_records, account_of_rows, disagreements
 from tests.programs.real_day.day import CHROOT, Day
 from tests.programs.real_day.member import GROUP
-from tests.pure.audit.agreement import Tally, deeds_of_rows, sessions_of, tally_of_checker, tally_of_rows
+from tests.worlds.audit_agreement import Tally, deeds_of_rows, sessions_of, tally_of_checker, tally_of_rows
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.partition_offsets import OffsetWrite
 from zkgroup.audit.rules import Finding

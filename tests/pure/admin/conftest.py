@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worlds.admin_world import World
+from tests.worlds.memory_groups import MemoryGroups
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[MemoryGroups]:
     """An empty ensemble in memory with an operator connected to it."""
-    made = World()
+    made = MemoryGroups()
     yield made
     for client in list(made.server.clients.values()):
         client.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import Meddled, World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import Meddled, MemoryGroups
 from zkgroup.admin.cancelling import CancelPlan, Execution, plan_cancel, plan_removal, remove
 from zkgroup.admin.reassigning import plan_reassignment
 from zkgroup.admin.reassignments import list_moves, nothing_moves, verify_moves
@@ -25,7 +25,7 @@ GARBAGE = b"garbage{"
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """A controller of ours that moves orders-0 from [4, 1, 2] to [3, 1, 2]."""
     made = KafkaCluster(world, brokers=4)
     made.ours()
@@ -44,7 +44,9 @@ def _goes_back_to(plan: CancelPlan) -> tuple[int, ...]:
     return row.after
 
 
-def test_the_order_is_taken_from_the_latest_execution_that_fits(world: World, cluster: KafkaCluster) -> None:
+def test_the_order_is_taken_from_the_latest_execution_that_fits(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """The same target and the same replicas; others say nothing about this move."""
     executions = [
         Execution("another-partition", {TopicPartition("orders", 1): (4, 1, 2)}, {}),
@@ -60,7 +62,7 @@ def test_the_order_is_taken_from_the_latest_execution_that_fits(world: World, cl
     assert (plan.files, plan.unordered) == ({ORDERS_0: "fits"}, ())
 
 
-def test_an_order_that_nobody_knows_is_not_claimed(world: World, cluster: KafkaCluster) -> None:
+def test_an_order_that_nobody_knows_is_not_claimed(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The replicas are those of before; a file that was given is asked nothing about."""
     plan = plan_cancel(world.ensemble)
     given = plan_cancel(world.ensemble, rollback=[move("orders", 0, 4, 1, 2)])
@@ -69,7 +71,7 @@ def test_an_order_that_nobody_knows_is_not_claimed(world: World, cluster: KafkaC
     assert (_goes_back_to(given), given.unordered, given.files) == ((4, 1, 2), (), {})
 
 
-def test_a_move_that_has_not_begun_needs_no_execution(world: World, cluster: KafkaCluster) -> None:
+def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Its list is the old one, in its order; a single replica has but one order."""
 
     def unasked() -> Execution:
@@ -84,7 +86,9 @@ def test_a_move_that_has_not_begun_needs_no_execution(world: World, cluster: Kaf
         assert (plan.files, plan.unordered) == ({}, ())
 
 
-def test_old_and_new_together_are_told_apart_by_an_execution(world: World, cluster: KafkaCluster) -> None:
+def test_old_and_new_together_are_told_apart_by_an_execution(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """Before 2.4 the topic does not tell who was there: old and target have to make up the list."""
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2, 4)}).encode())
 
@@ -97,7 +101,7 @@ def test_old_and_new_together_are_told_apart_by_an_execution(world: World, clust
 
 @pytest.mark.parametrize(("kind", "told"), [("ours", "stops where"), ("real", "from memory"), ("none", None)])
 def test_what_the_removal_of_a_request_means_is_said_before(
-    world: World, kind: str, told: str | None
+    world: MemoryGroups, kind: str, told: str | None
 ) -> None:
     """A controller has in memory what it has begun; without one there is nothing to say."""
     cluster = KafkaCluster(world)
@@ -118,7 +122,7 @@ def test_what_the_removal_of_a_request_means_is_said_before(
     assert plan_removal(world.ensemble) is None
 
 
-def test_a_request_that_changes_meanwhile_is_not_removed(world: World, cluster: KafkaCluster) -> None:
+def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The deletion names the version that was shown; one that can be read is not removed at all."""
     assert plan_removal(world.ensemble) is None
     world.server.put(Reassignment.path(), GARBAGE)
@@ -136,7 +140,7 @@ def test_a_request_that_changes_meanwhile_is_not_removed(world: World, cluster: 
     assert cluster.requested() == {ORDERS_0: (1,)}
 
 
-def test_a_request_that_cannot_be_read_is_no_stillness(world: World, cluster: KafkaCluster) -> None:
+def test_a_request_that_cannot_be_read_is_no_stillness(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """It is named by path, refuses others with what to do, and is found by `doctor`."""
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2)}).encode())
     world.server.put(Reassignment.path(), GARBAGE)
@@ -153,7 +157,9 @@ def test_a_request_that_cannot_be_read_is_no_stillness(world: World, cluster: Ka
     assert found[Reassignment.path()] == "zkgroup reassign cancel"
 
 
-def test_a_throttle_is_left_where_nothing_moves_and_no_plan_runs(world: World, cluster: KafkaCluster) -> None:
+def test_a_throttle_is_left_where_nothing_moves_and_no_plan_runs(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """controller item 48: not while something moves; by brokers and topics, and with the command."""
     rate = EntityConfig({FOLLOWER_RATE: "1000"}).encode()
     world.server.put("/config/brokers/3", rate)
@@ -189,7 +195,7 @@ def test_a_throttle_of_every_replica_is_somebodys_own(lists: dict[str, str], of_
     assert Throttled({1: {FOLLOWER_RATE: "1"}}, topics).is_of_moves is of_moves
 
 
-def test_a_move_that_was_never_asked_for_is_not_called_dropped(world: World) -> None:
+def test_a_move_that_was_never_asked_for_is_not_called_dropped(world: MemoryGroups) -> None:
     """More replicas than the file has: one of the ways to get there is told as one."""
     KafkaCluster(world).topic("orders", (2, 3, 1))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
 from zkgroup.admin.topics import plan_topic
 from zkgroup.admin.words import ConfigEntity
@@ -27,7 +27,7 @@ ORDERS = ConfigEntity.topic("orders")
     ],
 )
 def test_the_notification_is_in_the_format_of_the_oldest_broker(
-    world: World, release: str, payload: str
+    world: MemoryGroups, release: str, payload: str
 ) -> None:
     """controller item 11: one notification in one format, beside brokers of 2.8.2 too."""
     cluster = KafkaCluster(world, 2, "2.8.2")
@@ -40,7 +40,7 @@ def test_the_notification_is_in_the_format_of_the_oldest_broker(
     assert cluster.overrides("/config/topics/orders") == {"unknown": "kept", "retention.ms": "5"}
 
 
-def test_change_and_notification_are_one_transaction(world: World) -> None:
+def test_change_and_notification_are_one_transaction(world: MemoryGroups) -> None:
     """Kafka's tool writes one after the other; a crash in between leaves brokers with the old value."""
     KafkaCluster(world).topic("orders", (1,))
 
@@ -50,7 +50,7 @@ def test_change_and_notification_are_one_transaction(world: World) -> None:
     assert paths == ["/config/topics/orders", "/config/changes/config_change_"]
 
 
-def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: World) -> None:
+def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: MemoryGroups) -> None:
     """The other operator's setting is not lost, and no broker is told."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1,))
@@ -78,7 +78,7 @@ def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: World) -> N
     ],
 )
 def test_what_cannot_be_changed_is_refused(
-    world: World, set_to: dict[str, str], removed: list[str], told: str
+    world: MemoryGroups, set_to: dict[str, str], removed: list[str], told: str
 ) -> None:
     """One clear error."""
     KafkaCluster(world).topic("orders", (1,))
@@ -87,7 +87,7 @@ def test_what_cannot_be_changed_is_refused(
         plan_config(world.ensemble, ORDERS, set_to, removed)
 
 
-def test_settings_that_the_oldest_broker_ignores_are_told(world: World) -> None:
+def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -> None:
     """What a version ignores is said before: compression.type came with 0.9."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1,))
@@ -102,7 +102,7 @@ def test_settings_that_the_oldest_broker_ignores_are_told(world: World) -> None:
     assert plan_config(world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "1"}).notes == ()
 
 
-def test_an_entity_that_old_brokers_do_not_know_is_refused(world: World) -> None:
+def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) -> None:
     """A broker's settings are read from 0.10.1 on; in the formats before it there is no word for it."""
     KafkaCluster(world, release="0.8.2.2")
 
@@ -110,7 +110,7 @@ def test_an_entity_that_old_brokers_do_not_know_is_refused(world: World) -> None
         plan_config(world.ensemble, ConfigEntity.broker(1), {"a": "1"})
 
 
-def test_a_topic_that_does_not_exist_is_not_found(world: World) -> None:
+def test_a_topic_that_does_not_exist_is_not_found(world: MemoryGroups) -> None:
     """Its configuration would wait for a topic of that name."""
     KafkaCluster(world)
 
@@ -118,7 +118,7 @@ def test_a_topic_that_does_not_exist_is_not_found(world: World) -> None:
         plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
 
 
-def test_clients_of_users_get_their_parents(world: World) -> None:
+def test_clients_of_users_get_their_parents(world: MemoryGroups) -> None:
     """`/config/users/<u>/clients/<c>`: three levels that may be missing."""
     cluster = KafkaCluster(world)
     entity = ConfigEntity.user_client("al ice", None)
@@ -132,7 +132,7 @@ def test_clients_of_users_get_their_parents(world: World) -> None:
     ]
 
 
-def test_passwords_are_hidden_and_unreadable_ones_named(world: World) -> None:
+def test_passwords_are_hidden_and_unreadable_ones_named(world: MemoryGroups) -> None:
     """What proves a password is none of the reader's business."""
     world.server.put("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x","a":"1"}}')
     world.server.put("/config/users/bob", b"{")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.admin_world import RecordedStore, World
+from tests.worlds.memory_groups import MemoryGroups, RecordedStore
 from zkgroup.admin.describe import describe_offsets
 from zkgroup.admin.groups import describe, list_groups
 from zkgroup.admin.reading import read_picture
@@ -11,7 +11,7 @@ from zkgroup.model.requests import SetData
 from zkgroup.znodes.consumers import Offset
 
 
-def test_a_member_is_described_by_its_registration(world: World) -> None:
+def test_a_member_is_described_by_its_registration(world: MemoryGroups) -> None:
     """Session, evaluated threads, raw subscription, kind and host of a member."""
     world.topic("orders", 1)
     world.topic("clicks", 1)
@@ -24,7 +24,7 @@ def test_a_member_is_described_by_its_registration(world: World) -> None:
     assert member.registered_at_ms == world.clock.wall_ms()
 
 
-def test_a_member_with_an_id_of_its_own_has_no_host(world: World) -> None:
+def test_a_member_with_an_id_of_its_own_has_no_host(world: MemoryGroups) -> None:
     """An id that does not parse from the right tells no host."""
     world.topic("orders", 1)
     world.member("g", "worker-7", {"orders": 1}, {})
@@ -34,7 +34,7 @@ def test_a_member_with_an_id_of_its_own_has_no_host(world: World) -> None:
     assert (member.host, member.kind) == (None, "jvm")
 
 
-def test_a_partition_is_described_by_owner_and_offset(world: World) -> None:
+def test_a_partition_is_described_by_owner_and_offset(world: MemoryGroups) -> None:
     """Owner, token and offset of a partition; a claim's write of the offset is no commit."""
     world.topic("orders", 2)
     world.commit("g", "orders", 0, 42)
@@ -50,7 +50,7 @@ def test_a_partition_is_described_by_owner_and_offset(world: World) -> None:
     assert (second.offset, second.committed_at_ms) == (None, None)
 
 
-def test_a_commit_after_the_claim_has_a_time(world: World) -> None:
+def test_a_commit_after_the_claim_has_a_time(world: MemoryGroups) -> None:
     """recipes 11: `committed_at` is the offset's time once somebody wrote it after the claim."""
     world.topic("orders", 1)
     world.member("g", "a", {"orders": 1})
@@ -63,7 +63,7 @@ def test_a_commit_after_the_claim_has_a_time(world: World) -> None:
     assert (row.offset, row.committed_at_ms) == (5, world.clock.wall_ms())
 
 
-def test_log_ends_make_lag(world: World) -> None:
+def test_log_ends_make_lag(world: MemoryGroups) -> None:
     """With the ends of a source there is lag for each partition and a sum for the group."""
     world.topic("orders", 2)
     world.commit("g", "orders", 0, 40)
@@ -77,7 +77,7 @@ def test_log_ends_make_lag(world: World) -> None:
     assert summary.lag == 5
 
 
-def test_list_counts_the_partitions_that_describe_shows(world: World) -> None:
+def test_list_counts_the_partitions_that_describe_shows(world: MemoryGroups) -> None:
     """Past bug: a group of offsets only was counted with every partition of their topics."""
     world.topic("orders", 6)
     world.topic("clicks", 2)
@@ -94,7 +94,7 @@ def test_list_counts_the_partitions_that_describe_shows(world: World) -> None:
         assert row.partitions == len(describe(world.ensemble, row.group).partitions)
 
 
-def test_offsets_of_a_real_group_are_shown(world: World) -> None:
+def test_offsets_of_a_real_group_are_shown(world: MemoryGroups) -> None:
     """item 62: offsets that a JVM member committed read back, in order of topic and number."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/26-group-offsets-only.jsonl"))
     picture = read_picture(operator, "g4")
@@ -106,7 +106,7 @@ def test_offsets_of_a_real_group_are_shown(world: World) -> None:
     assert all(row.offset is not None and row.owner is None and row.committed_at_ms for row in rows)
 
 
-def test_an_offset_of_minus_one_is_none(world: World) -> None:
+def test_an_offset_of_minus_one_is_none(world: MemoryGroups) -> None:
     """A stored -1 is shown as no offset, with its version."""
     world.topic("orders", 1)
     world.commit("g", "orders", 0, -1)
@@ -116,7 +116,7 @@ def test_an_offset_of_minus_one_is_none(world: World) -> None:
     assert (row.offset, row.version, row.committed_at_ms) == (None, 0, None)
 
 
-def test_unreadable_topics_and_offsets_do_not_hide_the_rest(world: World) -> None:
+def test_unreadable_topics_and_offsets_do_not_hide_the_rest(world: MemoryGroups) -> None:
     """One bad znode is a problem of its own; the description goes on."""
     world.topic("orders", 1)
     world.server.put("/brokers/topics/broken", b"{")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.brokers import describe_broker, list_brokers
 from zkgroup.admin.elections import check_outcomes, elect_preferred, plan_preferred, wait_for_election
 from zkgroup.admin.kafka_files import (
@@ -57,7 +57,7 @@ def _candidates(cluster: KafkaCluster) -> None:
     cluster.world.server.put(TopicDeletion.path("leaving"), b"")
 
 
-def test_only_leaders_that_change_are_asked_for(world: World) -> None:
+def test_only_leaders_that_change_are_asked_for(world: MemoryGroups) -> None:
     """First replica alive and in sync, and not leading already; the others say why they stay."""
     cluster = KafkaCluster(world)
     _candidates(cluster)
@@ -81,7 +81,7 @@ def test_only_leaders_that_change_are_asked_for(world: World) -> None:
     }
 
 
-def test_a_state_that_cannot_be_read_is_told_with_its_path(world: World) -> None:
+def test_a_state_that_cannot_be_read_is_told_with_its_path(world: MemoryGroups) -> None:
     """It used to pass for a partition that no controller has made yet."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", *[(1, 2)] * 8)
@@ -139,7 +139,7 @@ def test_many_refused_partitions_are_counted() -> None:
         check_outcomes(rows, ("elects",), executed=True)
 
 
-def test_a_topic_that_cannot_be_read_is_told(world: World) -> None:
+def test_a_topic_that_cannot_be_read_is_told(world: MemoryGroups) -> None:
     """Its partitions are not known: asked for all, the plan names it; asked for one of them, that is why."""
     KafkaCluster(world).topic("orders", (1, 2))
     world.server.put(Topic.path("odd"), b"{")
@@ -153,7 +153,7 @@ def test_a_topic_that_cannot_be_read_is_told(world: World) -> None:
         plan_preferred(world.ensemble, [TopicPartition("odd", 0)])
 
 
-def test_an_unknown_partition_is_never_asked_for(world: World) -> None:
+def test_an_unknown_partition_is_never_asked_for(world: MemoryGroups) -> None:
     """controller.md K18: controllers before 2.2 leave such a request for ever."""
     KafkaCluster(world).topic("orders", (1, 2))
 
@@ -161,7 +161,7 @@ def test_an_unknown_partition_is_never_asked_for(world: World) -> None:
         plan_preferred(world.ensemble, [TopicPartition("orders", 7)])
 
 
-def test_a_second_election_is_a_conflict(world: World) -> None:
+def test_a_second_election_is_a_conflict(world: MemoryGroups) -> None:
     """Before and after the plan."""
     cluster = KafkaCluster(world)
     _candidates(cluster)
@@ -175,7 +175,7 @@ def test_a_second_election_is_a_conflict(world: World) -> None:
 
 
 @pytest.mark.parametrize("leader", [2, 1])
-def test_waiting_ends_when_the_request_is_gone_and_tells_who_leads(world: World, leader: int) -> None:
+def test_waiting_ends_when_the_request_is_gone_and_tells_who_leads(world: MemoryGroups, leader: int) -> None:
     """A controller takes the request away whatever came of it."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (2, 1))
@@ -196,7 +196,7 @@ def test_waiting_ends_when_the_request_is_gone_and_tells_who_leads(world: World,
 # --- proposals and plans ------------------------------------------------------------------------------
 
 
-def test_a_proposal_deals_anew_and_shows_what_is(world: World) -> None:
+def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
     """controller item 47: as Kafka's `--generate` with a fixed start (examples B of 6.1)."""
     KafkaCluster(world).topic("orders", *[(1, 2)] * 4)
 
@@ -211,7 +211,7 @@ def test_a_proposal_deals_anew_and_shows_what_is(world: World) -> None:
         propose(world.ensemble, ["nothing"], [1])
 
 
-def test_plans_come_with_requests_that_can_be_carried_out(world: World) -> None:
+def test_plans_come_with_requests_that_can_be_carried_out(world: MemoryGroups) -> None:
     """Each phase is what `reassign execute` takes; the result of all is what was asked for."""
     cluster = KafkaCluster(world, 4)
     cluster.topic("orders", (1, 2), (2, 3), (3, 1), (1, 3))
@@ -226,7 +226,7 @@ def test_plans_come_with_requests_that_can_be_carried_out(world: World) -> None:
     assert all(1 not in replicas for replicas in cluster.replicas("orders").values())
 
 
-def test_each_kind_of_plan_reads_the_same_cluster(world: World) -> None:
+def test_each_kind_of_plan_reads_the_same_cluster(world: MemoryGroups) -> None:
     """Replaced, given another number of replicas, evened out."""
     cluster = KafkaCluster(world, 4)
     cluster.topic("orders", (1, 2), (1, 2))
@@ -240,7 +240,7 @@ def test_each_kind_of_plan_reads_the_same_cluster(world: World) -> None:
     assert even.after.replica_spread == 0
 
 
-def test_what_is_being_deleted_is_in_no_plan(world: World) -> None:
+def test_what_is_being_deleted_is_in_no_plan(world: MemoryGroups) -> None:
     """A controller drops moves of a topic that is queued for deletion."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1, 2))
@@ -254,7 +254,7 @@ def test_what_is_being_deleted_is_in_no_plan(world: World) -> None:
         assert "topic leaving is being deleted: it is left out" in found.notes
 
 
-def test_a_plan_that_cannot_be_is_refused_by_name(world: World) -> None:
+def test_a_plan_that_cannot_be_is_refused_by_name(world: MemoryGroups) -> None:
     """Too few brokers stay; nothing is planned while something moves."""
     cluster = KafkaCluster(world, 2)
     cluster.topic("orders", (1, 2))
@@ -326,7 +326,7 @@ def test_wrong_lists_of_topics_are_refused(text: str) -> None:
 # --- who is there -------------------------------------------------------------------------------------
 
 
-def test_brokers_are_listed_with_what_registrations_tell(world: World) -> None:
+def test_brokers_are_listed_with_what_registrations_tell(world: MemoryGroups) -> None:
     """Version, epoch, kind, role, who rules; an unreadable one is named and hides no other."""
     cluster = KafkaCluster(world, 1, "0.8.2.2")
     cluster.broker(2, zkgroup={"role": "controller"})
@@ -343,7 +343,7 @@ def test_brokers_are_listed_with_what_registrations_tell(world: World) -> None:
         describe_broker(world.ensemble, 9)
 
 
-def test_a_broker_is_described_with_what_it_hosts(world: World) -> None:
+def test_a_broker_is_described_with_what_it_hosts(world: MemoryGroups) -> None:
     """Replicas, leaders, first replicas, and those out of sync."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1, 2), (2, 1), (3, 2))
@@ -355,7 +355,7 @@ def test_a_broker_is_described_with_what_it_hosts(world: World) -> None:
     assert one.out_of_sync == (TopicPartition("orders", 1),)
 
 
-def test_the_controller_is_described_by_its_kind(world: World) -> None:
+def test_the_controller_is_described_by_its_kind(world: MemoryGroups) -> None:
     """A real one tells no zxid; one of ours does, for its own epoch; no controller is not found."""
     cluster = KafkaCluster(world)
     real = describe_controller(world.ensemble)[1]
@@ -372,7 +372,7 @@ def test_the_controller_is_described_by_its_kind(world: World) -> None:
         describe_controller(world.ensemble)
 
 
-def test_the_history_has_the_latest_epoch_first(world: World) -> None:
+def test_the_history_has_the_latest_epoch_first(world: MemoryGroups) -> None:
     """Unreadable records are named; names that are no epoch are passed over."""
     for epoch in (9, 10):
         world.server.put(ControllerRecord.path(epoch), ControllerRecord(1, 5, "first", 1).encode())
@@ -387,7 +387,7 @@ def test_the_history_has_the_latest_epoch_first(world: World) -> None:
     assert [text.partition(":")[0] for text in unreadable] == [ControllerRecord.path(11)]
 
 
-def test_what_a_release_makes_of_a_deletion_is_said(world: World) -> None:
+def test_what_a_release_makes_of_a_deletion_is_said(world: MemoryGroups) -> None:
     """delete.topic.enable is off by default before 1.0; 2.7 and later can be told apart."""
     cluster = KafkaCluster(world, 1, "0.8.2.2")
     oldest = note_on_deletion(read_ruling(world.ensemble))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.admin.test_offsets import LostAnswers
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConflictError, OutcomeUnknownError, RefusedError
 from zkgroup.model import Znode
@@ -18,7 +18,7 @@ MARKER = TopicDeletion.path("orders")
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """Brokers 1 to 3, a controller of ours; `orders` has replicas on 4 and 5 too, which are lost."""
     found = KafkaCluster(world)
     found.ours()
@@ -26,22 +26,22 @@ def cluster(world: World) -> KafkaCluster:
     return found
 
 
-def _plan(world: World, *without: int) -> TopicDeletionPlan:
+def _plan(world: MemoryGroups, *without: int) -> TopicDeletionPlan:
     return plan_topic_deletion(world.ensemble, "orders", without)
 
 
-def _marker(world: World) -> Znode:
+def _marker(world: MemoryGroups) -> Znode:
     found = world.server.find(MARKER)
     assert found is not None
     return found
 
 
-def _asked(world: World) -> tuple[int, ...]:
+def _asked(world: MemoryGroups) -> tuple[int, ...]:
     """Whom the request names."""
     return TopicDeletion.decode(MARKER, _marker(world).data).without_brokers
 
 
-def test_the_request_names_the_brokers(world: World, cluster: KafkaCluster) -> None:
+def test_the_request_names_the_brokers(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """K20: once each, and the topic is left to the controller."""
     plan = _plan(world, 5, 4, 5)
     delete_topic(world.ensemble, plan)
@@ -51,7 +51,7 @@ def test_the_request_names_the_brokers(world: World, cluster: KafkaCluster) -> N
     assert world.server.find(Topic.path("orders")) is not None
 
 
-def test_what_remains_is_said_before(world: World, cluster: KafkaCluster) -> None:
+def test_what_remains_is_said_before(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """K20: the folders of the lost broker, a process that still runs, and what a controller of Kafka does."""
     plan = _plan(world, 4)
 
@@ -67,7 +67,7 @@ def test_what_remains_is_said_before(world: World, cluster: KafkaCluster) -> Non
     assert not [note for note in _plan(world).notes if "not waited for" in note]
 
 
-def test_a_request_that_waits_is_made_again(world: World, cluster: KafkaCluster) -> None:
+def test_a_request_that_waits_is_made_again(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """As a new znode: controllers watch the list of requests. Those named before stay named."""
     delete_topic(world.ensemble, _plan(world))
     first = _marker(world)
@@ -82,7 +82,7 @@ def test_a_request_that_waits_is_made_again(world: World, cluster: KafkaCluster)
         _plan(world, 4)
 
 
-def test_who_asks_twice_is_shown_what_it_waits_for(world: World, cluster: KafkaCluster) -> None:
+def test_who_asks_twice_is_shown_what_it_waits_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The way out is there."""
     delete_topic(world.ensemble, _plan(world))
 
@@ -90,7 +90,7 @@ def test_who_asks_twice_is_shown_what_it_waits_for(world: World, cluster: KafkaC
         delete_topic(world.ensemble, _plan(world))
 
 
-def test_a_broker_that_is_there_is_refused(world: World, cluster: KafkaCluster) -> None:
+def test_a_broker_that_is_there_is_refused(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """It restarts faster than its operator types; so is one whose registration cannot be read."""
     with pytest.raises(RefusedError, match=r"/brokers/ids/1: expected a broker that is lost"):
         _plan(world, 1)
@@ -99,13 +99,13 @@ def test_a_broker_that_is_there_is_refused(world: World, cluster: KafkaCluster) 
         _plan(world, 4)
 
 
-def test_a_broker_without_a_replica_is_refused(world: World, cluster: KafkaCluster) -> None:
+def test_a_broker_without_a_replica_is_refused(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """A wrong number is noticed, with the right ones."""
     with pytest.raises(RefusedError, match="expected a replica on broker 9, found them on 1, 2, 4, 5"):
         _plan(world, 4, 9)
 
 
-def test_a_controller_of_kafka_is_not_asked(world: World) -> None:
+def test_a_controller_of_kafka_is_not_asked(world: MemoryGroups) -> None:
     """It would wait all the same; the way out there is an empty broker."""
     KafkaCluster(world).topic("orders", (1, 4))
 
@@ -114,7 +114,7 @@ def test_a_controller_of_kafka_is_not_asked(world: World) -> None:
     assert world.server.find(MARKER) is None
 
 
-def test_without_a_controller_nobody_is_waited_for(world: World, cluster: KafkaCluster) -> None:
+def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The znodes are removed at once, so the option has no meaning."""
     cluster.no_controller()
 
@@ -124,7 +124,7 @@ def test_without_a_controller_nobody_is_waited_for(world: World, cluster: KafkaC
 
 @pytest.mark.parametrize("data", [None, b"{"])
 def test_a_topic_whose_replicas_nobody_can_read_is_refused(
-    world: World, cluster: KafkaCluster, data: bytes | None
+    world: MemoryGroups, cluster: KafkaCluster, data: bytes | None
 ) -> None:
     """Gone or damaged: it cannot be told who has any."""
     if data is None:
@@ -136,7 +136,7 @@ def test_a_topic_whose_replicas_nobody_can_read_is_refused(
         _plan(world, 4)
 
 
-def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: World, cluster: KafkaCluster) -> None:
+def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The lost broker was back after all: no new request is left behind."""
     delete_topic(world.ensemble, _plan(world))
     plan = _plan(world, 4)
@@ -148,7 +148,9 @@ def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: World, cluster: Kaf
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_an_answer_that_is_lost_is_looked_for(world: World, cluster: KafkaCluster, applied: bool) -> None:
+def test_an_answer_that_is_lost_is_looked_for(
+    world: MemoryGroups, cluster: KafkaCluster, applied: bool
+) -> None:
     """That there is a request says nothing: what it names does."""
     delete_topic(world.ensemble, _plan(world))
     plan = _plan(world, 4)
@@ -162,7 +164,7 @@ def test_an_answer_that_is_lost_is_looked_for(world: World, cluster: KafkaCluste
     assert _asked(world) == ((4,) if applied else ())
 
 
-def test_a_move_is_still_waited_for(world: World, cluster: KafkaCluster) -> None:
+def test_a_move_is_still_waited_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """It is said that the deletion begins after it."""
     cluster.request(move("orders", 0, 1, 2))
 

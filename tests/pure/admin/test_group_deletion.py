@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import Meddled, World
+from tests.worlds.memory_groups import Meddled, MemoryGroups
 from zkgroup.admin.group_deletion import DELETES_AT_ONCE, delete_group, plan_deletion
 from zkgroup.errors import ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
@@ -13,7 +13,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Reset
 
 
 @pytest.fixture
-def idle(world: World) -> World:
+def idle(world: MemoryGroups) -> MemoryGroups:
     """A group that had members: owners' parents, offsets, a marker, and something unknown."""
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1})
@@ -25,11 +25,11 @@ def idle(world: World) -> World:
     return world
 
 
-def _below(world: World) -> list[str]:
+def _below(world: MemoryGroups) -> list[str]:
     return [path for path in world.server.tree() if path.startswith("/consumers/g")]
 
 
-def test_an_idle_group_goes_with_everything_below_it(idle: World) -> None:
+def test_an_idle_group_goes_with_everything_below_it(idle: MemoryGroups) -> None:
     """item 68: all znodes of the group go, its siblings stay."""
     idle.server.put("/consumers/other/ids")
     plan = plan_deletion(idle.ensemble, "g")
@@ -42,7 +42,7 @@ def test_an_idle_group_goes_with_everything_below_it(idle: World) -> None:
     assert plan.offsets == ((TopicPartition("orders", 0), 42),)
 
 
-def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: World) -> None:
+def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: MemoryGroups) -> None:
     """item 68: any child of `ids` refuses the deletion, and is named."""
     idle.member("g", "b", {"orders": 1})
     before = _below(idle)
@@ -53,7 +53,7 @@ def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: World
     assert _below(idle) == before
 
 
-def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: World) -> None:
+def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: MemoryGroups) -> None:
     """item 68, recipes 8 [T]: atomic against a concurrent join: `delete(ids)` answers NotEmpty."""
     plan = plan_deletion(idle.ensemble, "g")
     idle.member("g", "b", {"orders": 1})
@@ -65,7 +65,7 @@ def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: 
     assert _below(idle) == before
 
 
-def test_a_living_owner_is_never_deleted(idle: World) -> None:
+def test_a_living_owner_is_never_deleted(idle: MemoryGroups) -> None:
     """recipes 8: `delete(owners/<topic>)` fails while an owner lives; the error names the holder."""
     stranger = idle.server.client("stranger").session
     assert stranger is not None
@@ -77,7 +77,7 @@ def test_a_living_owner_is_never_deleted(idle: World) -> None:
     assert idle.server.find(Owner.path("g", TopicPartition("orders", 1))) is not None
 
 
-def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(world: World) -> None:
+def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(world: MemoryGroups) -> None:
     """recipes 8: interrupted between two transactions means partly done; the next run finishes it."""
     world.server.put("/consumers/g/ids")
     for number in range(DELETES_AT_ONCE + 5):
@@ -99,7 +99,7 @@ def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(wor
     assert _below(world) == []
 
 
-def test_every_transaction_carries_the_guard(idle: World) -> None:
+def test_every_transaction_carries_the_guard(idle: MemoryGroups) -> None:
     """recipes 8: each one begins with delete and create of `ids`; the last removes it with the group."""
     start = len(idle.server.log)
 
@@ -110,7 +110,7 @@ def test_every_transaction_carries_the_guard(idle: World) -> None:
     assert last.operations == (Delete("/consumers/g/ids", 0), Delete("/consumers/g", 0))
 
 
-def test_a_znode_that_changed_since_the_plan_is_a_conflict(idle: World) -> None:
+def test_a_znode_that_changed_since_the_plan_is_a_conflict(idle: MemoryGroups) -> None:
     """Versions are checked: what somebody wrote meanwhile is not thrown away unseen."""
     plan = plan_deletion(idle.ensemble, "g")
     idle.commit("g", "orders", 0, 43)
@@ -121,7 +121,7 @@ def test_a_znode_that_changed_since_the_plan_is_a_conflict(idle: World) -> None:
     assert idle.offset("g", "orders", 0) == "43"
 
 
-def test_a_group_that_never_had_ids_can_be_deleted(world: World) -> None:
+def test_a_group_that_never_had_ids_can_be_deleted(world: MemoryGroups) -> None:
     """A tree that only tools wrote (offsets alone) is a group too."""
     world.commit("g", "orders", 0, 1)
 
@@ -130,7 +130,7 @@ def test_a_group_that_never_had_ids_can_be_deleted(world: World) -> None:
     assert _below(world) == []
 
 
-def test_a_missing_group_is_not_found(world: World) -> None:
+def test_a_missing_group_is_not_found(world: MemoryGroups) -> None:
     """Nothing to delete is an error of its own."""
     with pytest.raises(NotFoundError, match="/consumers/g"):
         plan_deletion(world.ensemble, "g")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import RecordedStore, World
+from tests.worlds.memory_groups import MemoryGroups, RecordedStore
 from zkgroup.admin import znodes
 from zkgroup.admin.status import diagnose, read_status
 from zkgroup.errors import ConfigError, NotFoundError
@@ -14,7 +14,7 @@ from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.consumers import Owner
 
 
-def test_a_tree_is_read_depth_first_with_names_in_order(world: World) -> None:
+def test_a_tree_is_read_depth_first_with_names_in_order(world: MemoryGroups) -> None:
     """Parents before children, children by name, whatever the depth."""
     for path in ("/b/2", "/b/1/x", "/a"):
         world.server.put(path)
@@ -31,7 +31,7 @@ def test_a_tree_is_read_depth_first_with_names_in_order(world: World) -> None:
     ]
 
 
-def test_a_tree_can_be_cut_at_a_depth(world: World) -> None:
+def test_a_tree_can_be_cut_at_a_depth(world: MemoryGroups) -> None:
     """Depth 0 is the znode alone, 1 adds its children."""
     world.server.put("/b/1/x")
 
@@ -41,7 +41,7 @@ def test_a_tree_can_be_cut_at_a_depth(world: World) -> None:
     ]
 
 
-def test_paths_are_taken_as_people_type_them(world: World) -> None:
+def test_paths_are_taken_as_people_type_them(world: MemoryGroups) -> None:
     """Doubled and final slashes do not matter; relative paths and dots are refused."""
     world.server.put("/a/b", b"x")
 
@@ -51,7 +51,7 @@ def test_paths_are_taken_as_people_type_them(world: World) -> None:
             znodes.get(world.ensemble, path)
 
 
-def test_a_missing_znode_names_what_there_is(world: World) -> None:
+def test_a_missing_znode_names_what_there_is(world: MemoryGroups) -> None:
     """The nearest parent that exists is shown with its children."""
     world.server.put("/a/b")
 
@@ -60,7 +60,7 @@ def test_a_missing_znode_names_what_there_is(world: World) -> None:
             look(world.ensemble, "/a/x/y")
 
 
-def test_children_are_sorted(world: World) -> None:
+def test_children_are_sorted(world: MemoryGroups) -> None:
     """`ls` tells names in order; none of a leaf."""
     for name in ("b", "a", "10", "9"):
         world.server.put(f"/x/{name}")
@@ -69,7 +69,7 @@ def test_children_are_sorted(world: World) -> None:
     assert znodes.children(world.ensemble, "/x/a") == ()
 
 
-def test_the_status_of_a_real_cluster(world: World) -> None:
+def test_the_status_of_a_real_cluster(world: MemoryGroups) -> None:
     """Brokers, controller and its epoch, topics and groups of a recorded 0.8.2.2 cluster."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/22-group-three-members.jsonl"))
 
@@ -81,7 +81,7 @@ def test_the_status_of_a_real_cluster(world: World) -> None:
     assert diagnose(status, wanted_timeout_ms=6000) == ()
 
 
-def test_a_diagnosis_says_what_to_type_next(world: World) -> None:
+def test_a_diagnosis_says_what_to_type_next(world: MemoryGroups) -> None:
     """The worst first: an inconsistent group, an unreadable broker, a group without partitions."""
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, told
-from tests.worlds.admin_world import World
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, told
 from zkgroup.admin.nudging import NUDGE_EVERY_MS, nudge, nudge_operations, plan_nudge
 from zkgroup.consumer.effects import Revoke
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
@@ -14,14 +14,14 @@ from zkgroup.znodes.consumers import ids_path, views_path
 
 
 @pytest.fixture
-def group(world: World) -> World:
+def group(world: MemoryGroups) -> MemoryGroups:
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1})
     world.own_as_planned("g")
     return world
 
 
-def test_nudge_leaves_no_trace_below_ids(group: World) -> None:
+def test_nudge_leaves_no_trace_below_ids(group: MemoryGroups) -> None:
     """Item 69: the child that fires the watches is made and removed in one transaction."""
     before = group.server.find(ids_path("g"))
 
@@ -34,7 +34,7 @@ def test_nudge_leaves_no_trace_below_ids(group: World) -> None:
     assert after.stat.cversion == before.stat.cversion + 2
 
 
-def test_nudge_is_rate_limited(group: World) -> None:
+def test_nudge_is_rate_limited(group: MemoryGroups) -> None:
     """Item 69: within ten seconds of the last one it is refused, and afterwards it works again."""
     nudge(group.ensemble, plan_nudge(group.ensemble, "g"))
 
@@ -46,7 +46,7 @@ def test_nudge_is_rate_limited(group: World) -> None:
     nudge(group.ensemble, plan_nudge(group.ensemble, "g"))
 
 
-def test_of_two_nudges_at_once_one_is_refused(group: World) -> None:
+def test_of_two_nudges_at_once_one_is_refused(group: MemoryGroups) -> None:
     """Both operators saw the same state: the second transaction fails at the version of `views`."""
     mine, theirs = plan_nudge(group.ensemble, "g"), plan_nudge(group.ensemble, "g")
     nudge(group.ensemble, mine)
@@ -56,7 +56,7 @@ def test_of_two_nudges_at_once_one_is_refused(group: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "left"])
-def test_nudge_needs_members(group: World, name: str) -> None:
+def test_nudge_needs_members(group: MemoryGroups, name: str) -> None:
     """A group that is not there, or has no member, is nobody to nudge."""
     group.server.put(ids_path("left"))
 
@@ -66,7 +66,7 @@ def test_nudge_needs_members(group: World, name: str) -> None:
 
 def test_nudged_members_look_again_and_keep_everything() -> None:
     """Item 69: each member reads the group anew; owners and their tokens stay, nothing is revoked."""
-    stage = Stage()
+    stage = SteppedGroup()
     members = [stage.join(name, run_ms=None) for name in ("a", "b")]
     stage.run(3000)
     before = [stage.owner(number) for number in range(4)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from tests.worlds.admin_world import Meddled, World
+from tests.worlds.memory_groups import Meddled, MemoryGroups
 from zkgroup.admin.offset_plans import (
     Absolute,
     AtTime,
@@ -36,13 +36,13 @@ def _tp(partition: int, topic: str = "orders") -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
-def _plan(world: World, values: dict[int, int], group: str = "g") -> OffsetPlan:
+def _plan(world: MemoryGroups, values: dict[int, int], group: str = "g") -> OffsetPlan:
     picture = picture_or_nothing(world.ensemble, group, ["orders"])
     return plan_values(picture, {_tp(number): value for number, value in values.items()})
 
 
 @pytest.fixture
-def idle(world: World) -> World:
+def idle(world: MemoryGroups) -> MemoryGroups:
     """A group without members and two offsets."""
     world.topic("orders", 3)
     world.server.put("/consumers/g/ids")
@@ -52,7 +52,7 @@ def idle(world: World) -> World:
 
 
 @pytest.fixture
-def living(idle: World) -> World:
+def living(idle: MemoryGroups) -> MemoryGroups:
     """The same with a member that owns everything."""
     idle.member("g", "a", {"orders": 1})
     idle.own_as_planned("g")
@@ -75,7 +75,7 @@ class Log:
 # --- idle groups --------------------------------------------------------------------------------------
 
 
-def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: World) -> None:
+def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: MemoryGroups) -> None:
     """recipes 8 and 18 [T]: one transaction, from delete and create of `ids` to the audit record."""
     applied = apply_plan(idle.ensemble, _plan(idle, {0: 42, 2: 7}), ACT)
 
@@ -93,7 +93,7 @@ def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: World)
     assert json.loads(audit.data or b"")["command"] == ACT.command
 
 
-def test_a_member_that_joins_meanwhile_stops_the_act(idle: World) -> None:
+def test_a_member_that_joins_meanwhile_stops_the_act(idle: MemoryGroups) -> None:
     """recipes 8: the guard refuses in the very transaction, and the error names who has come."""
     plan = _plan(idle, {0: 42})
     idle.member("g", "late", {"orders": 1})
@@ -104,7 +104,7 @@ def test_a_member_that_joins_meanwhile_stops_the_act(idle: World) -> None:
     assert idle.offset("g", "orders", 0) == "10"
 
 
-def test_an_offset_that_moved_since_the_plan_is_a_conflict(idle: World) -> None:
+def test_an_offset_that_moved_since_the_plan_is_a_conflict(idle: MemoryGroups) -> None:
     """Nothing is overwritten that the plan did not show."""
     plan = _plan(idle, {0: 42, 1: 43})
     idle.commit("g", "orders", 1, 21)
@@ -115,7 +115,7 @@ def test_an_offset_that_moved_since_the_plan_is_a_conflict(idle: World) -> None:
     assert [idle.offset("g", "orders", n) for n in (0, 1)] == ["10", "21"]
 
 
-def test_a_plan_without_effect_writes_nothing(idle: World) -> None:
+def test_a_plan_without_effect_writes_nothing(idle: MemoryGroups) -> None:
     """Values that are there already are left alone, version and all."""
     before = len(idle.server.log)
 
@@ -124,7 +124,7 @@ def test_a_plan_without_effect_writes_nothing(idle: World) -> None:
     assert (applied.done, len(idle.server.log)) == ([], before)
 
 
-def test_a_new_group_is_made_with_what_kafkas_tools_expect(idle: World) -> None:
+def test_a_new_group_is_made_with_what_kafkas_tools_expect(idle: MemoryGroups) -> None:
     """An import may be a group's first act: `ids`, `owners` and `offsets` exist afterwards."""
     apply_plan(idle.ensemble, _plan(idle, {0: 42}, "new"), ACT)
 
@@ -134,7 +134,7 @@ def test_a_new_group_is_made_with_what_kafkas_tools_expect(idle: World) -> None:
     )
 
 
-def test_a_lost_answer_is_resolved_by_the_record(idle: World) -> None:
+def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
     """recipes 10 [T]: applied or not is read back; the record is written by this transaction alone."""
     plan = _plan(idle, {0: 42})
     client = idle.server.client("lossy")
@@ -145,7 +145,7 @@ def test_a_lost_answer_is_resolved_by_the_record(idle: World) -> None:
     assert (idle.offset("g", "orders", 0), len(applied.done)) == ("42", 1)
 
 
-def test_a_lost_request_is_told_as_unknown(idle: World) -> None:
+def test_a_lost_request_is_told_as_unknown(idle: MemoryGroups) -> None:
     """What was not applied is not called done: the record is not there."""
     plan = _plan(idle, {0: 42})
     store = LostAnswers(idle.server.client("lossy"), applied=False)
@@ -156,7 +156,9 @@ def test_a_lost_request_is_told_as_unknown(idle: World) -> None:
     assert idle.offset("g", "orders", 0) == "10"
 
 
-def test_many_offsets_go_in_several_transactions_and_a_stop_in_between_is_partly_done(world: World) -> None:
+def test_many_offsets_go_in_several_transactions_and_a_stop_in_between_is_partly_done(
+    world: MemoryGroups,
+) -> None:
     """Exit code 4: the first transaction holds, the second was refused, and the error says both."""
     count = PARTITIONS_AT_ONCE + 1
     world.topic("orders", count)
@@ -177,13 +179,13 @@ def test_many_offsets_go_in_several_transactions_and_a_stop_in_between_is_partly
 # --- living groups ------------------------------------------------------------------------------------
 
 
-def test_a_living_group_is_refused_without_force(living: World) -> None:
+def test_a_living_group_is_refused_without_force(living: MemoryGroups) -> None:
     """A group with members keeps its offsets unless forced."""
     with pytest.raises(RefusedError, match="g_a"):
         apply_plan(living.ensemble, _plan(living, {0: 42}), ACT)
 
 
-def test_force_writes_offset_and_marker_in_one_transaction(living: World) -> None:
+def test_force_writes_offset_and_marker_in_one_transaction(living: MemoryGroups) -> None:
     """recipes 6: the marker is created with the offset, so that the owner obeys."""
     apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
 
@@ -196,7 +198,7 @@ def test_force_writes_offset_and_marker_in_one_transaction(living: World) -> Non
     assert living.server.find(AuditRecord.path("g")) is None
 
 
-def test_a_second_reset_replaces_the_marker(living: World) -> None:
+def test_a_second_reset_replaces_the_marker(living: MemoryGroups) -> None:
     """recipes 6: deleted and created, so that the child watch fires and the marker's mzxid is new."""
     apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
     first = living.server.find(Reset.path("g", _tp(0)))
@@ -210,7 +212,7 @@ def test_a_second_reset_replaces_the_marker(living: World) -> None:
     assert [type(operation) for operation in operations] == [SetData, Delete, Create]
 
 
-def test_a_race_with_a_committing_owner_is_run_again(living: World) -> None:
+def test_a_race_with_a_committing_owner_is_run_again(living: MemoryGroups) -> None:
     """The owner's commit makes the first try fail; the second carries the version just read."""
     plan = _plan(living, {0: 42})
     store = Meddled(living.server.client(), Multi, 1, lambda: living.commit("g", "orders", 0, 11))
@@ -220,7 +222,7 @@ def test_a_race_with_a_committing_owner_is_run_again(living: World) -> None:
     assert living.offset("g", "orders", 0) == "42"
 
 
-def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: World) -> None:
+def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: MemoryGroups) -> None:
     """The number of races is bounded."""
     plan = _plan(living, {0: 42})
     tries = 0
@@ -256,14 +258,14 @@ def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: World) -> No
         (AtTime(60_000), [60, 60]),
     ],
 )
-def test_targets_stay_within_the_log(idle: World, target: Target, expected: list[int]) -> None:
+def test_targets_stay_within_the_log(idle: MemoryGroups, target: Target, expected: list[int]) -> None:
     """With a source every target is kept between the first and the next record."""
     plan = plan_reset(read_picture(idle.ensemble, "g"), target, [_tp(0), _tp(1)], Log())
 
     assert [change.after for change in plan.changes] == expected
 
 
-def test_targets_that_need_records_need_a_source(idle: World) -> None:
+def test_targets_that_need_records_need_a_source(idle: MemoryGroups) -> None:
     """Earliest, latest and times are refused without a source; numbers and shifts are not."""
     picture = read_picture(idle.ensemble, "g")
 
@@ -273,7 +275,7 @@ def test_targets_that_need_records_need_a_source(idle: World) -> None:
     assert [change.after for change in plan_reset(picture, Shift(-50), [_tp(0)]).changes] == [0]
 
 
-def test_a_shift_below_0_is_noted(idle: World) -> None:
+def test_a_shift_below_0_is_noted(idle: MemoryGroups) -> None:
     """Past bug: without a source 0 was taken without a word; one that stays above is not noted."""
     picture = read_picture(idle.ensemble, "g")
 
@@ -286,7 +288,7 @@ def test_a_shift_below_0_is_noted(idle: World) -> None:
     )
 
 
-def test_a_shift_leaves_out_what_was_never_committed(idle: World) -> None:
+def test_a_shift_leaves_out_what_was_never_committed(idle: MemoryGroups) -> None:
     """There is nothing to shift, which is said."""
     plan = plan_reset(read_picture(idle.ensemble, "g"), Shift(1), [_tp(0), _tp(2)])
 
@@ -294,7 +296,7 @@ def test_a_shift_leaves_out_what_was_never_committed(idle: World) -> None:
     assert "orders-2" in plan.notes[0]
 
 
-def test_partitions_are_picked_by_topic_and_number(idle: World) -> None:
+def test_partitions_are_picked_by_topic_and_number(idle: MemoryGroups) -> None:
     """Without topics all that have an offset; a topic means all its partitions; unknown ones are errors."""
     idle.topic("clicks", 1)
     picture = read_picture(idle.ensemble, "g", ["clicks", "nothing"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.pending_deletions import PendingDeletion
 from zkgroup.admin.topics import describe_topics
 from zkgroup.znodes.controller_records import ControllerStatus
@@ -13,7 +13,7 @@ from zkgroup.znodes.topics import TopicDeletion
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """Topics `orders` and `clicks`, of which the first is to be deleted."""
     found = KafkaCluster(world)
     found.topic("orders", (1, 2), (2, 4))
@@ -22,7 +22,7 @@ def cluster(world: World) -> KafkaCluster:
     return found
 
 
-def _told(world: World) -> PendingDeletion:
+def _told(world: MemoryGroups) -> PendingDeletion:
     found = {one.topic: one.deletion for one in describe_topics(world.ensemble)[1]}
     assert found["clicks"] is None
     assert found["orders"] is not None
@@ -30,7 +30,7 @@ def _told(world: World) -> PendingDeletion:
 
 
 def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
-    world: World, cluster: KafkaCluster
+    world: MemoryGroups, cluster: KafkaCluster
 ) -> None:
     """K20: it names the brokers; before it has said anything the reason is unknown."""
     cluster.ours()
@@ -44,7 +44,7 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
     assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
 
 
-def test_brokers_that_are_not_waited_for_are_told(world: World, cluster: KafkaCluster) -> None:
+def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """K20: as the request names them; one that nobody can read names none."""
     path = TopicDeletion.path("orders")
     world.server.put(path, TopicDeletion((4,)).encode())
@@ -56,7 +56,7 @@ def test_brokers_that_are_not_waited_for_are_told(world: World, cluster: KafkaCl
 
 
 def test_what_a_real_controller_waits_for_follows_from_the_znodes(
-    world: World, cluster: KafkaCluster
+    world: MemoryGroups, cluster: KafkaCluster
 ) -> None:
     """Kafka's controllers say nothing: brokers that are gone and moves are in the way of every one."""
     gone = _told(world)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import OURS, World
+from tests.worlds.memory_groups import OURS, MemoryGroups
 from zkgroup.admin.groups import preview
 from zkgroup.admin.preview import Change
 from zkgroup.admin.values import Preview
@@ -12,7 +12,7 @@ from zkgroup.errors import ConfigError, NotFoundError
 
 
 @pytest.fixture
-def group(world: World) -> World:
+def group(world: MemoryGroups) -> MemoryGroups:
     """Two members that share four partitions."""
     world.topic("orders", 4)
     world.member("g", "a", {"orders": 1})
@@ -25,7 +25,7 @@ def _then(shown: Preview) -> list[str | None]:
     return [row.then for row in shown.partitions]
 
 
-def test_no_change_moves_nothing(group: World) -> None:
+def test_no_change_moves_nothing(group: MemoryGroups) -> None:
     """The plan of a converged group is what it has."""
     shown = preview(group.ensemble, "g", Change())
 
@@ -33,7 +33,7 @@ def test_no_change_moves_nothing(group: World) -> None:
     assert [row.now for row in shown.partitions] == _then(shown) == ["g_a-0", "g_a-0", "g_b-0", "g_b-0"]
 
 
-def test_a_member_more_takes_its_share(group: World) -> None:
+def test_a_member_more_takes_its_share(group: MemoryGroups) -> None:
     """An added member subscribes like the others unless its topics are given."""
     shown = preview(group.ensemble, "g", Change(add=(("c", None),)))
     other = preview(group.ensemble, "g", Change(add=(("g_c", {"clicks": 1}),)))
@@ -42,7 +42,7 @@ def test_a_member_more_takes_its_share(group: World) -> None:
     assert other.moves == 0
 
 
-def test_a_member_less_leaves_its_share(group: World) -> None:
+def test_a_member_less_leaves_its_share(group: MemoryGroups) -> None:
     """A removed member is named with or without the group's prefix."""
     for name in ("b", "g_b"):
         shown = preview(group.ensemble, "g", Change(remove=(name,)))
@@ -50,7 +50,7 @@ def test_a_member_less_leaves_its_share(group: World) -> None:
         assert (_then(shown), shown.moves) == (["g_a-0"] * 4, 2)
 
 
-def test_the_number_of_members_can_be_given(group: World) -> None:
+def test_the_number_of_members_can_be_given(group: MemoryGroups) -> None:
     """Members beyond the present ones come last in the order, which is said; surplus ones go from the end."""
     more = preview(group.ensemble, "g", Change(members=4))
     fewer = preview(group.ensemble, "g", Change(members=1))
@@ -60,7 +60,7 @@ def test_the_number_of_members_can_be_given(group: World) -> None:
     assert _then(fewer) == ["g_a-0"] * 4
 
 
-def test_partitions_can_be_added(group: World) -> None:
+def test_partitions_can_be_added(group: MemoryGroups) -> None:
     """New partitions are numbered on and shown without an owner now."""
     shown = preview(group.ensemble, "g", Change(add_partitions={"orders": 2}))
 
@@ -69,7 +69,7 @@ def test_partitions_can_be_added(group: World) -> None:
     assert _then(shown) == ["g_a-0"] * 3 + ["g_b-0"] * 3
 
 
-def test_another_strategy_can_be_tried(group: World) -> None:
+def test_another_strategy_can_be_tried(group: MemoryGroups) -> None:
     """Sticky starts from who owns what now, so a member more moves the fewest."""
     change = Change(add=(("0", None),))
     by_range = preview(group.ensemble, "g", change)
@@ -79,7 +79,7 @@ def test_another_strategy_can_be_tried(group: World) -> None:
     assert sticky.moves < by_range.moves
 
 
-def test_what_cannot_be_imagined_is_refused(group: World) -> None:
+def test_what_cannot_be_imagined_is_refused(group: MemoryGroups) -> None:
     """Unknown members and topics, a name that is taken, and nothing to copy from."""
     with pytest.raises(NotFoundError, match="no member 'x'"):
         preview(group.ensemble, "g", Change(remove=("x",)))

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.worlds.admin_world import Meddled, RecordedStore, World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import Meddled, MemoryGroups, RecordedStore
 from zkgroup.admin.cancelling import cancel, plan_cancel
 from zkgroup.admin.reassigning import plan_reassignment, submit
 from zkgroup.admin.reassignments import Progress, list_moves, verify_moves, wait_for_moves
@@ -25,7 +25,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """Three brokers of 1.1.1 and a topic of two partitions on two of them."""
     made = KafkaCluster(world)
     made.topic("orders", (1, 2), (2, 1), **{"retention.ms": "5"})
@@ -35,7 +35,7 @@ def cluster(world: World) -> KafkaCluster:
 # --- asking -------------------------------------------------------------------------------------------
 
 
-def test_a_request_has_kafkas_keys_and_only_what_changes(world: World, cluster: KafkaCluster) -> None:
+def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """controller item 10: exactly the keys that 2.8.2 binds; what is there already is left out."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1), move("orders", 1, 2, 1)])
     submit(world.ensemble, plan)
@@ -50,7 +50,9 @@ def test_a_request_has_kafkas_keys_and_only_what_changes(world: World, cluster: 
     assert (plan.moves, [row.changes for row in plan.rows]) == (1, [True, False])
 
 
-def test_a_second_request_is_refused_and_the_first_one_named(world: World, cluster: KafkaCluster) -> None:
+def test_a_second_request_is_refused_and_the_first_one_named(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """controller item 41: whether it runs before the plan or comes up after it, nothing is changed."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
     cluster.request(move("orders", 1, 3, 1))
@@ -65,7 +67,7 @@ def test_a_second_request_is_refused_and_the_first_one_named(world: World, clust
 
 
 def test_a_request_that_comes_up_in_the_last_moment_leaves_no_throttle(
-    world: World, cluster: KafkaCluster
+    world: MemoryGroups, cluster: KafkaCluster
 ) -> None:
     """Throttles and request are one transaction."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
@@ -87,7 +89,7 @@ def test_a_request_that_comes_up_in_the_last_moment_leaves_no_throttle(
     ],
 )
 def test_what_cannot_be_moved_is_refused_by_name(
-    world: World,
+    world: MemoryGroups,
     cluster: KafkaCluster,
     moves: list,
     error: type,
@@ -100,7 +102,9 @@ def test_what_cannot_be_moved_is_refused_by_name(
     assert cluster.requested() is None
 
 
-def test_a_dead_target_needs_force_and_a_controller_that_waits(world: World, cluster: KafkaCluster) -> None:
+def test_a_dead_target_needs_force_and_a_controller_that_waits(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """controller.md K12: before 0.10.2 such a move is dropped, so it is refused even with force."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 9, 1)], force=True)
     assert "waits for it" in plan.notes[0]
@@ -110,7 +114,7 @@ def test_a_dead_target_needs_force_and_a_controller_that_waits(world: World, clu
         plan_reassignment(world.ensemble, [move("orders", 0, 9, 1)], force=True)
 
 
-def test_what_will_not_happen_is_said_before(world: World, cluster: KafkaCluster) -> None:
+def test_what_will_not_happen_is_said_before(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """No controller, a topic that is being deleted, nothing to copy from."""
     world.server.put(TopicDeletion.path("orders"), b"")
     cluster.state("orders", 0, -1, (8,))
@@ -125,7 +129,7 @@ def test_what_will_not_happen_is_said_before(world: World, cluster: KafkaCluster
     ]
 
 
-def test_a_controller_that_hosts_nothing_is_no_target(world: World, cluster: KafkaCluster) -> None:
+def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """recipes 14: not even with force."""
     cluster.broker(9, zkgroup={"role": "controller"})
 
@@ -133,7 +137,7 @@ def test_a_controller_that_hosts_nothing_is_no_target(world: World, cluster: Kaf
         plan_reassignment(world.ensemble, [move("orders", 0, 9)], force=True)
 
 
-def test_a_migrated_cluster_is_refused(world: World, cluster: KafkaCluster) -> None:
+def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """A KRaft controller does not look at the request."""
     world.server.put(Controller.path(), Controller(1, 1, 2, {"kraftControllerEpoch": 3}).encode())
 
@@ -141,7 +145,9 @@ def test_a_migrated_cluster_is_refused(world: World, cluster: KafkaCluster) -> N
         plan_reassignment(world.ensemble, [move("orders", 0, 3)])
 
 
-def test_an_oversized_request_is_refused_before_anything_is_sent(world: World, cluster: KafkaCluster) -> None:
+def test_an_oversized_request_is_refused_before_anything_is_sent(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """controller item 79: with a clear message, and the tree as it was."""
     name = "wide" * 40
     cluster.topic(name, *[(1, 2)] * 5000)
@@ -156,7 +162,9 @@ def test_an_oversized_request_is_refused_before_anything_is_sent(world: World, c
 # --- throttles ----------------------------------------------------------------------------------------
 
 
-def test_throttles_come_with_the_request_and_are_removed_alone(world: World, cluster: KafkaCluster) -> None:
+def test_throttles_come_with_the_request_and_are_removed_alone(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """controller item 48: rates of all brokers concerned, old and added replicas, other settings kept."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
     submit(world.ensemble, plan)
@@ -179,7 +187,7 @@ def test_throttles_come_with_the_request_and_are_removed_alone(world: World, clu
     assert not read_throttles(world.ensemble, ["orders"])
 
 
-def test_a_throttle_that_nobody_obeys_is_refused(world: World) -> None:
+def test_a_throttle_that_nobody_obeys_is_refused(world: MemoryGroups) -> None:
     """Brokers before 0.10.1 ignore it, and 0.8.2.2's tools then refuse to alter the topic."""
     cluster = KafkaCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))
@@ -191,7 +199,7 @@ def test_a_throttle_that_nobody_obeys_is_refused(world: World) -> None:
 # --- how it stands ------------------------------------------------------------------------------------
 
 
-def test_verify_tells_of_each_partition_what_is_true(world: World, cluster: KafkaCluster) -> None:
+def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Done, moving, elsewhere, at old and new together, and no such partition; order counts."""
     cluster.topic("clicks", (1, 2), (3, 1), (1, 2, 3), (1, 2))
     cluster.request(move("clicks", 0, 3, 1))
@@ -210,7 +218,7 @@ def test_verify_tells_of_each_partition_what_is_true(world: World, cluster: Kafk
     assert "is on [1, 2] and nothing moves it" in (rows[3].detail or "")
 
 
-def test_a_move_to_another_target_is_told_apart(world: World, cluster: KafkaCluster) -> None:
+def test_a_move_to_another_target_is_told_apart(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Kafka's tool says "in progress" whatever the target is."""
     cluster.request(move("orders", 0, 3, 9))
 
@@ -220,7 +228,7 @@ def test_a_move_to_another_target_is_told_apart(world: World, cluster: KafkaClus
     assert row.detail == "is being moved to [3, 9] instead; broker 9 is not registered"
 
 
-def test_moves_asked_for_by_api_are_under_way_without_a_request(world: World) -> None:
+def test_moves_asked_for_by_api_are_under_way_without_a_request(world: MemoryGroups) -> None:
     """controller item 45: `adding_replicas` alone says so, on a tree of Kafka 2.8.2."""
     operator = world.operator(RecordedStore("kafka-2.8.2/10-reassign-running.jsonl"))
 
@@ -236,7 +244,9 @@ def test_moves_asked_for_by_api_are_under_way_without_a_request(world: World) ->
     assert [row.status for row in verified] == ["in_progress"]
 
 
-def test_a_partition_that_is_moving_by_api_is_not_asked_for(world: World, cluster: KafkaCluster) -> None:
+def test_a_partition_that_is_moving_by_api_is_not_asked_for(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """2.4 and later would replace the running move."""
     topic = Topic({0: (3, 1, 2)}, version=2, adding={0: (3,)}, removing={0: (2,)})
     world.server.put(Topic.path("orders"), topic.encode())
@@ -245,7 +255,9 @@ def test_a_partition_that_is_moving_by_api_is_not_asked_for(world: World, cluste
         plan_reassignment(world.ensemble, [move("orders", 0, 2, 1)])
 
 
-def test_waiting_tells_progress_and_ends_with_the_last_move(world: World, cluster: KafkaCluster) -> None:
+def test_waiting_tells_progress_and_ends_with_the_last_move(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """Each look is told; the end is when nothing is under way."""
     moves = [move("orders", 0, 3, 1), move("orders", 1, 3, 2)]
     cluster.request(*moves)
@@ -264,7 +276,7 @@ def test_waiting_tells_progress_and_ends_with_the_last_move(world: World, cluste
     assert told[-1].per_minute == pytest.approx(40)
 
 
-def test_waiting_ends_with_the_time(world: World, cluster: KafkaCluster) -> None:
+def test_waiting_ends_with_the_time(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """What is still under way then is told so."""
     cluster.request(move("orders", 0, 3, 1))
 
@@ -284,7 +296,7 @@ def test_time_left_follows_from_what_was_done_while_waiting() -> None:
 # --- cancelling ---------------------------------------------------------------------------------------
 
 
-def test_only_a_controller_of_ours_is_asked_to_cancel(world: World, cluster: KafkaCluster) -> None:
+def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """recipes 17: refused before anything is written where a real one rules, or none."""
     cluster.request(move("orders", 0, 3, 1))
 
@@ -297,7 +309,9 @@ def test_only_a_controller_of_ours_is_asked_to_cancel(world: World, cluster: Kaf
     assert cluster.requested() == {ORDERS_0: (3, 1)}
 
 
-def test_a_cancelled_move_gets_its_former_replicas_as_target(world: World, cluster: KafkaCluster) -> None:
+def test_a_cancelled_move_gets_its_former_replicas_as_target(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """From the topic's own keys, else from the rollback file; other entries stay."""
     cluster.ours()
     cluster.request(move("orders", 0, 3, 1), move("orders", 1, 3, 2))
@@ -313,7 +327,7 @@ def test_a_cancelled_move_gets_its_former_replicas_as_target(world: World, clust
     assert cluster.requested() == {ORDERS_0: (1, 2), TopicPartition("orders", 1): (2, 1)}
 
 
-def test_a_cancel_loses_to_another_controller(world: World, cluster: KafkaCluster) -> None:
+def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The transaction itself checks that a controller of ours rules."""
     cluster.ours()
     cluster.request(move("orders", 0, 3, 1))
@@ -329,7 +343,7 @@ def test_a_cancel_loses_to_another_controller(world: World, cluster: KafkaCluste
     assert cluster.requested() == {ORDERS_0: (3, 1)}
 
 
-def test_nothing_to_cancel_is_not_found(world: World, cluster: KafkaCluster) -> None:
+def test_nothing_to_cancel_is_not_found(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """No request, or not of this partition."""
     cluster.ours()
     with pytest.raises(NotFoundError, match="no reassignment runs"):
@@ -339,7 +353,7 @@ def test_nothing_to_cancel_is_not_found(world: World, cluster: KafkaCluster) -> 
         plan_cancel(world.ensemble, [TopicPartition("orders", 1)])
 
 
-def test_a_move_asked_for_through_the_brokers_api_is_not_denied(world: World) -> None:
+def test_a_move_asked_for_through_the_brokers_api_is_not_denied(world: MemoryGroups) -> None:
     """`reassign list` shows it, so a cancel says who can cancel it, instead of that nothing runs."""
     operator = world.operator(RecordedStore("kafka-3.9.1/10-reassign-running.jsonl"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds import golden_data
-from tests.worlds.admin_world import RecordedStore, World
+from tests.worlds.memory_groups import MemoryGroups, RecordedStore
 from zkgroup.admin.brokers import describe_broker, list_brokers
 from zkgroup.admin.configs import describe_configs, plan_config
 from zkgroup.admin.elections import plan_preferred
@@ -25,7 +25,7 @@ KINDS: tuple[EntityKind, ...] = ("topics", "brokers", "clients", "users", "ips")
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_nothing_that_kafka_left_is_unreadable(world: World, name: str) -> None:
+def test_nothing_that_kafka_left_is_unreadable(world: MemoryGroups, name: str) -> None:
     """Brokers, controller, topics, configurations, moves; a tree below a chroot has none at its root."""
     operator = world.operator(RecordedStore(name))
 
@@ -62,7 +62,9 @@ def test_nothing_that_kafka_left_is_unreadable(world: World, name: str) -> None:
         ("kafka-3.9.1/10-reassign-running.jsonl", False),
     ],
 )
-def test_running_moves_are_seen_with_and_without_a_request(world: World, name: str, asked: bool) -> None:
+def test_running_moves_are_seen_with_and_without_a_request(
+    world: MemoryGroups, name: str, asked: bool
+) -> None:
     """controller item 45: on trees of each way to ask."""
     store = RecordedStore(name)
     operator = world.operator(store)
@@ -73,7 +75,7 @@ def test_running_moves_are_seen_with_and_without_a_request(world: World, name: s
     assert (operator.zk.exists(Reassignment.path()) is not None) is asked
 
 
-def test_a_cluster_that_has_migrated_is_asked_for_nothing(world: World) -> None:
+def test_a_cluster_that_has_migrated_is_asked_for_nothing(world: MemoryGroups) -> None:
     """On a tree of 3.9.1 whose brokers follow KRaft: refused before anything is written."""
     operator = world.operator(RecordedStore("kafka-3.9.1/m3-migration-topic-created.jsonl"))
     _, topics, _ = describe_topics(operator)
@@ -103,7 +105,7 @@ DELETIONS = [
 
 @pytest.mark.parametrize(("name", "told"), DELETIONS)
 def test_what_a_controller_makes_of_a_deletion_is_said_before(
-    world: World, name: str, told: list[str]
+    world: MemoryGroups, name: str, told: list[str]
 ) -> None:
     """Of every topic of the tree together: what the release ignores, what it waits for."""
     operator = world.operator(RecordedStore(name))
@@ -117,7 +119,7 @@ def test_what_a_controller_makes_of_a_deletion_is_said_before(
 
 
 @pytest.mark.parametrize("name", [one for one in TREES if "m3-" not in one])
-def test_topics_of_the_brokers_themselves_are_not_deleted(world: World, name: str) -> None:
+def test_topics_of_the_brokers_themselves_are_not_deleted(world: MemoryGroups, name: str) -> None:
     """As Kafka's tools refuse it; every other topic of every tree can be planned."""
     operator = world.operator(RecordedStore(name))
     _, topics = list_topics(operator)
@@ -131,7 +133,7 @@ def test_topics_of_the_brokers_themselves_are_not_deleted(world: World, name: st
             assert plan_topic_deletion(operator, topic.topic).topic == topic.topic
 
 
-def test_a_cluster_that_has_migrated_gets_no_topic_and_loses_none(world: World) -> None:
+def test_a_cluster_that_has_migrated_gets_no_topic_and_loses_none(world: MemoryGroups) -> None:
     """On a tree of 3.9.1 whose brokers follow KRaft."""
     operator = world.operator(RecordedStore("kafka-3.9.1/m3-migration-topic-created.jsonl"))
     _, topics, _ = describe_topics(operator)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.resigning import ask_to_resign, plan_resignation, wait_for_successor
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.model.requests import Create, Delete, SetData
@@ -13,18 +13,18 @@ from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.controller_records import ResignRequest, WaitingController
 
 
-def _request(world: World) -> ResignRequest | None:
+def _request(world: MemoryGroups) -> ResignRequest | None:
     found = world.server.find(ResignRequest.path())
     return ResignRequest.decode(found.path, found.data) if found else None
 
 
-def _czxid(world: World) -> int:
+def _czxid(world: MemoryGroups) -> int:
     found = world.server.find(Controller.path())
     assert found is not None
     return found.stat.czxid
 
 
-def test_the_request_names_the_controller_that_is_meant(world: World) -> None:
+def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> None:
     """recipes 13: a successor has another czxid and never obeys it."""
     KafkaCluster(world).ours()
 
@@ -37,7 +37,7 @@ def test_the_request_names_the_controller_that_is_meant(world: World) -> None:
         plan_resignation(world.ensemble)
 
 
-def test_a_real_controller_is_not_asked(world: World) -> None:
+def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
     """recipes 13: refused with the reason, nothing written; exit 5 where nobody rules."""
     cluster = KafkaCluster(world)
 
@@ -50,7 +50,7 @@ def test_a_real_controller_is_not_asked(world: World) -> None:
     assert _request(world) is None
 
 
-def test_a_controller_that_cannot_be_read_is_not_asked(world: World) -> None:
+def test_a_controller_that_cannot_be_read_is_not_asked(world: MemoryGroups) -> None:
     """Whose it is decides what is refused."""
     cluster = KafkaCluster(world)
     cluster.no_controller()
@@ -60,7 +60,7 @@ def test_a_controller_that_cannot_be_read_is_not_asked(world: World) -> None:
         plan_resignation(world.ensemble)
 
 
-def test_a_request_that_meant_an_earlier_controller_is_written_over(world: World) -> None:
+def test_a_request_that_meant_an_earlier_controller_is_written_over(world: MemoryGroups) -> None:
     """Its controller is gone; one that changes after the plan is a conflict."""
     cluster = KafkaCluster(world)
     cluster.ours()
@@ -73,7 +73,7 @@ def test_a_request_that_meant_an_earlier_controller_is_written_over(world: World
         ask_to_resign(world.ensemble, plan)
 
 
-def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world: World) -> None:
+def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world: MemoryGroups) -> None:
     """The version of `/controller` is checked in the transaction of the request."""
     cluster = KafkaCluster(world)
     cluster.ours()
@@ -88,7 +88,7 @@ def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world
 
 
 @pytest.mark.parametrize("follows", [True, False])
-def test_waiting_ends_when_somebody_rules(world: World, follows: bool) -> None:
+def test_waiting_ends_when_somebody_rules(world: MemoryGroups, follows: bool) -> None:
     """Resigned and nobody there is said apart from not resigned."""
     cluster = KafkaCluster(world)
     cluster.ours()
@@ -111,7 +111,7 @@ def test_waiting_ends_when_somebody_rules(world: World, follows: bool) -> None:
     assert sum(looks) <= 5
 
 
-def test_a_controller_that_hangs_has_not_resigned(world: World) -> None:
+def test_a_controller_that_hangs_has_not_resigned(world: MemoryGroups) -> None:
     """Its znode is as it was at the end of the time."""
     KafkaCluster(world).ours()
     plan = plan_resignation(world.ensemble)
@@ -122,7 +122,7 @@ def test_a_controller_that_hangs_has_not_resigned(world: World) -> None:
     assert (came.resigned, came.successor) == (False, None)
 
 
-def test_who_may_follow_is_said_before(world: World) -> None:
+def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
     """A real broker would rule next; nobody else means the same one again."""
     cluster = KafkaCluster(world)
     cluster.ours()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.ruling_status import HUNG_AFTER_MS, is_hung, read_ruling_status
 from zkgroup.admin.status import diagnose, read_status
 from zkgroup.model.requests import Create
@@ -16,12 +16,12 @@ from zkgroup.znodes.controller_records import ControllerStatus
 from zkgroup.znodes.reassignment_records import StoredPlan
 
 
-def _says(world: World, zxid: int, epoch: int = 7, **more: object) -> None:
+def _says(world: MemoryGroups, zxid: int, epoch: int = 7, **more: object) -> None:
     status = ControllerStatus(1, epoch, zxid, 5, **more)  # type: ignore[arg-type]
     world.server.put(ControllerStatus.path(), status.encode())
 
 
-def test_what_the_controller_says_is_told(world: World) -> None:
+def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
     """recipes 13, 15 and 18: unreadable paths, who may fetch again, who is to be restarted, what waits."""
     KafkaCluster(world).ours()
     _says(
@@ -55,7 +55,7 @@ def test_what_the_controller_says_is_told(world: World) -> None:
     ]
 
 
-def test_what_an_earlier_controller_said_does_not_count(world: World) -> None:
+def test_what_an_earlier_controller_said_does_not_count(world: MemoryGroups) -> None:
     """Neither of another epoch, nor beside a real controller; one that says nothing is not called hung."""
     cluster = KafkaCluster(world)
     _says(world, 1, unreadable={"/odd": "odd"})
@@ -74,7 +74,7 @@ def test_what_an_earlier_controller_said_does_not_count(world: World) -> None:
     assert (real.unreadable, former.controller, none.controller) == ({}, 1, None)
 
 
-def test_a_controller_that_leaves_changes_alone_hangs(world: World) -> None:
+def test_a_controller_that_leaves_changes_alone_hangs(world: MemoryGroups) -> None:
     """recipes 18: shown by its last processed zxid; a change of this moment does not count yet."""
     cluster = KafkaCluster(world)
     cluster.ours()
@@ -103,7 +103,7 @@ def test_only_old_changes_that_were_not_processed_count(zxid: int, age_ms: int, 
     assert is_hung(5, [(1, 0), (zxid, 10**9 - age_ms)], 10**9) is hung
 
 
-def test_what_cannot_be_read_is_told_by_its_path(world: World) -> None:
+def test_what_cannot_be_read_is_told_by_its_path(world: MemoryGroups) -> None:
     """`/controller`, the epoch and the status itself."""
     cluster = KafkaCluster(world)
     cluster.no_controller()
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_told_by_its_path(world: World) -> None:
     assert (found.controller, found.epoch, found.kind) == (None, None, "kafka")
 
 
-def test_partitions_and_moves_are_counted(world: World) -> None:
+def test_partitions_and_moves_are_counted(world: MemoryGroups) -> None:
     """Without a live leader, not fully in sync, under way; what is being deleted does not count."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1, 2), (9, 1), (2, 3), (1, 2))

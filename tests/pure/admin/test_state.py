@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import Meddled, World
+from tests.worlds.memory_groups import Meddled, MemoryGroups
 from zkgroup.admin.groups import describe, list_groups, verify
 from zkgroup.admin.reading import TRIES, read_picture
 from zkgroup.admin.values import GroupState
@@ -16,17 +16,17 @@ from zkgroup.znodes.consumers import Frozen, Owner
 OLD_MS = 11_000
 
 
-def _group(world: World) -> None:
+def _group(world: MemoryGroups) -> None:
     world.topic("orders", 4)
     world.member("g", "a", {"orders": 1})
     world.own_as_planned("g")
 
 
-def _unown(world: World, partition: int = 0) -> None:
+def _unown(world: MemoryGroups, partition: int = 0) -> None:
     world.write(Delete(Owner.path("g", TopicPartition("orders", partition)), 1))
 
 
-def test_a_group_without_members_is_empty(world: World) -> None:
+def test_a_group_without_members_is_empty(world: MemoryGroups) -> None:
     """Nobody registered: empty, with the topics and partitions that it has offsets of."""
     world.topic("orders", 4)
     world.commit("g", "orders", 0, 7)
@@ -42,7 +42,7 @@ def test_a_group_without_members_is_empty(world: World) -> None:
     )
 
 
-def test_a_wrong_group_that_changed_lately_is_rebalancing(world: World) -> None:
+def test_a_wrong_group_that_changed_lately_is_rebalancing(world: MemoryGroups) -> None:
     """A registration or owner younger than 10 s: it is on its way, and no second look is needed."""
     _group(world)
     _unown(world)
@@ -53,7 +53,7 @@ def test_a_wrong_group_that_changed_lately_is_rebalancing(world: World) -> None:
     assert (state, world.clock.now_ms() - before) == (GroupState.REBALANCING, 0)
 
 
-def test_a_wrong_group_that_stands_still_is_inconsistent(world: World) -> None:
+def test_a_wrong_group_that_stands_still_is_inconsistent(world: MemoryGroups) -> None:
     """Old and unchanged 2 s later: nobody is about to mend it."""
     _group(world)
     _unown(world)
@@ -62,7 +62,7 @@ def test_a_wrong_group_that_stands_still_is_inconsistent(world: World) -> None:
     assert describe(world.ensemble, "g").state is GroupState.INCONSISTENT
 
 
-def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: World) -> None:
+def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: MemoryGroups) -> None:
     """A deletion leaves no time behind; the second look 2 s later tells it."""
     _group(world)
     _unown(world)
@@ -77,7 +77,7 @@ def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: World) -> 
     assert describe(operator, "g").state is GroupState.REBALANCING
 
 
-def test_a_frozen_group_is_frozen_whatever_it_owns(world: World) -> None:
+def test_a_frozen_group_is_frozen_whatever_it_owns(world: MemoryGroups) -> None:
     """The operator's mark outranks what is owned."""
     _group(world)
     _unown(world)
@@ -86,7 +86,7 @@ def test_a_frozen_group_is_frozen_whatever_it_owns(world: World) -> None:
     assert describe(world.ensemble, "g").state is GroupState.FROZEN
 
 
-def test_one_pause_serves_all_doubtful_groups(world: World) -> None:
+def test_one_pause_serves_all_doubtful_groups(world: MemoryGroups) -> None:
     """Listing many wrong groups waits 2 s once."""
     world.topic("orders", 1)
     for name in ("g", "h", "i"):
@@ -101,7 +101,7 @@ def test_one_pause_serves_all_doubtful_groups(world: World) -> None:
     assert world.clock.now_ms() - before == 2000
 
 
-def test_a_group_that_does_not_exist_is_not_found(world: World) -> None:
+def test_a_group_that_does_not_exist_is_not_found(world: MemoryGroups) -> None:
     """A missing group is an error that names its path; a name that cannot be one is refused before."""
     with pytest.raises(NotFoundError, match="/consumers/nobody"):
         describe(world.ensemble, "nobody")
@@ -109,7 +109,7 @@ def test_a_group_that_does_not_exist_is_not_found(world: World) -> None:
         describe(world.ensemble, "no/body")
 
 
-def test_verify_waits_for_convergence(world: World) -> None:
+def test_verify_waits_for_convergence(world: MemoryGroups) -> None:
     """With a wait, the check goes on until the group has converged."""
     _group(world)
     _unown(world)
@@ -127,7 +127,7 @@ def test_verify_waits_for_convergence(world: World) -> None:
     assert len(looks) == 3
 
 
-def test_verify_gives_up_in_time_with_what_is_wrong(world: World) -> None:
+def test_verify_gives_up_in_time_with_what_is_wrong(world: MemoryGroups) -> None:
     """A wait that runs out ends with the last problems."""
     _group(world)
     _unown(world)
@@ -139,7 +139,7 @@ def test_verify_gives_up_in_time_with_what_is_wrong(world: World) -> None:
     assert 5000 <= world.clock.now_ms() - before <= 5250
 
 
-def test_a_picture_is_taken_again_until_it_stands_still(world: World) -> None:
+def test_a_picture_is_taken_again_until_it_stands_still(world: MemoryGroups) -> None:
     """A member that joins between the lists and the leaves is in the picture (seqlock on `pzxid`)."""
     _group(world)
     client = world.server.client()
@@ -151,7 +151,7 @@ def test_a_picture_is_taken_again_until_it_stands_still(world: World) -> None:
     assert sorted(picture.registrations) == ["g_a", "g_b"]
 
 
-def test_a_group_that_never_stands_still_is_read_all_the_same(world: World) -> None:
+def test_a_group_that_never_stands_still_is_read_all_the_same(world: MemoryGroups) -> None:
     """After some tries the last picture is used, marked, and never called inconsistent."""
     _group(world)
     client = world.server.client()
@@ -173,7 +173,7 @@ def test_a_group_that_never_stands_still_is_read_all_the_same(world: World) -> N
     assert reads >= TRIES
 
 
-def test_the_picture_tells_its_zxid(world: World) -> None:
+def test_the_picture_tells_its_zxid(world: MemoryGroups) -> None:
     """`as_of` is the session's last zxid: nothing in the picture is newer."""
     _group(world)
 

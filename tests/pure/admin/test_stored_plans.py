@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.moving_plans import PhasedPlan, Wish, make_plan, planner_decommission
 from zkgroup.admin.plan_running import Step, carry_on, next_step
@@ -37,25 +37,25 @@ QUIET: Callable[[Progress], object] = lambda progress: None  # noqa: E731
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """Three partitions on brokers 1 and 2; one copy at a time empties broker 1 in three phases."""
     made = KafkaCluster(world)
     made.topic("orders", (1, 2), (2, 1), (1, 2))
     return made
 
 
-def _found(world: World) -> PhasedPlan:
+def _found(world: MemoryGroups) -> PhasedPlan:
     return make_plan(world.ensemble, planner_decommission([1]), Wish(max_moves=1))
 
 
 def _kept(
-    world: World, *, start: bool = True, throttle: int | None = None, name: str = "p"
+    world: MemoryGroups, *, start: bool = True, throttle: int | None = None, name: str = "p"
 ) -> PlanDescription:
     storing = plan_storing(world.ensemble, _found(world), by="ada", throttle=throttle, begin=start)
     return store(world.ensemble, name, storing)
 
 
-def _finishing(world: World, cluster: KafkaCluster) -> Ensemble:
+def _finishing(world: MemoryGroups, cluster: KafkaCluster) -> Ensemble:
     """A real controller that has done the request by the next look."""
 
     def controller(seconds: float) -> None:
@@ -66,7 +66,7 @@ def _finishing(world: World, cluster: KafkaCluster) -> Ensemble:
     return world.operator(world.server.client(), controller)
 
 
-def test_a_plan_is_carried_on_phase_by_phase(world: World, cluster: KafkaCluster) -> None:
+def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """recipes 17: over a real controller, one request at a time, with progress, to its end."""
     one = _kept(world)
     seen: list[Progress] = []
@@ -81,7 +81,9 @@ def test_a_plan_is_carried_on_phase_by_phase(world: World, cluster: KafkaCluster
     assert cluster.requested() is None
 
 
-def test_the_next_command_goes_on_where_the_last_one_ended(world: World, cluster: KafkaCluster) -> None:
+def test_the_next_command_goes_on_where_the_last_one_ended(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """A phase that was asked for is not asked for again; the request and the plan move on together."""
     _kept(world)
 
@@ -97,7 +99,7 @@ def test_the_next_command_goes_on_where_the_last_one_ended(world: World, cluster
     assert cluster.requested() != asked
 
 
-def test_a_controller_of_ours_goes_on_by_itself(world: World, cluster: KafkaCluster) -> None:
+def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Here we only look, and over a real controller that is said before."""
     told = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
     cluster.ours()
@@ -111,7 +113,9 @@ def test_a_controller_of_ours_goes_on_by_itself(world: World, cluster: KafkaClus
     assert (waited.stored.state, waited.stored.next_phase, cluster.requested()) == ("running", 0, None)
 
 
-def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(world: World, cluster: KafkaCluster) -> None:
+def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """Resumed, it asks for that phase again."""
     _kept(world)
     carry_on(world.ensemble, "p", 0, QUIET)
@@ -129,7 +133,7 @@ def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(world: World, clust
     assert ended.stored.state == "done"
 
 
-def test_a_topic_that_is_gone_holds_nothing_up(world: World, cluster: KafkaCluster) -> None:
+def test_a_topic_that_is_gone_holds_nothing_up(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Its moves are passed over, asked for or not."""
     _kept(world)
     for number in range(3):
@@ -143,7 +147,7 @@ def test_a_topic_that_is_gone_holds_nothing_up(world: World, cluster: KafkaClust
     assert (ended.stored.state, cluster.requested()) == ("done", None)
 
 
-def test_a_topic_that_is_being_deleted_holds_nothing_up(world: World, cluster: KafkaCluster) -> None:
+def test_a_topic_that_is_being_deleted_holds_nothing_up(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """A controller drops its moves; a plan that waited for them would fail by it."""
     cluster.topic("leaving", (1, 2))
     _kept(world)
@@ -156,7 +160,7 @@ def test_a_topic_that_is_being_deleted_holds_nothing_up(world: World, cluster: K
     assert {tuple(sorted(brokers)) for brokers in cluster.replicas("orders").values()} == {(2, 3)}
 
 
-def test_somebody_elses_request_is_waited_for(world: World, cluster: KafkaCluster) -> None:
+def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """It is neither taken for a phase nor written over."""
     cluster.topic("clicks", (2, 3))
     _kept(world)
@@ -169,7 +173,7 @@ def test_somebody_elses_request_is_waited_for(world: World, cluster: KafkaCluste
     assert ended.stored.state == "done"
 
 
-def test_one_plan_runs_at_a_time(world: World, cluster: KafkaCluster) -> None:
+def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Others can be kept; one that has ended is not resumed."""
     running = _kept(world)
     paused = _kept(world, start=False, name="q")
@@ -194,7 +198,7 @@ def test_one_plan_runs_at_a_time(world: World, cluster: KafkaCluster) -> None:
     ]
 
 
-def test_of_two_plans_that_begin_at_once_one_does(world: World, cluster: KafkaCluster) -> None:
+def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Neither tool has seen the other's when it looked: a begun or a resumed one refuses the others."""
     paused = _kept(world, start=False, name="q")
     first, second, third = [
@@ -213,7 +217,7 @@ def test_of_two_plans_that_begin_at_once_one_does(world: World, cluster: KafkaCl
     assert [one.plan for one in list_plans(world.ensemble)[0]] == ["p", "q"]
 
 
-def test_a_paused_plan_asks_for_nothing(world: World, cluster: KafkaCluster) -> None:
+def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """A change is conditional on what was shown."""
     one = _kept(world)
     paused = stop(world.ensemble, one, "paused", "later")
@@ -227,7 +231,7 @@ def test_a_paused_plan_asks_for_nothing(world: World, cluster: KafkaCluster) -> 
 
 
 def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
-    world: World, cluster: KafkaCluster
+    world: MemoryGroups, cluster: KafkaCluster
 ) -> None:
     """controller item 48: in the transaction of the request; a controller of ours takes its own off."""
     _kept(world, throttle=1000)
@@ -248,7 +252,7 @@ def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
     assert cluster.overrides("/config/topics/orders") == {}
 
 
-def test_brokers_that_ignore_a_throttle_are_told_of_before(world: World) -> None:
+def test_brokers_that_ignore_a_throttle_are_told_of_before(world: MemoryGroups) -> None:
     """Refused, also where the plan would begin later."""
     cluster = KafkaCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))
@@ -258,7 +262,7 @@ def test_brokers_that_ignore_a_throttle_are_told_of_before(world: World) -> None
             plan_storing(world.ensemble, _found(world), by="ada", throttle=1000, begin=start)
 
 
-def test_what_is_no_plan_is_told_apart(world: World, cluster: KafkaCluster) -> None:
+def test_what_is_no_plan_is_told_apart(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """An unknown id, a name that is none, a znode that cannot be read."""
     _kept(world, start=False)
     world.server.put(StoredPlan.path("odd"), b"{}")
@@ -273,7 +277,9 @@ def test_what_is_no_plan_is_told_apart(world: World, cluster: KafkaCluster) -> N
         find_plan(world.ensemble, "a/b")
 
 
-def test_a_broker_that_is_gone_stops_the_command_not_the_plan(world: World, cluster: KafkaCluster) -> None:
+def test_a_broker_that_is_gone_stops_the_command_not_the_plan(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """Once it is back the plan goes on from the same phase."""
     _kept(world)
     world.write(Delete("/brokers/ids/3", -1))
@@ -287,7 +293,7 @@ def test_a_broker_that_is_gone_stops_the_command_not_the_plan(world: World, clus
     assert carry_on(_finishing(world, cluster), "p", 60, QUIET).stored.state == "done"
 
 
-def test_of_plans_that_are_over_the_last_hundred_stay(world: World, cluster: KafkaCluster) -> None:
+def test_of_plans_that_are_over_the_last_hundred_stay(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """By their ends; one with throttles stays until they are off, and a controller of ours prunes itself."""
     over = _found(world)
     assert over.phases

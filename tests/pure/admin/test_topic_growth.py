@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model.requests import SetData
@@ -13,7 +13,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.topics import TopicDeletion
 
 
-def test_growth_follows_on_by_either_rule(world: World) -> None:
+def test_growth_follows_on_by_either_rule(world: MemoryGroups) -> None:
     """controller.md 6.2, example E: the later rule by default, 0.8.2.2's on request."""
     cluster = KafkaCluster(world, 0)
     for number in range(101, 106):
@@ -31,7 +31,7 @@ def test_growth_follows_on_by_either_rule(world: World) -> None:
     }  # fmt: skip
 
 
-def test_partitions_and_overrides_change_together(world: World) -> None:
+def test_partitions_and_overrides_change_together(world: MemoryGroups) -> None:
     """One transaction; what is not named stays, the keys of 2.8 too."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1, 2), **{"retention.ms": "5", "old": "1"})
@@ -50,7 +50,7 @@ def test_partitions_and_overrides_change_together(world: World) -> None:
     assert len(world.server.log[-1].operations) == 3
 
 
-def test_growth_alone_leaves_the_configuration_as_it_is(world: World) -> None:
+def test_growth_alone_leaves_the_configuration_as_it_is(world: MemoryGroups) -> None:
     """controller.md 5.4: 0.8.2.2's tool writes it again, and a caller that passes none erases it."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1,), **{"retention.ms": "5"})
@@ -61,7 +61,7 @@ def test_growth_alone_leaves_the_configuration_as_it_is(world: World) -> None:
     assert cluster.notifications() == []
 
 
-def test_a_topic_that_changed_meanwhile_is_a_conflict(world: World) -> None:
+def test_a_topic_that_changed_meanwhile_is_a_conflict(world: MemoryGroups) -> None:
     """Two operators that grow a topic do not overwrite each other."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1,))
@@ -74,7 +74,7 @@ def test_a_topic_that_changed_meanwhile_is_a_conflict(world: World) -> None:
     assert cluster.replicas("orders") == {0: (1,), 1: (3,)}
 
 
-def test_a_topic_that_must_not_grow_now_is_refused(world: World) -> None:
+def test_a_topic_that_must_not_grow_now_is_refused(world: MemoryGroups) -> None:
     """Being moved (the controller would write the old map again), being deleted, of groups' offsets."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1,))
@@ -101,7 +101,7 @@ def test_a_topic_that_must_not_grow_now_is_refused(world: World) -> None:
         (Growth(partitions=3, replica_assignment=[[1, 2], [3, 1]]), "names 2"),
     ],
 )
-def test_impossible_growth_is_refused(world: World, growth: Growth, told: str) -> None:
+def test_impossible_growth_is_refused(world: MemoryGroups, growth: Growth, told: str) -> None:
     """One clear error, nothing written."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1, 2))
@@ -112,7 +112,7 @@ def test_impossible_growth_is_refused(world: World, growth: Growth, told: str) -
     assert cluster.replicas("orders") == {0: (1, 2)}
 
 
-def test_lists_by_hand_leave_the_old_partitions_alone(world: World) -> None:
+def test_lists_by_hand_leave_the_old_partitions_alone(world: MemoryGroups) -> None:
     """Kafka's option names old and new partitions; only the new ones are looked at."""
     cluster = KafkaCluster(world)
     cluster.topic("orders", (1, 2))
@@ -122,7 +122,7 @@ def test_lists_by_hand_leave_the_old_partitions_alone(world: World) -> None:
     assert plan.after.partitions == {0: (1, 2), 1: (3, 1)}
 
 
-def test_a_topic_made_without_brokers_grows_without_brokers(world: World) -> None:
+def test_a_topic_made_without_brokers_grows_without_brokers(world: MemoryGroups) -> None:
     """Its lists are placeholders, and so are the new ones."""
     world.topic("orders", 2)
 

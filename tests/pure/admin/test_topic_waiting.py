@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_waiting import wait_for_leaders, wait_until_gone
@@ -19,7 +19,7 @@ from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """Brokers 1 to 3 of Kafka, and `orders` on 1, 2 and a broker that is not there."""
     found = KafkaCluster(world)
     found.topic("orders", (1, 2), (2, 4))
@@ -30,7 +30,7 @@ def _tp(number: int) -> TopicPartition:
     return TopicPartition("orders", number)
 
 
-def _after(world: World, *acts: Callable[[], object]) -> Ensemble:
+def _after(world: MemoryGroups, *acts: Callable[[], object]) -> Ensemble:
     """An operator who sees one of these happen in each pause, then nothing more."""
     left = list(acts)
 
@@ -42,14 +42,14 @@ def _after(world: World, *acts: Callable[[], object]) -> Ensemble:
     return world.operator(world.server.client(), pause)
 
 
-def _gone(world: World, *paths: str) -> None:
+def _gone(world: MemoryGroups, *paths: str) -> None:
     world.write(*(Delete(path, -1) for path in paths))
 
 
 # --- leaders ------------------------------------------------------------------------------------------
 
 
-def test_waiting_ends_once_every_partition_is_led(world: World, cluster: KafkaCluster) -> None:
+def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """By a broker that is registered and hosts replicas; each look is told."""
     looks: list[tuple[int, int]] = []
     cluster.state("orders", 0, -1, (1,))
@@ -63,7 +63,7 @@ def test_waiting_ends_once_every_partition_is_led(world: World, cluster: KafkaCl
     assert (seen.leaderless, looks) == ({}, [(0, 2), (1, 2), (2, 2)])
 
 
-def test_why_a_partition_has_no_leader_is_told(world: World, cluster: KafkaCluster) -> None:
+def test_why_a_partition_has_no_leader_is_told(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """The znode that cannot be read, brokers that are gone, the controller's own word, or that it is slow."""
     cluster.topic("orders", *[(1, 2)] * 3, (8, 9), (1, 2))
     cluster.broker(9, zkgroup={"role": "controller"})
@@ -94,7 +94,7 @@ def test_why_a_partition_has_no_leader_is_told(world: World, cluster: KafkaClust
     ]
 
 
-def test_the_wait_for_leaders_runs_out(world: World, cluster: KafkaCluster) -> None:
+def test_the_wait_for_leaders_runs_out(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """After the time given, not later."""
     cluster.state("orders", 0, -1, (1,))
     began = world.clock.now_ms()
@@ -109,7 +109,7 @@ def test_the_wait_for_leaders_runs_out(world: World, cluster: KafkaCluster) -> N
 
 
 @pytest.fixture
-def asked(world: World, cluster: KafkaCluster) -> TopicDeletionPlan:
+def asked(world: MemoryGroups, cluster: KafkaCluster) -> TopicDeletionPlan:
     """The deletion of `orders`, asked for."""
     plan = plan_topic_deletion(world.ensemble, "orders")
     delete_topic(world.ensemble, plan)
@@ -117,7 +117,7 @@ def asked(world: World, cluster: KafkaCluster) -> TopicDeletionPlan:
 
 
 def test_waiting_ends_once_nothing_is_left(
-    world: World, cluster: KafkaCluster, asked: TopicDeletionPlan
+    world: MemoryGroups, cluster: KafkaCluster, asked: TopicDeletionPlan
 ) -> None:
     """Topic, configuration and request, one after the other; what is waited for is told when it changes."""
     told: list[str] = []
@@ -138,14 +138,14 @@ def test_waiting_ends_once_nothing_is_left(
     assert world.clock.now_ms() - began == 5 * 500
 
 
-def test_the_wait_for_a_deletion_runs_out(world: World, asked: TopicDeletionPlan) -> None:
+def test_the_wait_for_a_deletion_runs_out(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
     """With what it waits for, as `topic describe` tells it."""
     seen = wait_until_gone(world.ensemble, asked, 1, lambda _: None)
 
     assert (seen.gone, seen.detail) == (False, "waits for broker 4 to be back")
 
 
-def test_a_request_that_is_dropped_is_not_waited_for(world: World, asked: TopicDeletionPlan) -> None:
+def test_a_request_that_is_dropped_is_not_waited_for(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
     """Kafka 1.0 and later take it away and keep the topic where delete.topic.enable is off."""
     _gone(world, TopicDeletion.path("orders"))
     told: list[str] = []
@@ -157,7 +157,7 @@ def test_a_request_that_is_dropped_is_not_waited_for(world: World, asked: TopicD
 
 
 def test_a_topic_made_again_is_another_one(
-    world: World, cluster: KafkaCluster, asked: TopicDeletionPlan
+    world: MemoryGroups, cluster: KafkaCluster, asked: TopicDeletionPlan
 ) -> None:
     """Its predecessor is gone, whoever made it."""
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
@@ -167,7 +167,7 @@ def test_a_topic_made_again_is_another_one(
     assert wait_until_gone(world.ensemble, asked, 0, lambda _: None).gone
 
 
-def test_a_configuration_that_is_left_is_told(world: World, asked: TopicDeletionPlan) -> None:
+def test_a_configuration_that_is_left_is_told(world: MemoryGroups, asked: TopicDeletionPlan) -> None:
     """Nobody will remove it: a new topic of that name is refused until somebody has."""
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]
     _gone(world, *reversed(tree), TopicDeletion.path("orders"))

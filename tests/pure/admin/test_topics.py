@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.worlds import golden_data
-from tests.worlds.admin_world import Meddled, RecordedStore, World
+from tests.worlds.memory_groups import Meddled, MemoryGroups, RecordedStore
 from zkgroup.admin import topics
 from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
@@ -17,19 +17,19 @@ from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
-def _broker(world: World, number: int, **extensions: object) -> None:
+def _broker(world: MemoryGroups, number: int, **extensions: object) -> None:
     data = BrokerRegistration("h", 9092, timestamp_ms=1, extensions=extensions).encode()
     world.server.put(BrokerRegistration.path(number), data)
 
 
-def _controller(world: World) -> None:
+def _controller(world: MemoryGroups) -> None:
     world.server.put(Controller.path(), Controller(1, 1).encode())
 
 
 # --- create -------------------------------------------------------------------------------------------
 
 
-def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: World) -> None:
+def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: MemoryGroups) -> None:
     """With no broker registered every replica list is [0], which is said."""
     new = topics.plan_topic(world.ensemble, "orders", partitions=2, configs={"retention.ms": "1"})
     topics.create_topic(world.ensemble, new)
@@ -43,7 +43,7 @@ def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: Wor
     assert "no broker" in new.notes[0]
 
 
-def test_topic_and_configuration_are_one_transaction(world: World) -> None:
+def test_topic_and_configuration_are_one_transaction(world: MemoryGroups) -> None:
     """K22: Kafka's tool writes them one after the other and can lose a race in between."""
     topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "orders", partitions=1))
 
@@ -51,7 +51,7 @@ def test_topic_and_configuration_are_one_transaction(world: World) -> None:
     assert paths == ["/config/topics/orders", "/brokers/topics/orders"]
 
 
-def test_replicas_are_spread_over_the_live_brokers(world: World) -> None:
+def test_replicas_are_spread_over_the_live_brokers(world: MemoryGroups) -> None:
     """Leaders in turn, followers shifted by one more each round, the start by the topic's name."""
     for number in (1, 2, 3):
         _broker(world, number)
@@ -66,7 +66,7 @@ def test_replicas_are_spread_over_the_live_brokers(world: World) -> None:
     assert len(firsts) > 1
 
 
-def test_racks_are_looked_at_unless_told_otherwise(world: World) -> None:
+def test_racks_are_looked_at_unless_told_otherwise(world: MemoryGroups) -> None:
     """As 0.10 and later: one replica in each rack; some brokers without a rack is an error by default."""
     for number, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):
         registration = BrokerRegistration.of(
@@ -84,7 +84,7 @@ def test_racks_are_looked_at_unless_told_otherwise(world: World) -> None:
     assert topics.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
 
 
-def test_a_controller_that_hosts_nothing_holds_no_replica(world: World) -> None:
+def test_a_controller_that_hosts_nothing_holds_no_replica(world: MemoryGroups) -> None:
     """recipes 14: controller-only brokers are left out; where only they live a topic is refused."""
     _broker(world, 9, zkgroup={"role": "controller"})
     with pytest.raises(RefusedError, match="/brokers/ids"):
@@ -94,7 +94,7 @@ def test_a_controller_that_hosts_nothing_holds_no_replica(world: World) -> None:
     assert topics.plan_topic(world.ensemble, "orders", partitions=2).assignment == {0: (1,), 1: (1,)}
 
 
-def test_a_name_that_is_no_broker_id_is_passed_over(world: World) -> None:
+def test_a_name_that_is_no_broker_id_is_passed_over(world: MemoryGroups) -> None:
     """Past bug: `²` is a digit for `str.isdigit`, and then `int` failed; `01` is no path of broker 1."""
     _broker(world, 1)
     for name in ("²", "01", "x", "9" * 5000):
@@ -103,7 +103,7 @@ def test_a_name_that_is_no_broker_id_is_passed_over(world: World) -> None:
     assert topics.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
 
 
-def test_an_explicit_assignment_is_taken_as_it_is(world: World) -> None:
+def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
     """`0:1,1:2`: two partitions; brokers that can hold no replica now are noted, not refused."""
     lists = [[0, 1], [1, 2]]
     new = topics.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
@@ -131,13 +131,13 @@ def test_an_explicit_assignment_is_taken_as_it_is(world: World) -> None:
         ({"partitions": None, "replica_assignment": [[0, 0]]}, "twice"),
     ],
 )
-def test_impossible_topics_are_refused_with_the_reason(world: World, options: dict, told: str) -> None:  # type: ignore[type-arg]
+def test_impossible_topics_are_refused_with_the_reason(world: MemoryGroups, options: dict, told: str) -> None:  # type: ignore[type-arg]
     """What can never be is a usage error before anything is written."""
     with pytest.raises(ConfigError, match=told):
         topics.plan_topic(world.ensemble, "orders", **options)
 
 
-def test_a_name_that_is_taken_is_a_conflict(world: World) -> None:
+def test_a_name_that_is_taken_is_a_conflict(world: MemoryGroups) -> None:
     """An existing topic, one whose metric name is the same, and one that is being deleted."""
     new = topics.plan_topic(world.ensemble, "a.b", partitions=1)
     topics.create_topic(world.ensemble, new)
@@ -153,7 +153,7 @@ def test_a_name_that_is_taken_is_a_conflict(world: World) -> None:
 # --- list and describe ----------------------------------------------------------------------------------
 
 
-def test_topics_of_a_real_cluster_are_described(world: World) -> None:
+def test_topics_of_a_real_cluster_are_described(world: MemoryGroups) -> None:
     """Partitions, leaders, ISR and overrides as Kafka 0.8.2.2 wrote them."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/11-no-live-replica.jsonl"))
 
@@ -167,7 +167,7 @@ def test_topics_of_a_real_cluster_are_described(world: World) -> None:
     assert not topics.is_unavailable(orders.partitions[0], [orders.partitions[0].leader or 0])
 
 
-def test_overrides_and_new_keys_are_shown(world: World) -> None:
+def test_overrides_and_new_keys_are_shown(world: MemoryGroups) -> None:
     """A reassignment of Kafka 2.4 and later shows what is added and removed."""
     operator = world.operator(RecordedStore("kafka-3.9.1/10-reassign-running.jsonl"))
 
@@ -178,7 +178,7 @@ def test_overrides_and_new_keys_are_shown(world: World) -> None:
     assert all(set(row.adding) <= set(row.replicas) for row in moving)
 
 
-def test_listed_topics_tell_size_and_deletion(world: World) -> None:
+def test_listed_topics_tell_size_and_deletion(world: MemoryGroups) -> None:
     """One row a topic; unreadable ones are rows too."""
     world.topic("orders", 3)
     world.topic("__consumer_offsets", 1)
@@ -198,7 +198,7 @@ def test_listed_topics_tell_size_and_deletion(world: World) -> None:
     ]
 
 
-def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: World) -> None:
+def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: MemoryGroups) -> None:
     """The topic is described as far as it can be; what is wrong comes with it."""
     world.topic("orders", 2)
     state, config = "/brokers/topics/orders/partitions/1/state", "/config/topics/orders"
@@ -213,7 +213,7 @@ def test_states_and_configurations_that_cannot_be_read_hide_no_partition(world: 
     assert orders.configs is None
 
 
-def test_a_missing_topic_is_not_found(world: World) -> None:
+def test_a_missing_topic_is_not_found(world: MemoryGroups) -> None:
     """Asked for by name, it must exist."""
     with pytest.raises(NotFoundError, match="/brokers/topics/orders"):
         topics.describe_topics(world.ensemble, ["orders"])
@@ -222,7 +222,7 @@ def test_a_missing_topic_is_not_found(world: World) -> None:
 # --- delete ---------------------------------------------------------------------------------------------
 
 
-def test_without_a_controller_the_znodes_are_removed(world: World) -> None:
+def test_without_a_controller_the_znodes_are_removed(world: MemoryGroups) -> None:
     """Topic, configuration, partitions and a waiting request go; nothing else does."""
     world.topic("other", 1)
     topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "orders", partitions=2))
@@ -236,7 +236,7 @@ def test_without_a_controller_the_znodes_are_removed(world: World) -> None:
     assert world.server.find(Topic.path("other")) is not None
 
 
-def test_with_a_controller_the_request_is_left_to_it(world: World) -> None:
+def test_with_a_controller_the_request_is_left_to_it(world: MemoryGroups) -> None:
     """`/admin/delete_topics/<t>` is made, with no bytes as Kafka's tool does, and the topic stays."""
     world.topic("orders", 1)
     _controller(world)
@@ -258,7 +258,7 @@ def test_with_a_controller_the_request_is_left_to_it(world: World) -> None:
         delete_topic(world.ensemble, plan_topic_deletion(world.ensemble, "orders"))
 
 
-def test_the_rest_of_a_topic_is_the_controllers_while_it_is_at_it(world: World) -> None:
+def test_the_rest_of_a_topic_is_the_controllers_while_it_is_at_it(world: MemoryGroups) -> None:
     """Topic gone, request still there: with a controller wait, without one everything left goes."""
     _controller(world)
     for path in ("/config/topics/orders", "/admin/delete_topics/orders"):
@@ -278,7 +278,7 @@ def test_the_rest_of_a_topic_is_the_controllers_while_it_is_at_it(world: World) 
         plan_topic_deletion(world.ensemble, "orders")
 
 
-def test_a_topic_with_members_on_it_is_refused(world: World) -> None:
+def test_a_topic_with_members_on_it_is_refused(world: MemoryGroups) -> None:
     """Also where a wildcard means it; the members are named."""
     world.topic("orders", 1)
     world.member("g", "a", {"orders": 1})
@@ -290,7 +290,7 @@ def test_a_topic_with_members_on_it_is_refused(world: World) -> None:
     assert world.server.find(Topic.path("orders")) is not None
 
 
-def test_a_group_that_wakes_up_meanwhile_refuses_the_deletion(world: World) -> None:
+def test_a_group_that_wakes_up_meanwhile_refuses_the_deletion(world: MemoryGroups) -> None:
     """A group with offsets of the topic must stay without members in the very transaction."""
     world.topic("orders", 1)
     world.server.put("/consumers/g/ids")
@@ -305,7 +305,7 @@ def test_a_group_that_wakes_up_meanwhile_refuses_the_deletion(world: World) -> N
     assert world.server.find(Topic.path("orders")) is not None
 
 
-def test_a_controller_that_comes_up_meanwhile_stops_the_removal(world: World) -> None:
+def test_a_controller_that_comes_up_meanwhile_stops_the_removal(world: MemoryGroups) -> None:
     """Znodes of a ruled cluster are the controller's: partly done, and the next run asks it."""
     world.topic("orders", 1)
     for number in range(DELETES_AT_ONCE // 2 + 1):
@@ -318,7 +318,7 @@ def test_a_controller_that_comes_up_meanwhile_stops_the_removal(world: World) ->
     assert world.server.find(Topic.path("orders")) is not None
 
 
-def test_a_topic_that_changes_meanwhile_is_a_conflict(world: World) -> None:
+def test_a_topic_that_changes_meanwhile_is_a_conflict(world: MemoryGroups) -> None:
     """A partition added since the plan was read is not thrown away unseen."""
     world.topic("orders", 1)
     plan = plan_topic_deletion(world.ensemble, "orders")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import World
 from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.unclean import all_led, elect_unclean, plan_unclean, wait_for_verdicts
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
@@ -20,7 +20,7 @@ def _tp(number: int, topic: str = "orders") -> TopicPartition:
 
 
 @pytest.fixture
-def cluster(world: World) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> KafkaCluster:
     """Broker 9 is in replica lists and has gone."""
     made = KafkaCluster(world)
     made.ours()
@@ -36,7 +36,9 @@ def cluster(world: World) -> KafkaCluster:
 ALL = [*map(_tp, range(4)), _tp(0, "leaving")]
 
 
-def test_what_would_lose_records_is_told_from_what_would_not(world: World, cluster: KafkaCluster) -> None:
+def test_what_would_lose_records_is_told_from_what_would_not(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """Nothing is asked for where a leader lives, or nobody does."""
     plan = plan_unclean(world.ensemble, ALL)
 
@@ -50,7 +52,7 @@ def test_what_would_lose_records_is_told_from_what_would_not(world: World, clust
     assert (plan.wanted, plan.losing) == ((_tp(0), _tp(1)), (_tp(0),))
 
 
-def test_an_empty_isr_with_more_replicas_is_unclean(world: World, cluster: KafkaCluster) -> None:
+def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """recipes 15: `isr: []` left by a real controller."""
     cluster.state("orders", 0, -1, ())
 
@@ -59,7 +61,9 @@ def test_an_empty_isr_with_more_replicas_is_unclean(world: World, cluster: Kafka
     assert (row.outcome, row.isr) == ("unclean", ())
 
 
-def test_a_state_that_cannot_be_read_is_told_with_its_path(world: World, cluster: KafkaCluster) -> None:
+def test_a_state_that_cannot_be_read_is_told_with_its_path(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """Nothing is asked for there: who was in sync is not known."""
     path = PartitionState.path(_tp(0))
     world.server.put(path, b"{")
@@ -70,7 +74,7 @@ def test_a_state_that_cannot_be_read_is_told_with_its_path(world: World, cluster
     assert [note.partition(": expected")[0] for note in plan.notes] == [f"cannot be read: {path}"]
 
 
-def test_the_outcome_is_found_by_the_czxid_of_the_request(world: World, cluster: KafkaCluster) -> None:
+def test_the_outcome_is_found_by_the_czxid_of_the_request(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Also where the controller was faster than the first look."""
     plan = plan_unclean(world.ensemble, ALL)
     czxid = elect_unclean(world.ensemble, plan, "ada")
@@ -90,7 +94,7 @@ def test_the_outcome_is_found_by_the_czxid_of_the_request(world: World, cluster:
     assert all_led(verdicts, [_tp(0)])
 
 
-def test_others_than_ours_are_left_alone(world: World, cluster: KafkaCluster) -> None:
+def test_others_than_ours_are_left_alone(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """A real controller, none, and one that took over since the plan: nothing is written."""
     plan = plan_unclean(world.ensemble, ALL)
     cluster.no_controller()
@@ -105,7 +109,7 @@ def test_others_than_ours_are_left_alone(world: World, cluster: KafkaCluster) ->
     assert world.server.find(UncleanElection.path()) is None
 
 
-def test_a_second_request_is_a_conflict(world: World, cluster: KafkaCluster) -> None:
+def test_a_second_request_is_a_conflict(world: MemoryGroups, cluster: KafkaCluster) -> None:
     """Before the plan and after it; the partitions of the first are named."""
     plan = plan_unclean(world.ensemble, ALL)
     elect_unclean(world.ensemble, plan, "ada")
@@ -118,7 +122,9 @@ def test_a_second_request_is_a_conflict(world: World, cluster: KafkaCluster) -> 
     plan_unclean(world.ensemble, ALL)
 
 
-def test_what_does_not_exist_or_is_too_much_changes_nothing(world: World, cluster: KafkaCluster) -> None:
+def test_what_does_not_exist_or_is_too_much_changes_nothing(
+    world: MemoryGroups, cluster: KafkaCluster
+) -> None:
     """One clear error each."""
     cluster.topic("wide", *[(9, 1)] * 1001)
     for number in range(1001):

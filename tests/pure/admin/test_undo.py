@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.admin_world import World
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.group_deletion import delete_group, plan_deletion
 from zkgroup.admin.offset_plans import OffsetPlan, plan_values
 from zkgroup.admin.offsets import Act, apply_plan
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_stops_the_act(tmp_path: Path) -> None:
         UndoFolder(tmp_path / "file").save(_record())
 
 
-def test_offsets_are_put_back(world: World) -> None:
+def test_offsets_are_put_back(world: MemoryGroups) -> None:
     """What was none becomes -1: offset znodes are never deleted under a group that may live."""
     world.topic("orders", 2)
     world.server.put("/consumers/g/ids")
@@ -117,7 +117,7 @@ def test_offsets_are_put_back(world: World) -> None:
     assert [world.offset("g", "orders", n) for n in (0, 1)] == ["10", "-1"]
 
 
-def test_offsets_that_moved_since_are_a_conflict(world: World) -> None:
+def test_offsets_that_moved_since_are_a_conflict(world: MemoryGroups) -> None:
     """Somebody has gone on from there: only force puts the old value back."""
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, 50)
@@ -128,7 +128,7 @@ def test_offsets_that_moved_since_are_a_conflict(world: World) -> None:
     assert [change.after for change in plan_undo(world.ensemble, record, force=True).changes] == [10]
 
 
-def test_a_deleted_group_comes_back_with_its_offsets(world: World) -> None:
+def test_a_deleted_group_comes_back_with_its_offsets(world: MemoryGroups) -> None:
     """The undo of a deletion creates the group anew."""
     world.topic("orders", 1)
     world.server.put("/consumers/g/ids")
@@ -143,7 +143,7 @@ def test_a_deleted_group_comes_back_with_its_offsets(world: World) -> None:
 
 
 @pytest.mark.parametrize("original", [b"rubbish", b"\xff", b"", b"007", b"-5"])
-def test_offsets_come_back_byte_for_byte(world: World, tmp_path: Path, original: bytes) -> None:
+def test_offsets_come_back_byte_for_byte(world: MemoryGroups, tmp_path: Path, original: bytes) -> None:
     """Past bug: the undo of a change over an unreadable offset wrote -1. It can be undone as well."""
     world.topic("orders", 1)
     world.server.put("/consumers/g/ids")
@@ -164,7 +164,7 @@ def test_offsets_come_back_byte_for_byte(world: World, tmp_path: Path, original:
     assert _bytes(world) == b"42"
 
 
-def test_the_plan_says_which_bytes_are_no_offset(world: World) -> None:
+def test_the_plan_says_which_bytes_are_no_offset(world: MemoryGroups) -> None:
     """Before anything is written; an offset that is only written oddly is not worth a word."""
     world.topic("orders", 2)
     world.commit("g", "orders", 0, b"rubbish")
@@ -176,7 +176,7 @@ def test_the_plan_says_which_bytes_are_no_offset(world: World) -> None:
     assert note.startswith("orders-0 holds b'rubbish', which is no offset")
 
 
-def test_other_unreadable_bytes_than_were_there_are_a_conflict(world: World) -> None:
+def test_other_unreadable_bytes_than_were_there_are_a_conflict(world: MemoryGroups) -> None:
     """Somebody has written since: they are not taken for what the act found."""
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, b"other")
@@ -187,7 +187,7 @@ def test_other_unreadable_bytes_than_were_there_are_a_conflict(world: World) -> 
     assert [change.data for change in plan_undo(world.ensemble, record, force=True).effective] == [b"rubbish"]
 
 
-def test_owners_are_not_given_bytes_that_are_no_offset(world: World) -> None:
+def test_owners_are_not_given_bytes_that_are_no_offset(world: MemoryGroups) -> None:
     """An owner obeys an offset only, so the undo says beforehand that it cannot be done."""
     world.topic("orders", 1)
     world.member("g", "a", {"orders": 1})
@@ -199,7 +199,7 @@ def test_owners_are_not_given_bytes_that_are_no_offset(world: World) -> None:
         plan_undo(world.ensemble, record, force=True)
 
 
-def test_a_deleted_group_comes_back_with_its_unreadable_offsets(world: World) -> None:
+def test_a_deleted_group_comes_back_with_its_unreadable_offsets(world: MemoryGroups) -> None:
     """The bytes are in the undo file although they are no committed offset."""
     world.topic("orders", 2)
     world.server.put("/consumers/g/ids")
@@ -224,12 +224,12 @@ def _saved(plan: OffsetPlan) -> dict[str, object]:
     return {"group": plan.group, "offsets": {TP: (before, change.after)}, "originals": originals}
 
 
-def _bytes(world: World) -> bytes | None:
+def _bytes(world: MemoryGroups) -> bytes | None:
     found = world.server.find(Offset.path("g", TP))
     return found.data if found else None
 
 
-def test_a_deleted_topic_comes_back_as_it_was(world: World) -> None:
+def test_a_deleted_topic_comes_back_as_it_was(world: MemoryGroups) -> None:
     """Parents first, null and empty data kept apart; a second run finds nothing to do."""
     world.topic("orders", 1)
     world.server.put("/brokers/topics/orders/partitions/0/state", b"{}")
@@ -246,7 +246,7 @@ def test_a_deleted_topic_comes_back_as_it_was(world: World) -> None:
     assert plan_restoration(world.ensemble, record).missing == ()
 
 
-def test_what_comes_up_between_plan_and_act_is_a_conflict(world: World) -> None:
+def test_what_comes_up_between_plan_and_act_is_a_conflict(world: MemoryGroups) -> None:
     """The transaction fails as a whole; after the first of several it is partly done."""
     world.topic("orders", 1)
     plan = plan_restoration(
@@ -263,7 +263,7 @@ def test_what_comes_up_between_plan_and_act_is_a_conflict(world: World) -> None:
         restore_znodes(world.ensemble, plan)
 
 
-def test_a_topic_made_anew_meanwhile_is_left_alone(world: World) -> None:
+def test_a_topic_made_anew_meanwhile_is_left_alone(world: MemoryGroups) -> None:
     """What exists with other data is somebody's by now."""
     world.topic("orders", 1)
     plan = plan_topic_deletion(world.ensemble, "orders")
@@ -274,7 +274,7 @@ def test_a_topic_made_anew_meanwhile_is_left_alone(world: World) -> None:
         plan_restoration(world.ensemble, record)
 
 
-def test_a_topic_that_was_led_does_not_come_back_beside_a_controller(world: World) -> None:
+def test_a_topic_that_was_led_does_not_come_back_beside_a_controller(world: MemoryGroups) -> None:
     """Kafka's controller fails at partition states it has not made; the next command is named.
 
     Without a controller, or for a topic that never had a leader, the znodes come back.

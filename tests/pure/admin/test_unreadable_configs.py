@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import RecordedStore, World
+from tests.worlds.memory_groups import MemoryGroups, RecordedStore
 from zkgroup.admin.unreadable_configs import unreadable_configs
 
 GOOD = b'{"version":1,"config":{"a":"b"}}'
@@ -22,7 +22,7 @@ ODD = {
 }
 
 
-def test_every_kind_is_looked_at(world: World) -> None:
+def test_every_kind_is_looked_at(world: MemoryGroups) -> None:
     """Names that no entity of the kind can have, odd contents, odd notifications; nothing else is named."""
     fine = {
         "/config/topics/orders": GOOD,
@@ -51,11 +51,11 @@ def test_every_kind_is_looked_at(world: World) -> None:
         "kafka-3.9.1/10-reassign-running.jsonl",
     ],
 )
-def test_what_real_kafka_wrote_is_readable(world: World, recorded: str) -> None:
+def test_what_real_kafka_wrote_is_readable(world: MemoryGroups, recorded: str) -> None:
     """No false alarm on a real tree."""
     assert unreadable_configs(world.operator(RecordedStore(recorded))) == {}
 
 
-def test_an_empty_ensemble_has_none(world: World) -> None:
+def test_an_empty_ensemble_has_none(world: MemoryGroups) -> None:
     """Not even `/config`."""
     assert unreadable_configs(world.ensemble) == {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.worlds import golden_data
-from tests.worlds.admin_world import RecordedStore, World
 from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_groups import MemoryGroups, RecordedStore
 from zkgroup.admin.ruling import read_ruling
 from zkgroup.admin.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
 
@@ -29,7 +29,7 @@ def test_the_formulas_as_they_stand_in_the_papers() -> None:
     }
 
 
-def test_every_recorded_tree_of_0_8_2_2_has_as_many_znodes_as_the_formula(world: World) -> None:
+def test_every_recorded_tree_of_0_8_2_2_has_as_many_znodes_as_the_formula(world: MemoryGroups) -> None:
     """Its own znodes: recordings have no `/zookeeper` and no `/zookeeper/quota`; trees with groups apart."""
     seen = 0
     for name in sorted({one.file for one in golden_data.trees("kafka-0.8.2.2")}):
@@ -51,14 +51,14 @@ def test_every_recorded_tree_of_0_8_2_2_has_as_many_znodes_as_the_formula(world:
     assert seen > 10
 
 
-def test_what_nobody_counted_has_no_formula(world: World) -> None:
+def test_what_nobody_counted_has_no_formula(world: MemoryGroups) -> None:
     """0.9 and 0.10; a cluster of ours has its own, none of znodes."""
     cluster = KafkaCluster(world, release="0.9.0.1")
     unknown = read_usage(world.ensemble, [])
     cluster.broker(4, "2.8.2")
     mixed = release_of(read_ruling(world.ensemble))
 
-    ours = World()
+    ours = MemoryGroups()
     made = KafkaCluster(ours, brokers=0)
     for number in (1, 2):
         made.broker(number, zkgroup={"role": "data"})
@@ -71,7 +71,7 @@ def test_what_nobody_counted_has_no_formula(world: World) -> None:
     assert [row.corrected.value if row.corrected else None for row in found.rows] == [2, 15, None, None]
 
 
-def test_what_is_counted(world: World) -> None:
+def test_what_is_counted(world: MemoryGroups) -> None:
     """Moves and waiting requests too; an unreadable topic is one, with no partitions."""
     cluster = KafkaCluster(world, release="2.8.2")
     cluster.topic("orders", (1, 2), (2, 1))
@@ -87,7 +87,7 @@ def test_what_is_counted(world: World) -> None:
     assert walk(world.ensemble)[0] == len(world.server.tree()) + 3  # /zookeeper and two below it
 
 
-def test_a_silent_server_makes_the_sum_unknown(world: World) -> None:
+def test_a_silent_server_makes_the_sum_unknown(world: MemoryGroups) -> None:
     """The reason names it; nothing is guessed."""
     KafkaCluster(world)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.admin_world import OURS, RecordedStore, World
+from tests.worlds.memory_groups import OURS, MemoryGroups, RecordedStore
 from zkgroup.admin.expectation import expectation
 from zkgroup.admin.groups import describe, verify
 from zkgroup.admin.reading import read_picture
@@ -26,19 +26,19 @@ POISON = [
 ]
 
 
-def _problems(world: World, group: str = "g") -> tuple[Problem, ...]:
+def _problems(world: MemoryGroups, group: str = "g") -> tuple[Problem, ...]:
     picture = read_picture(world.ensemble, group)
     return find_problems(picture, expectation(picture))
 
 
-def _two_members(world: World) -> None:
+def _two_members(world: MemoryGroups) -> None:
     world.topic("orders", 4)
     world.member("g", "a", {"orders": 1})
     world.member("g", "b", {"orders": 1})
     world.own_as_planned("g")
 
 
-def test_a_group_whose_partitions_are_where_they_belong_has_no_problem(world: World) -> None:
+def test_a_group_whose_partitions_are_where_they_belong_has_no_problem(world: MemoryGroups) -> None:
     """A converged group is reported as converged, without a look at the clock."""
     _two_members(world)
 
@@ -47,7 +47,7 @@ def test_a_group_whose_partitions_are_where_they_belong_has_no_problem(world: Wo
     assert (found.converged, found.problems) == (True, ())
 
 
-def test_a_partition_without_owner_is_unowned(world: World) -> None:
+def test_a_partition_without_owner_is_unowned(world: MemoryGroups) -> None:
     """item 70: an unowned partition is named with the thread that should have it."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 3)), 1))
@@ -59,7 +59,7 @@ def test_a_partition_without_owner_is_unowned(world: World) -> None:
     assert "/consumers/g/owners/orders/3" in problem.detail
 
 
-def test_an_owner_that_is_no_member_is_named_with_its_session(world: World) -> None:
+def test_an_owner_that_is_no_member_is_named_with_its_session(world: MemoryGroups) -> None:
     """item 70: an owner whose member is not registered is no owner."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
@@ -77,7 +77,7 @@ def test_an_owner_that_is_no_member_is_named_with_its_session(world: World) -> N
     assert f"0x{stranger.session_id:x}" in problem.detail
 
 
-def test_an_owner_of_a_former_session_is_a_leftover(world: World) -> None:
+def test_an_owner_of_a_former_session_is_a_leftover(world: MemoryGroups) -> None:
     """items 38 and 70: an equal text in another session than the registration's is not the member's claim."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
@@ -91,7 +91,7 @@ def test_an_owner_of_a_former_session_is_a_leftover(world: World) -> None:
     assert "leftover" in problem.detail
 
 
-def test_an_owner_other_than_the_plan_names_is_wrong(world: World) -> None:
+def test_an_owner_other_than_the_plan_names_is_wrong(world: MemoryGroups) -> None:
     """item 70: an owner that the plan does not name is wrong, with both names and since when."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
@@ -103,7 +103,7 @@ def test_an_owner_other_than_the_plan_names_is_wrong(world: World) -> None:
     assert problem.since_ms == world.clock.wall_ms()
 
 
-def test_owners_of_what_nobody_shares_are_reported(world: World) -> None:
+def test_owners_of_what_nobody_shares_are_reported(world: MemoryGroups) -> None:
     """Owners of a partition that is not there, and of a topic that nobody subscribes to, are told apart."""
     _two_members(world)
     world.topic("clicks", 1)
@@ -124,7 +124,7 @@ def test_owners_of_what_nobody_shares_are_reported(world: World) -> None:
 
 
 @pytest.mark.parametrize("data", POISON)
-def test_a_poison_registration_is_reported_and_counts_for_nothing(world: World, data: bytes) -> None:
+def test_a_poison_registration_is_reported_and_counts_for_nothing(world: MemoryGroups, data: bytes) -> None:
     """item 16: what would stop every JVM member is named, and the rest of the group is judged without it."""
     _two_members(world)
     world.raw_member("g", "poison", data)
@@ -136,7 +136,7 @@ def test_a_poison_registration_is_reported_and_counts_for_nothing(world: World, 
 
 
 @pytest.mark.parametrize("data", [b"", b" 1", b"1\n", b"x", b"99999999999999999999"])
-def test_a_poison_offset_is_reported_and_never_read_as_none(world: World, data: bytes) -> None:
+def test_a_poison_offset_is_reported_and_never_read_as_none(world: MemoryGroups, data: bytes) -> None:
     """item 19: an unreadable offset is an error with its path, not a silent reset."""
     _two_members(world)
     world.commit("g", "orders", 1, data)
@@ -147,7 +147,7 @@ def test_a_poison_offset_is_reported_and_never_read_as_none(world: World, data: 
     assert "/consumers/g/offsets/orders/1" in problem.detail
 
 
-def test_an_unreadable_topic_is_reported(world: World) -> None:
+def test_an_unreadable_topic_is_reported(world: MemoryGroups) -> None:
     """A topic that cannot be read is named; its owners are not blamed for it."""
     _two_members(world)
     world.server.put("/brokers/topics/orders", b"{")
@@ -157,7 +157,7 @@ def test_an_unreadable_topic_is_reported(world: World) -> None:
     assert (problem.kind, problem.topic) == (ProblemKind.UNREADABLE_TOPIC, "orders")
 
 
-def test_names_below_owners_that_are_no_partitions_are_reported(world: World) -> None:
+def test_names_below_owners_that_are_no_partitions_are_reported(world: MemoryGroups) -> None:
     """A foreign child below `owners` or `offsets` is reported and disturbs nothing."""
     _two_members(world)
     world.server.put("/consumers/g/owners/orders/01", b"x")
@@ -168,7 +168,7 @@ def test_names_below_owners_that_are_no_partitions_are_reported(world: World) ->
     assert kinds == [ProblemKind.OWNER_OF_UNKNOWN_PARTITION, ProblemKind.UNREADABLE_OFFSET]
 
 
-def test_members_that_publish_different_strategies_are_told(world: World) -> None:
+def test_members_that_publish_different_strategies_are_told(world: MemoryGroups) -> None:
     """Members of different strategies never agree, which is said whatever the owners are."""
     _two_members(world)
     world.member("g", "c", {"clicks": 1}, {**OURS, "strategy": "roundrobin"})
@@ -179,7 +179,7 @@ def test_members_that_publish_different_strategies_are_told(world: World) -> Non
     assert problem.found == "range (2), roundrobin (1)"
 
 
-def test_a_member_that_published_another_result_disagrees(world: World) -> None:
+def test_a_member_that_published_another_result_disagrees(world: MemoryGroups) -> None:
     """recipes 11: `views` names who computed something else from the same membership."""
     _two_members(world)
     generation = read_picture(world.ensemble, "g").generation
@@ -193,7 +193,7 @@ def test_a_member_that_published_another_result_disagrees(world: World) -> None:
     assert [member.agrees for member in members] == [False, None]
 
 
-def test_a_result_published_for_an_older_membership_says_nothing_yet(world: World) -> None:
+def test_a_result_published_for_an_older_membership_says_nothing_yet(world: MemoryGroups) -> None:
     """Members publish lazily: another result counts only for the present generation, an equal one always."""
     _two_members(world)
     expected = expectation(read_picture(world.ensemble, "g")).owners
@@ -206,7 +206,7 @@ def test_a_result_published_for_an_older_membership_says_nothing_yet(world: Worl
     assert agrees == [None, True]
 
 
-def test_a_wildcard_that_python_cannot_evaluate_leaves_no_expectation(world: World) -> None:
+def test_a_wildcard_that_python_cannot_evaluate_leaves_no_expectation(world: MemoryGroups) -> None:
     """item 67: a peer's expression that cannot be evaluated faithfully is reported and nothing is guessed."""
     world.topic("orders", 1)
     world.member("g", "a", Whitelist(r"\p{javaLowerCase}+"), {})
@@ -220,7 +220,9 @@ def test_a_wildcard_that_python_cannot_evaluate_leaves_no_expectation(world: Wor
     assert found.state is not GroupState.STABLE
 
 
-def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwise(world: World) -> None:
+def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwise(
+    world: MemoryGroups,
+) -> None:
     """item 65: the published flag decides; without one it is Kafka's default."""
     world.topic("__consumer_offsets", 2)
     world.topic("orders", 1)
@@ -240,7 +242,9 @@ def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwis
         ("25-group-member-killed-after-expiry", "g4", 2),
     ],
 )
-def test_real_groups_of_kafka_are_judged_stable(world: World, file: str, group: str, members: int) -> None:
+def test_real_groups_of_kafka_are_judged_stable(
+    world: MemoryGroups, file: str, group: str, members: int
+) -> None:
     """item 70: groups that real 0.8.2.2 members left in peace are converged, by their own range plan."""
     operator = world.operator(RecordedStore(f"kafka-0.8.2.2/{file}.jsonl"))
 
@@ -251,14 +255,14 @@ def test_real_groups_of_kafka_are_judged_stable(world: World, file: str, group: 
     assert found.assignor == "range"
 
 
-def test_a_real_group_with_a_member_just_killed_is_still_owned(world: World) -> None:
+def test_a_real_group_with_a_member_just_killed_is_still_owned(world: MemoryGroups) -> None:
     """A killed JVM member owns until its session ends: nothing in ZooKeeper says otherwise yet."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/24-group-member-killed-before-expiry.jsonl"))
 
     assert describe(operator, "g4").state is GroupState.STABLE
 
 
-def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: World) -> None:
+def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: MemoryGroups) -> None:
     """JVM members publish no strategy: owners that only round-robin explains mean round-robin."""
     world.topic("orders", 4)
     world.topic("page-views", 4)
@@ -276,7 +280,7 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: World)
     assert (found.assignor, found.state) == ("roundrobin", GroupState.STABLE)
 
 
-def test_sticky_counts_only_where_every_member_publishes_it(world: World) -> None:
+def test_sticky_counts_only_where_every_member_publishes_it(world: MemoryGroups) -> None:
     """recipes 4: one registration without sticky and every member of ours uses range."""
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1}, {**OURS, "strategy": "sticky"})
@@ -288,7 +292,7 @@ def test_sticky_counts_only_where_every_member_publishes_it(world: World) -> Non
     assert (alone, mixed) == ("sticky", "range")
 
 
-def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: World) -> None:
+def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGroups) -> None:
     """recipes 4: the plan for the present membership names the owners, whatever would be computed anew."""
     world.topic("orders", 2)
     for name in ("a", "b"):
@@ -305,7 +309,7 @@ def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: World) -> 
     assert (found.assignor, found.state, found.problems) == ("sticky", GroupState.STABLE, ())
 
 
-def test_a_persistent_owner_is_nobodys(world: World) -> None:
+def test_a_persistent_owner_is_nobodys(world: MemoryGroups) -> None:
     """An owner znode without a session never goes by itself: it is named so."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from tests.pure.audit.rows import Log, Partition
+from tests.worlds.audit_log import AuditLog, Partition
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 CONTROLLER = "/controller"
@@ -13,7 +13,7 @@ EPOCH = "/controller_epoch"
 REASSIGN = "/admin/reassign_partitions"
 
 
-class Cluster(Log):
+class Cluster(AuditLog):
     """A log with brokers. Session 1 is that of broker 1, and so on, unless a test says otherwise."""
 
     def start(self, *brokers: int, controller: int | None = None) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.rebalances import Rebalance, rebalances_of
 
 OURS = {"zkgroup": "1", "strategy": "sticky"}
 T = [("t", number) for number in range(4)]
 
 
-def alone(**extensions: str) -> Log:
+def alone(**extensions: str) -> AuditLog:
     """Member a of session 1 owns the four partitions of t."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 4)
     log.open(1)
     log.join("g", "g_a", 1, **extensions)
@@ -22,7 +22,7 @@ def alone(**extensions: str) -> Log:
     return log
 
 
-def shared(**extensions: str) -> Log:
+def shared(**extensions: str) -> AuditLog:
     """Then b of session 2 comes, a lets go of everything, and each claims two."""
     log = alone(**extensions)
     log.wait(10_000)
@@ -37,12 +37,12 @@ def shared(**extensions: str) -> Log:
     return log
 
 
-def rebalances(log: Log, group: str = "g") -> list[Rebalance]:
+def rebalances(log: AuditLog, group: str = "g") -> list[Rebalance]:
     events = log.events()
     return list(rebalances_of(events, group, log.facts()))
 
 
-def causes(log: Log) -> list[list[tuple[str, str]]]:
+def causes(log: AuditLog) -> list[list[tuple[str, str]]]:
     """Cause and subject of each rebalance's triggers."""
     return [list(_told(rebalance)) for rebalance in rebalances(log)]
 

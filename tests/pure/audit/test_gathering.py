@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.pure.audit.rows import START_MS, Log, registration
+from tests.worlds.audit_log import START_MS, AuditLog, registration
 from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
 from zkgroup.audit.gathering import Gathering, facts_of, is_fact
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -12,7 +12,7 @@ from zkgroup.zkfiles.records import Operation, TransactionType
 
 def test_the_ends_of_a_history_are_its_first_record_and_its_latest_time() -> None:
     """The clock can step back, and seeds are from before."""
-    log = Log(zxid=50)
+    log = AuditLog(zxid=50)
     log.seed("/a", zxid=3, ms=START_MS - 500)
     log.create("/b")
     log.wait(2_000)
@@ -29,7 +29,7 @@ def test_the_ends_of_a_history_are_its_first_record_and_its_latest_time() -> Non
 
 def test_a_snapshot_alone_ends_with_its_latest_write() -> None:
     """Without a log the history is whole, and ends at the latest zxid and write of the snapshot."""
-    log = Log()
+    log = AuditLog()
     log.seed("/a", zxid=3, ms=100, mtime_ms=900)
     log.seed("/b", zxid=7, ms=500)
 
@@ -42,7 +42,7 @@ def test_what_stood_before_is_known_from_seeds_or_from_the_first_record_ever() -
     """Whole is what has seeds or starts at the first zxid of epoch 0 or 1; epoch 2 had one before it."""
 
     def whole(zxid: int, *, seeded: bool = False) -> bool:
-        log = Log(zxid=zxid)
+        log = AuditLog(zxid=zxid)
         if seeded:
             log.seed("/a")
         log.create("/b")
@@ -54,7 +54,7 @@ def test_what_stood_before_is_known_from_seeds_or_from_the_first_record_ever() -
 
 def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
     """An opened session has timeout, beginning, end and its kind; one that only wrote has none of them."""
-    log = Log()
+    log = AuditLog()
     log.open(1, 4_000)
     log.open(2)
     log.wait(10)
@@ -71,7 +71,7 @@ def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
 
 def test_open_sessions_are_counted_by_the_server_that_issued_them() -> None:
     """Those that were not seen to end, whether they were seen to begin or not."""
-    log = Log()
+    log = AuditLog()
     for session in (0x0100_0000_0000_0001, 0x0100_0000_0000_0002, 0x0300_0000_0000_0001):
         log.open(session)
     log.close(0x0100_0000_0000_0001)
@@ -82,7 +82,7 @@ def test_open_sessions_are_counted_by_the_server_that_issued_them() -> None:
 
 def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
     """Lives of controller, brokers and members, and writes of epoch and topics, are kept to the zxid."""
-    log = Log()
+    log = AuditLog()
     log.open(1)
     log.create("/controller", "c1", 1, ephemeral=True)
     log.create("/controller_epoch", "1", 1)
@@ -107,7 +107,7 @@ def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
 def test_moves_are_kept_as_long_as_they_are_asked_for() -> None:
     """Controllers write what is left of a request; one that cannot be read asks for nothing."""
     path = "/admin/reassign_partitions"
-    log = Log()
+    log = AuditLog()
 
     def entries(*partitions: int) -> str:
         moves = [{"topic": "t", "partition": number, "replicas": [2]} for number in partitions]
@@ -133,7 +133,7 @@ def test_moves_are_kept_as_long_as_they_are_asked_for() -> None:
 
 def test_lives_of_one_path_follow_each_other() -> None:
     """Two members that register twice each have four lives, in the order of their beginnings."""
-    log = Log()
+    log = AuditLog()
     for session in (1, 2):
         log.join("g", "g_a", session)
         log.join("g", "g_b", session)
@@ -147,7 +147,7 @@ def test_lives_of_one_path_follow_each_other() -> None:
 
 def test_operators_leave_markers_with_what_they_do() -> None:
     """A reset marker and an audit record give the group the zxid at which an operator acted."""
-    log = Log()
+    log = AuditLog()
     log.multi(0, log.creation("/consumers/g/resets/t-0", "{}"), log.creation("/other", ""))
     log.create("/zkgroup/audit/h", "{}")
 
@@ -156,7 +156,7 @@ def test_operators_leave_markers_with_what_they_do() -> None:
 
 def test_what_failed_is_no_fact() -> None:
     """Of a refused request nothing is kept but that its session was there; of a multi neither."""
-    log = Log()
+    log = AuditLog()
     log.fail(1)
     registered = log.creation("/consumers/g/ids/g_a", registration(), ephemeral=True)
     marked = log.creation("/consumers/g/resets/t-0", "{}")
@@ -171,7 +171,7 @@ def test_what_failed_is_no_fact() -> None:
 
 def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions() -> None:
     """Spark folds these alone, and brings ends and sessions from elsewhere."""
-    log = Log()
+    log = AuditLog()
     log.open(1)
     log.join("g", "g_a", 1)
     log.topic("t", 2)

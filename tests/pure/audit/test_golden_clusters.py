@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, findings, source
 from tests.pure.audit.later_kafka import RUNS, events
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, findings, source
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find

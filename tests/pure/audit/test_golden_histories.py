@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, Incident, findings, incidents
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, Incident, findings, incidents
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.rules import AnyRule
 

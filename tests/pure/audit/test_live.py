@@ -94,7 +94,7 @@ class Meddled:
         self.store.close(timeout_s)
 
 
-class World:
+class WalkedServer:
     """One server, who walks and who meddles."""
 
     def __init__(
@@ -144,9 +144,9 @@ def _once(kind: type[Request], act: Callable[[], object], when: int = 1) -> Medd
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[WalkedServer]:
     """A small tree."""
-    made = World()
+    made = WalkedServer()
     yield made
     made.close()
 
@@ -158,7 +158,7 @@ def _nearest(path: str, seen: dict[str, Znode]) -> str:
     return path
 
 
-def _check(world: World, found: LiveTree) -> None:
+def _check(world: WalkedServer, found: LiveTree) -> None:
     """What is said to have stood still did, and the rest is named.
 
     A znode that came after the start and went before anybody looked has no name; its parent has.
@@ -182,7 +182,7 @@ def _check(world: World, found: LiveTree) -> None:
     assert newest <= found.zxid_after
 
 
-def test_a_tree_that_stands_still_is_one_moments_picture(world: World) -> None:
+def test_a_tree_that_stands_still_is_one_moments_picture(world: WalkedServer) -> None:
     """Every znode, depth first, two looks, nothing changed."""
     found = world.walk()
 
@@ -204,7 +204,7 @@ def test_a_tree_that_stands_still_is_one_moments_picture(world: World) -> None:
     ],
 )
 def test_what_changes_between_the_looks_is_named(
-    world: World, operations: tuple[Operation, ...], changed: set[str]
+    world: WalkedServer, operations: tuple[Operation, ...], changed: set[str]
 ) -> None:
     """It is in the tree as it was at some moment between the two zxids, and its parent with it."""
     world.meddled.meddle = _once(ReadAcls, lambda: world.write(*operations))
@@ -217,7 +217,7 @@ def test_what_changes_between_the_looks_is_named(
     assert {znode.path for znode in found.znodes} == set(world.tree_at(found.zxid_after))
 
 
-def test_what_changes_before_the_second_look_begins_does_not_count(world: World) -> None:
+def test_what_changes_before_the_second_look_begins_does_not_count(world: WalkedServer) -> None:
     """The tree is that of the moment between the looks: what came before is read again, and exact."""
     world.meddled.meddle = _once(ReadMany, lambda: world.write(SetData("/a", b"n", -1), Create("/n", b"")), 3)
 
@@ -228,7 +228,7 @@ def test_what_changes_before_the_second_look_begins_does_not_count(world: World)
     assert {"/n", "/a"} <= {znode.path for znode in found.znodes}
 
 
-def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: World) -> None:
+def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: WalkedServer) -> None:
     """Past bug: the child, which had stood still until then, was gone without a word."""
     world.meddled.meddle = _once(ReadAcls, lambda: world.write(SetData("/a/b", b"new", -1)))
     first = world.meddled.meddle
@@ -246,7 +246,7 @@ def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: 
     assert set(found.changed) == {"/a", "/a/b", "/a/b/c"}
 
 
-def test_what_goes_before_the_second_look_begins_is_no_change(world: World) -> None:
+def test_what_goes_before_the_second_look_begins_is_no_change(world: WalkedServer) -> None:
     """It was not there at that zxid, and one more round settles it."""
     world.meddled.meddle = _once(Sync, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)), 2)
 
@@ -257,7 +257,7 @@ def test_what_goes_before_the_second_look_begins_is_no_change(world: World) -> N
     assert sum(isinstance(request, ReadAcls) for request in world.meddled.requests) <= 3
 
 
-def test_what_never_stands_still_ends_the_rounds(world: World) -> None:
+def test_what_never_stands_still_ends_the_rounds(world: WalkedServer) -> None:
     """Bounded, and said."""
 
     def always(request: Request) -> None:
@@ -275,7 +275,7 @@ def test_what_never_stands_still_ends_the_rounds(world: World) -> None:
 
 def test_what_may_not_be_read_is_left_out_and_named() -> None:
     """With everything below it."""
-    world = World(forbidden=frozenset({"/a/b"}))
+    world = WalkedServer(forbidden=frozenset({"/a/b"}))
 
     found = world.walk()
 
@@ -286,7 +286,7 @@ def test_what_may_not_be_read_is_left_out_and_named() -> None:
 
 def test_a_root_that_may_not_be_read_is_an_error() -> None:
     """There would be nothing to write."""
-    world = World(forbidden=frozenset({"/"}))
+    world = WalkedServer(forbidden=frozenset({"/"}))
 
     with pytest.raises(AccessDeniedError):
         world.walk()
@@ -312,7 +312,7 @@ def test_whatever_happens_meanwhile_what_stood_still_is_right(
 ) -> None:
     """Any writes before any of the walk's requests, of one path or many; refused ones do nothing."""
     left = iter(writes)
-    world = World()
+    world = WalkedServer()
 
     def meddle(request: Request) -> None:
         for operation in next(left, ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import OURS
-from tests.pure.audit.rows import Log, registration
+from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.digest import inputs_digest
 from zkgroup.audit.group_picture import GroupPicture
 from zkgroup.audit.membership import (
@@ -54,7 +54,7 @@ def test_spans_are_merged_cut_and_searched_for_gaps() -> None:
 
 def test_topics_are_known_as_they_stood() -> None:
     """At a zxid a topic has the partitions of its last write up to then, and none once it is deleted."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     grown = log.topic("t", 2)
     log.topic("u", 1)
@@ -83,7 +83,7 @@ def test_a_wildcard_leaves_internal_topics_out_unless_it_says_otherwise() -> Non
 
 def test_a_partition_is_in_demand_while_a_member_wants_it_and_it_exists() -> None:
     """Demand begins when the wanted topic is made and ends with the last member that wants it."""
-    log = Log()
+    log = AuditLog()
     first = log.join("g", "g_a", 1, {"t": 1})
     log.join("g", "g_b", 2, {"u": 1})
     made = log.topic("t", 1)
@@ -159,7 +159,7 @@ def test_the_fewest_moves_of_a_mixed_group_are_searched_for_while_it_is_small() 
 
 def test_the_picture_of_a_group_follows_its_rows() -> None:
     """Row by row the picture knows owners, who freed what, and registrations that can be read."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     log.join("g", "g_a", 1)
     claimed = log.claim("g", ("t", 0), "g_a-0", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log, offset, owner
+from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
 from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -11,13 +11,13 @@ A, B, TOOL = 0xA, 0xB, 0xC
 T0 = TopicPartition("t", 0)
 
 
-def rows_of(log: Log, group: str = "g") -> list[OffsetRow]:
+def rows_of(log: AuditLog, group: str = "g") -> list[OffsetRow]:
     return offsets_of(log.events(), log.facts(), group, T0)
 
 
 def test_every_write_is_there_with_who_and_whether_it_owned() -> None:
     """Claims, commits, resets and deletions, told apart."""
-    log = Log()
+    log = AuditLog()
     log.join("g", "g_a", A)
     log.join("g", "g_b", B)
     claimed = log.claim_ours("g", ("t", 0), "g_a-0", A)
@@ -43,7 +43,7 @@ def test_every_write_is_there_with_who_and_whether_it_owned() -> None:
 
 def test_a_claim_that_writes_what_was_there_is_none_and_one_that_moves_it_is_a_commit() -> None:
     """As members of ours claim, and as a client could that has processed something before."""
-    log = Log()
+    log = AuditLog()
     log.commit("g", ("t", 0), 4, B)
     log.claim_ours("g", ("t", 0), "g_a-0", A, value=4)
     log.commit("g", ("t", 0), 4, A)
@@ -60,7 +60,7 @@ def test_a_claim_that_writes_what_was_there_is_none_and_one_that_moves_it_is_a_c
 
 def test_a_commit_with_its_release_owned() -> None:
     """It stands before the deletion in its transaction."""
-    log = Log()
+    log = AuditLog()
     log.claim_ours("g", ("t", 0), "g_a-0", A)
     log.multi(A, log.setting(offset("g", ("t", 0)), "4"), log.deletion(owner("g", ("t", 0))))
 
@@ -69,7 +69,7 @@ def test_a_commit_with_its_release_owned() -> None:
 
 def test_what_a_snapshot_held_comes_first_with_its_own_time() -> None:
     """Nobody knows who wrote it, nor who owned it."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(offset("g", ("t", 0)), "40", zxid=8, ms=START_MS - 9_000, mtime_ms=START_MS - 1_000)
     log.commit("g", ("t", 0), 41, A)
 
@@ -82,7 +82,7 @@ def test_what_a_snapshot_held_comes_first_with_its_own_time() -> None:
 
 def test_other_partitions_and_groups_and_failed_writes_are_not_there() -> None:
     """An offset that is no number is, without one."""
-    log = Log()
+    log = AuditLog()
     log.commit("g", ("t", 1), 1, A)
     log.commit("h", ("t", 0), 1, A)
     zxid = log.create(offset("g", ("t", 0)), "seven", A)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.golden import INCIDENTS, source
-from tests.pure.audit.rows import START_MS, Log, owner
+from tests.worlds.audit_log import START_MS, AuditLog, owner
+from tests.worlds.golden_audits import INCIDENTS, source
 from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.views.owners import OwnerLife, owners_of
 from zkgroup.model import TopicPartition
@@ -13,14 +13,14 @@ from zkgroup.model import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-def _owners(log: Log, group: str = "g") -> list[OwnerLife]:
+def _owners(log: AuditLog, group: str = "g") -> list[OwnerLife]:
     return owners_of(log.events(), log.facts(), group, T0)
 
 
 @pytest.mark.parametrize("with_lists", [False, True])
 def test_each_end_is_told_apart(*, with_lists: bool) -> None:
     """Release, deletion by another session, end of the session, and still open, each with its zxid."""
-    log = Log(with_lists=with_lists)
+    log = AuditLog(with_lists=with_lists)
     log.open(1)
     log.open(2)
     first = log.claim("g", T0, "g_a-0", 1)
@@ -42,7 +42,7 @@ def test_each_end_is_told_apart(*, with_lists: bool) -> None:
 
 def test_a_hand_over_between_threads_in_one_multi_is_a_release_and_a_claim() -> None:
     """One multi that replaces an owner ends the first life by release and begins the second at its zxid."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", T0, "g_a-0", 1)
     path = owner("g", T0)
     moved = log.multi(1, log.deletion(path), log.creation(path, "g_a-1", ephemeral=True))
@@ -59,7 +59,7 @@ def test_a_hand_over_between_threads_in_one_multi_is_a_release_and_a_claim() -> 
 
 def test_other_groups_partitions_and_offsets_are_left_out() -> None:
     """Claims of another partition or group, and commits, are no owners of the partition asked for."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", ("t", 1), "g_a-0", 1)
     log.commit("g", T0, 5, 1)
     log.claim("h", T0, "h_a-0", 1)
@@ -70,7 +70,7 @@ def test_other_groups_partitions_and_offsets_are_left_out() -> None:
 
 def test_seeds_are_owners_from_their_creation_on() -> None:
     """An owner of the snapshot lives since its creation; text that is no thread belongs to no member."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(owner("g", T0), "no thread", zxid=9, ms=33, session=5)
     log.fail(1)
 
@@ -81,7 +81,7 @@ def test_seeds_are_owners_from_their_creation_on() -> None:
 
 def test_where_the_log_lacks_the_deletion_the_next_claim_ends_it() -> None:
     """A second claim without a deletion before it ends the first life at its zxid, by nobody known."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", T0, "g_a-0", 1)
     again = log.claim("g", T0, "g_b-0", 2)
 

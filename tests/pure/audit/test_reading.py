@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder, source
-from tests.pure.audit.rows import START_MS, Log
+from tests.worlds.audit_log import START_MS, AuditLog
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder, source
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
 from zkgroup.zkfiles.history import History
@@ -20,7 +20,7 @@ def _places(events: list[Event]) -> list[tuple[int, int, str, str]]:
 
 def test_a_multi_is_opened_in_its_order_and_a_single_operation_stands_alone() -> None:
     """Operations of a multi are rows 0, 1, 2 of its zxid; a single operation is row -1."""
-    log = Log()
+    log = AuditLog()
     log.create("/a", "1", 7)
     log.multi(
         7, log.setting("/a", "2"), Operation(TransactionType.CHECK, "/a", version=2), log.deletion("/a")
@@ -36,7 +36,7 @@ def test_a_multi_is_opened_in_its_order_and_a_single_operation_stands_alone() ->
 
 def test_a_multi_that_failed_has_its_rows_but_changes_nothing() -> None:
     """Its ephemerals never were: the close takes nothing with it."""
-    log = Log()
+    log = AuditLog()
     log.multi(
         7,
         log.creation("/a", "1", ephemeral=True),
@@ -54,7 +54,7 @@ def test_a_multi_that_failed_has_its_rows_but_changes_nothing() -> None:
 
 def test_a_single_request_that_failed_has_a_session_and_a_code_only() -> None:
     """A refused request is one row with session and error code, without a path, and not applied."""
-    log = Log()
+    log = AuditLog()
     log.fail(7, -101)
 
     (row,) = log.events()
@@ -64,7 +64,7 @@ def test_a_single_request_that_failed_has_a_session_and_a_code_only() -> None:
 
 def test_before_3_6_the_ephemerals_of_a_close_are_made_up_by_path() -> None:
     """A close without a list gets a synthetic deletion, by path, of each ephemeral still the session's."""
-    log = Log()
+    log = AuditLog()
     for path in ("/b", "/a", "/c", "/d"):
         log.create(path, "", 7, ephemeral=True)
     log.create("/other", "", 8, ephemeral=True)
@@ -85,7 +85,7 @@ def test_before_3_6_the_ephemerals_of_a_close_are_made_up_by_path() -> None:
 
 def test_from_3_6_on_the_record_lists_them_and_what_it_lacks_goes_too() -> None:
     """In the order of the record, as a server deletes them (DataTree.killSession of 3.6)."""
-    log = Log()
+    log = AuditLog()
     for path in ("/a", "/b", "/c"):
         log.create(path, "", 7, ephemeral=True)
     log.write(TransactionType.CLOSE_SESSION, 7, closed_paths=("/c", "/a"))
@@ -101,7 +101,7 @@ def test_from_3_6_on_the_record_lists_them_and_what_it_lacks_goes_too() -> None:
 
 def test_a_path_that_was_made_again_goes_with_its_new_session_only() -> None:
     """A path that session 7 deleted and session 8 made again goes with the close of 8, not of 7."""
-    log = Log()
+    log = AuditLog()
     log.create("/a", "", 7, ephemeral=True)
     log.delete("/a", 7)
     log.create("/a", "", 8, ephemeral=True)
@@ -113,7 +113,7 @@ def test_a_path_that_was_made_again_goes_with_its_new_session_only() -> None:
 
 def test_seeds_come_first_by_czxid_and_close_with_their_session() -> None:
     """Seeds come before the log by czxid, and an ephemeral among them goes when its session closes."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/late", "2", zxid=9, session=7)
     log.seed("/early", "1", zxid=3, ms=5, mtime_ms=8, version=4)
     closed = log.close(7)
@@ -157,7 +157,7 @@ def test_the_sessions_of_a_snapshot_come_before_everything() -> None:
 
 def test_a_chroot_is_stripped_and_what_is_outside_left_out() -> None:
     """Rows without a path stay: nobody knows what they were about."""
-    log = Log()
+    log = AuditLog()
     log.create("/ch", "", 7)
     log.create("/ch/a", "1", 7, ephemeral=True)
     log.create("/chroot", "", 7, ephemeral=True)

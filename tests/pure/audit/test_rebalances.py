@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import OURS, T, alone, causes, rebalances, shared
-from tests.pure.audit.rows import Log, owner, registration
+from tests.worlds.audit_log import AuditLog, owner, registration
 from zkgroup.audit.rebalances import Rebalance
 from zkgroup.zkfiles.records import TransactionType
 
@@ -251,7 +251,7 @@ def test_a_clock_that_steps_back_neither_ends_one_nor_gives_it_a_negative_length
 
 def test_seeds_are_where_it_starts_from_and_no_rebalance() -> None:
     """Members and owners of the snapshot are the state before; the join in the log is the only one."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[1],"1":[1]}}', zxid=1)
     log.seed(A_IDS, registration(), zxid=2, session=1)
     log.seed(owner("g", T[0]), "g_a-0", zxid=3, session=1)
@@ -353,7 +353,7 @@ def test_each_that_takes_claims_of_others_is_a_cause() -> None:
 
 def test_what_members_of_ours_write_beside_is_none() -> None:
     """The bump of the owner in a claim and the view of a member neither begin one nor prolong it."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     log.join("g", "g_a", 1, **OURS)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder, source
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder, source
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
@@ -50,8 +50,8 @@ def _rule(**changes: Any) -> Rule:
     return Rule(**{**fields, **changes})
 
 
-def _log() -> Log:
-    log = Log()
+def _log() -> AuditLog:
+    log = AuditLog()
     log.open(1)
     log.join("g", "g_a", 1)
     log.join("h", "h_a", 1)

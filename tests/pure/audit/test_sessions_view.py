@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.rows import START_MS, Log
+from tests.worlds.audit_log import START_MS, AuditLog
 from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
@@ -13,14 +13,14 @@ from zkgroup.zkfiles.records import Operation, TransactionType
 A, B, C = 0x100_0000_0000_000A, 0x200_0000_0000_000B, -0x5F00_0000_0000_0005
 
 
-def rows_of(log: Log) -> list[SessionRow]:
+def rows_of(log: AuditLog) -> list[SessionRow]:
     return sessions_of(log.events(), log.facts())
 
 
 @pytest.mark.parametrize("with_lists", [True, False])
 def test_a_session_is_told_from_its_birth_to_its_end(with_lists: bool) -> None:
     """What it was, what it wrote, how silent it was, and what went with it."""
-    log = Log(with_lists=with_lists)
+    log = AuditLog(with_lists=with_lists)
     opened = log.open(A, timeout_ms=6_000)
     log.join("g", "g_a", A)
     log.claim("g", ("t", 0), "g_a-0", A)
@@ -54,7 +54,7 @@ def test_a_session_is_told_from_its_birth_to_its_end(with_lists: bool) -> None:
 
 def test_closed_open_and_older_sessions() -> None:
     """Those from before the log come first; an open one has what it has at the end."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/brokers/ids/7", "{}", zxid=5, session=C)
     log.seed("/controller", "{}", zxid=6, session=C)
     log.open(A)
@@ -80,7 +80,7 @@ def test_closed_open_and_older_sessions() -> None:
 
 def test_only_ephemerals_that_stand_are_a_sessions() -> None:
     """Not what is persistent, nor what a refused multi would have made; one that it failed to drop stays."""
-    log = Log()
+    log = AuditLog()
     log.open(A)
     log.join("g", "g_a", A)
     log.create("/persistent", "", A)

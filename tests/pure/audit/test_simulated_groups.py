@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.pure.audit.agreement import tally_of_checker, tally_of_rows
 from tests.pure.audit.simulated import events_of_log
 from tests.pure.simulation.setups import SETUPS
+from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding

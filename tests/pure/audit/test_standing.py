@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, source
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, source
 from zkgroup.audit.converted import Mark, last_at
 from zkgroup.audit.moments import Moment
 from zkgroup.audit.standing import Standing, stretch
@@ -27,7 +27,7 @@ def test_a_stretch_begins_with_what_a_replay_gives(name: str) -> None:
 
 def test_what_is_refused_or_gone_leaves_nothing() -> None:
     """A multi that failed, a delete, an ephemeral that went with its session, and the session itself."""
-    log = Log()
+    log = AuditLog()
     log.open(1)
     log.open(2)
     log.create("/a", "1")
@@ -54,7 +54,7 @@ def test_what_is_refused_or_gone_leaves_nothing() -> None:
 
 def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
     """Seeds alone, and the rows before are not told."""
-    log = Log()
+    log = AuditLog()
     log.create("/a", "1")
 
     assert [row.seed for row in stretch(log.events(), log.zxid + 5)] == [True]

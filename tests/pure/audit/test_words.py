@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.words import (
     count_text,
     duration_text,
@@ -55,7 +55,7 @@ def test_counts_agree_with_their_nouns() -> None:
 
 def test_a_session_is_named_by_what_it_registered() -> None:
     """Members, brokers, or nothing; of one group where it is asked for; each once, and not too many."""
-    log = Log()
+    log = AuditLog()
     log.join("g", "g_a", 1)
     log.leave("g", "g_a", 1)
     log.join("g", "g_a", 1)

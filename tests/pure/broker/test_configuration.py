@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.broker.machines import Node, World
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers
 from zkgroup.broker.machine.effects import ConfigChanged, Registered
 from zkgroup.model.requests import Create
 from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
@@ -14,28 +14,28 @@ MINUTE_MS = 60_000
 TOPIC = ConfigEntity.topic("t")
 
 
-def _configured(world: World, topic: str, **overrides: str) -> None:
+def _configured(world: SteppedBrokers, topic: str, **overrides: str) -> None:
     data = TopicConfig({name.replace("_", "."): value for name, value in overrides.items()}).encode()
     world.server.put(TopicConfig.path(topic), data)
 
 
-def _notify(world: World, data: bytes) -> None:
+def _notify(world: SteppedBrokers, data: bytes) -> None:
     world.write(Create(ConfigChange.prefix(), data, sequential=True))
     world.run()
 
 
-def _told(node: Node) -> list[tuple[str, dict[str, str]]]:
+def _told(node: BrokerNode) -> list[tuple[str, dict[str, str]]]:
     return [(str(effect.entity), dict(effect.overrides)) for effect in node.told(ConfigChanged)]
 
 
-def _standing(world: World) -> list[int]:
+def _standing(world: SteppedBrokers) -> list[int]:
     """Numbers of the notifications that stand."""
     return [number for number in range(20) if world.server.find(ConfigChange.path(number)) is not None]
 
 
 def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
     """Of topics and brokers; an empty one is as good as none, and one that cannot be read is reported."""
-    world = World()
+    world = SteppedBrokers()
     _configured(world, "t", retention_ms="5")
     _configured(world, "u")
     world.server.put(TopicConfig.path("v"), b'{"version":2,"config":{}}')
@@ -50,7 +50,7 @@ def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
 
 def test_all_three_payloads_are_understood() -> None:
     """0.8.2.2 tools write the bare string at us; the notification only says where to look."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     for number, format_ in enumerate(("bare", "v1", "v2")):
@@ -62,7 +62,7 @@ def test_all_three_payloads_are_understood() -> None:
 
 def test_an_unreadable_notification_stops_no_later_one() -> None:
     """Controller item 12: later ones are applied, and all of them are deleted in time (K35)."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     for payload in (b"", b"{", b"17", b'{"version":9}', b'{"version":2,"entity_path":"x/y"}', b'"/"'):
@@ -79,7 +79,7 @@ def test_an_unreadable_notification_stops_no_later_one() -> None:
 
 def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
     """Kafka remembers the greatest number only; later changes would wait for it (controller.md 1.5)."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     world.write(Create(ConfigChange.path(9999), b"garbage"))
@@ -93,7 +93,7 @@ def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
 
 def test_old_notifications_go_and_younger_ones_stay() -> None:
     """By ctime, as the servers count the time, however wrong the clock of this machine is."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     _notify(world, ConfigChange(TOPIC, "v2").encode())
@@ -108,7 +108,7 @@ def test_old_notifications_go_and_younger_ones_stay() -> None:
 
 def test_what_was_changed_while_the_broker_was_away_is_told_in_the_next_session() -> None:
     """Also where the notification is gone by then; a configuration that went is told as empty."""
-    world = World()
+    world = SteppedBrokers()
     _configured(world, "t", a="1")
     node = world.node()
     world.run()
@@ -124,7 +124,7 @@ def test_what_was_changed_while_the_broker_was_away_is_told_in_the_next_session(
 
 def test_a_notification_that_vanishes_counts_as_applied() -> None:
     """Another broker has deleted it between the list and the read."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     _configured(world, "t", a="1")
@@ -140,7 +140,7 @@ def test_a_notification_that_vanishes_counts_as_applied() -> None:
 
 def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
     """No watch was armed meanwhile, so nothing but the broker itself brings it to look."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     node.guard.hidden.add(config_changes_path())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.broker.machines import Node, World
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers
 from zkgroup.broker.machine.effects import FollowOn, HoldFetches, Registered
 from zkgroup.broker.machine.events import Followed
 from zkgroup.broker.machine.following import READ_AT_ONCE
@@ -15,9 +15,9 @@ DATA = Topic({0: (1, 2)}).encode()
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def _follower(*topics: str) -> tuple[World, Node]:
+def _follower(*topics: str) -> tuple[SteppedBrokers, BrokerNode]:
     """A controller has had it follow the first partition of each."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     for topic in topics:
@@ -27,23 +27,23 @@ def _follower(*topics: str) -> tuple[World, Node]:
     return world, node
 
 
-def _order(node: Node, *partitions: TopicPartition) -> None:
+def _order(node: BrokerNode, *partitions: TopicPartition) -> None:
     node.followed.update(partitions)
     node.loop.post(Followed(frozenset(tp.topic for tp in partitions)))
 
 
-def _end_session(world: World) -> None:
+def _end_session(world: SteppedBrokers) -> None:
     """The client gets to know when it reaches a server again: with `run`."""
     world.server.expire("n0")
     world.server.cut("n0")
 
 
-def _make_again(world: World, topic: str = "t") -> None:
+def _make_again(world: SteppedBrokers, topic: str = "t") -> None:
     world.write(Delete(Topic.path(topic), -1))
     world.write(Create(Topic.path(topic), DATA))
 
 
-def _topics(node: Node) -> set[str]:
+def _topics(node: BrokerNode) -> set[str]:
     return {tp.topic for tp in node.followed}
 
 
@@ -131,7 +131,7 @@ def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing
     assert node.followed == {T0}
 
 
-def _reads(node: Node) -> int:
+def _reads(node: BrokerNode) -> int:
     return len(node.told(FollowOn))
 
 
@@ -178,7 +178,7 @@ def test_a_look_without_an_answer_is_made_again() -> None:
 
 def test_a_process_that_was_never_registered_holds_nothing() -> None:
     """It has followed nothing, and its port may not be open yet."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run(lambda: node.machine.core.connected)
     _end_session(world)

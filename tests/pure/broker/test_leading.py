@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.broker.machines import T0, Node, World
+from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import Counted, CountIsrs, IsrChanged, LookAtFollowers
@@ -23,8 +23,8 @@ BEHIND = Follower(3, caught_up=False, lost=False)
 EMPTIED = Follower(0, caught_up=False, lost=True)
 
 
-def _leader(isr: tuple[int, ...] = (1, 2, 3)) -> tuple[World, Node]:
-    world = World()
+def _leader(isr: tuple[int, ...] = (1, 2, 3)) -> tuple[SteppedBrokers, BrokerNode]:
+    world = SteppedBrokers()
     node = world.node(notices=NoticeTiming(2500, 5000, 60_000))
     world.run()
     node.followers[T0] = (0, {2: LEVEL, 3: LEVEL})
@@ -32,7 +32,7 @@ def _leader(isr: tuple[int, ...] = (1, 2, 3)) -> tuple[World, Node]:
     return world, node
 
 
-def _fetch(world: World, node: Node, follower: int, offset: int = 10) -> None:
+def _fetch(world: SteppedBrokers, node: BrokerNode, follower: int, offset: int = 10) -> None:
     node.loop.post(FollowerFetched(T0, follower, offset, 10, 10))
     world.run()
 
@@ -111,7 +111,7 @@ def test_the_count_says_who_lacks_a_line() -> None:
 def test_no_isr_is_written_before_the_broker_is_registered() -> None:
     """S11: the leader writes it in the session of its registration. A new process can be told to lead on the
     connection to the former one, whose registration still stands."""
-    world = World()
+    world = SteppedBrokers()
     world.node(name="former")
     world.run()
     node = world.node(name="again")
@@ -335,6 +335,6 @@ def test_a_znode_that_is_gone_ends_the_writes() -> None:
     assert world.state() == PartitionState(1, 0, (1,), 5)
 
 
-def _notices(world: World) -> list[IsrChange]:
+def _notices(world: SteppedBrokers) -> list[IsrChange]:
     znodes = [world.server.find(IsrChange.path(number)) for number in range(10)]
     return [IsrChange.decode(znode.path, znode.data) for znode in znodes if znode is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.broker.machines import Node, World
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers
 from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
 from zkgroup.model.requests import Create, Delete
@@ -17,11 +17,11 @@ WAIT_MS = 6000 + 2000
 """The session timeout and the slack."""
 
 
-def _story(node: Node) -> list[type[BrokerEffect]]:
+def _story(node: BrokerNode) -> list[type[BrokerEffect]]:
     return [type(effect) for effect in node.effects if isinstance(effect, Prepared | Registered | Failed)]
 
 
-def _else(world: World, broker: int, host: str = "h", port: int = 1, **extensions: object) -> str:
+def _else(world: SteppedBrokers, broker: int, host: str = "h", port: int = 1, **extensions: object) -> str:
     """Somebody else's registration; the name of its client."""
     name = f"else-{broker}"
     client = world.server.client(name)
@@ -36,7 +36,7 @@ def _else(world: World, broker: int, host: str = "h", port: int = 1, **extension
 @pytest.mark.parametrize("version", range(1, 6))
 def test_every_format_can_be_written(version: int) -> None:
     """Address, time and our key stand in each of them."""
-    world = World()
+    world = SteppedBrokers()
     world.node(registration_version=version)
     world.run()
     found = world.registration(1)
@@ -49,7 +49,7 @@ def test_every_format_can_be_written(version: int) -> None:
 
 def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
     """Parents and cluster id are made before it."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
 
@@ -64,7 +64,7 @@ def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
 
 def test_a_cluster_id_that_stands_is_taken() -> None:
     """The first broker makes it, the others read it."""
-    world = World()
+    world = SteppedBrokers()
     theirs = ClusterId.of(bytes(range(16)))
     world.server.put(ClusterId.path(), theirs.encode())
     node = world.node()
@@ -75,7 +75,7 @@ def test_a_cluster_id_that_stands_is_taken() -> None:
 
 def test_a_registration_whose_answer_was_lost_is_known_as_ours() -> None:
     """It is found in the own session."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.until_asked(node, PATH)
     world.lose(node, "lost_reply")
@@ -87,7 +87,7 @@ def test_a_registration_whose_answer_was_lost_is_known_as_ours() -> None:
 
 def test_after_an_expiry_the_own_ghost_is_taken_off_at_once() -> None:
     """Controller item 73: the former session still lives by the server's clock (KAFKA-7165)."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     ghost = world.find(PATH).stat
@@ -104,7 +104,7 @@ def test_after_an_expiry_the_own_ghost_is_taken_off_at_once() -> None:
 
 def test_what_may_be_our_ghost_is_waited_for() -> None:
     """A quick restart has forgotten its session; nobody else can listen where it listens."""
-    world = World()
+    world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
     node = world.node()
     world.run()
@@ -117,7 +117,7 @@ def test_what_may_be_our_ghost_is_waited_for() -> None:
 
 def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
     """The port may be another one, but the folder is held by one process at a time."""
-    world = World()
+    world = SteppedBrokers()
     name = _else(world, 1, "h", 5, zkgroup={"role": "data", "folder": "f"})
     node = world.node(folder="f")
     world.run()
@@ -130,7 +130,7 @@ def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
 
 def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
     """Its session is kept alive by somebody, so it is no ghost."""
-    world = World()
+    world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
     node = world.node()
     for _ in range(WAIT_MS // 250 - 1):
@@ -145,7 +145,7 @@ def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
 
 def test_a_ghost_lives_longer_where_the_servers_have_a_new_leader() -> None:
     """It gives every session its whole time again, and all connections break: the wait begins anew."""
-    world = World()
+    world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
     node = world.node()
     for number in range(3):
@@ -163,7 +163,7 @@ def test_a_ghost_lives_longer_where_the_servers_have_a_new_leader() -> None:
 
 def test_an_id_in_use_names_session_and_host() -> None:
     """Controller item 73: another live owner; nothing of it is touched and nothing more is asked."""
-    world = World()
+    world = SteppedBrokers()
     name = _else(world, 1, "other", 9001, zkgroup={"role": "data"})
     session = world.server.clients[name].session
     node = world.node()
@@ -182,7 +182,7 @@ def test_an_id_in_use_names_session_and_host() -> None:
 
 def test_among_brokers_of_kafka_ours_does_not_start() -> None:
     """Recipes 15: refused with their ids; what cannot be read is none, nor a controller of ours."""
-    world = World()
+    world = SteppedBrokers()
     _else(world, 12)
     _else(world, 3)
     _else(world, 4, zkgroup={"role": "controller"})
@@ -200,7 +200,7 @@ def test_among_brokers_of_kafka_ours_does_not_start() -> None:
 
 def test_an_id_that_is_given_out_is_nobody_elses() -> None:
     """Controller item 74: above 1000, and never one that a person has given away."""
-    world = World()
+    world = SteppedBrokers()
     world.server.put(BrokerSequence.path())
     _else(world, 1001, zkgroup={"role": "data"})
     nodes = [world.node(None) for _ in range(3)]
@@ -214,7 +214,7 @@ def test_an_id_that_is_given_out_is_nobody_elses() -> None:
 
 def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
     """Its roles are its own affair; its epoch is a new one, and so is its owner."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     world.server.expire("n0")
@@ -229,7 +229,7 @@ def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
 
 def test_missing_parents_are_made_again() -> None:
     """Somebody has cleared the tree while the broker was away."""
-    world = World()
+    world = SteppedBrokers()
     node = world.node()
     world.run()
     world.server.expire("n0")

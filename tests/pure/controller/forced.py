@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler, left_of, realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, realm
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.znodes.abandoned_replicas import AbandonedReplicas, abandoned_replicas_path
 
 
-def records(world: Realm) -> list[AbandonedReplicas]:
+def records(world: SteppedControllers) -> list[AbandonedReplicas]:
     """What is kept of replicas that nobody has waited for."""
     paths = sorted(world.below(abandoned_replicas_path()) - {abandoned_replicas_path()})
     return [AbandonedReplicas.decode(path, world.find(path).data) for path in paths]
 
 
-def forced() -> tuple[Realm, Ruler]:
+def forced() -> tuple[SteppedControllers, ControllerNode]:
     """Broker 3 is lost, and `t` was deleted without it."""
     world, ruler = realm(auto_rebalance=False)
     world.stop_broker(3)
@@ -27,12 +27,12 @@ def forced() -> tuple[Realm, Ruler]:
     return world, ruler
 
 
-def told(world: Realm, broker: int) -> list[str]:
+def told(world: SteppedControllers, broker: int) -> list[str]:
     """What a broker was told of `t-1`, which it had, in order."""
     return told_of(world, broker, tp(1))
 
 
-def told_of(world: Realm, broker: int, topic_partition: TopicPartition) -> list[str]:
+def told_of(world: SteppedControllers, broker: int, topic_partition: TopicPartition) -> list[str]:
     """What a broker was told of a partition, in order."""
     heard = []
     for each in world.hosts[broker].requests:
@@ -45,7 +45,7 @@ def told_of(world: Realm, broker: int, topic_partition: TopicPartition) -> list[
     return heard
 
 
-def waiting(ruler: Ruler) -> dict[str, str]:
+def waiting(ruler: ControllerNode) -> dict[str, str]:
     reign = ruler.machine.reign
     assert reign is not None
     return dict(reign.waiting)

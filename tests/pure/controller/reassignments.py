@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from tests.pure.controller.candidates import Node, World
 from tests.pure.controller.replicas import Brokers, Replicas
+from tests.worlds.stepped_candidates import CandidateNode, SteppedCandidates
 from zkgroup.controller.machine.effects import OpenChannel, SendToBroker
 from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp
 from zkgroup.controller.machine.reign import Reign
@@ -31,13 +31,13 @@ class Cluster:
     """Brokers, candidates, and what is on the way between them."""
 
     def __init__(self, ids: Brokers = (1, 2, 3), version: int = 4) -> None:
-        self.world = World()
+        self.world = SteppedCandidates()
         self.replicas = Replicas(self.world, ids, version)
         self.world.server.put("/admin")
-        self.wires: deque[tuple[Node, ToBroker]] = deque()
+        self.wires: deque[tuple[CandidateNode, ToBroker]] = deque()
         self.keeps: Callable[[ToBroker], bool] = lambda message: False
         """Which requests do not arrive for now."""
-        self.kept: list[tuple[Node, ToBroker]] = []
+        self.kept: list[tuple[CandidateNode, ToBroker]] = []
         self.points = 0
         self.kill_at: set[int] = set()
         self.written = 0
@@ -52,18 +52,18 @@ class Cluster:
 
     # --- those who take part ----------------------------------------------------------------------
 
-    def candidate(self) -> Node:
+    def candidate(self) -> CandidateNode:
         """Another controller; with ids from 101 on it hosts nothing."""
         self._candidates += 1
         return self.world.node(self._candidates, duties=ControllerSettings(auto_rebalance=False))
 
-    def kill(self, node: Node) -> None:
+    def kill(self, node: CandidateNode) -> None:
         """The process is gone, and its session at once; what it had sent may still arrive."""
         self.world.nodes.remove(node)
         self.world.server.expire(node.name)
 
     @property
-    def ruler(self) -> Node:
+    def ruler(self) -> CandidateNode:
         (node,) = self.world.rulers
         return node
 
@@ -115,7 +115,7 @@ class Cluster:
             self.world.clock.advance(250)
             self._pump()
 
-    def until_asked(self, node: Node, is_it: Callable[[Operation], bool]) -> None:
+    def until_asked(self, node: CandidateNode, is_it: Callable[[Operation], bool]) -> None:
         """Everything up to the moment before the node's transaction with such an operation is executed."""
 
         def flight() -> bool:
@@ -166,7 +166,7 @@ class Cluster:
             self.written += 1
             self._point(node, f"{node.name} wrote {flight.operations[-1].path}")
 
-    def _arrive(self, node: Node, message: ToBroker) -> None:
+    def _arrive(self, node: CandidateNode, message: ToBroker) -> None:
         """A broker obeys; the answer of one that is gone goes nowhere."""
         host = self.replicas.hosts[message.broker]
         if host.incarnation != message.incarnation:
@@ -177,7 +177,7 @@ class Cluster:
         if node in self.world.nodes:
             node.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
 
-    def _point(self, node: Node, what: str) -> None:
+    def _point(self, node: CandidateNode, what: str) -> None:
         self.points += 1
         self.said.append(what)
         if self.points in self.kill_at and node in self.world.nodes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.pure.controller.candidates import World
+from tests.worlds.stepped_candidates import SteppedCandidates
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, MultiDone, SetData
@@ -71,7 +71,7 @@ class Host:
 class Replicas:
     """The brokers of a world."""
 
-    def __init__(self, world: World, ids: Brokers, version: int = 4) -> None:
+    def __init__(self, world: SteppedCandidates, ids: Brokers, version: int = 4) -> None:
         self.world = world
         self.hosts = {id_: Host(id_) for id_ in ids}
         self.version = version

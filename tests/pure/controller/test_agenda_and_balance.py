@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import cluster, tp
+from tests.worlds.controller_clusters import cluster, tp
 from zkgroup.controller.machine.agenda import Agenda, Look, Work
 from zkgroup.controller.machine.balance import preferred_elections_due
 from zkgroup.controller.machine.holding import Holding

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import CONTROLLER_ID, Realm, Ruler, realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import CONTROLLER_ID, ControllerNode, SteppedControllers, realm
 from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.controller.machine.reign import Reign
@@ -20,19 +20,19 @@ from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 
 
-def reign_of(ruler: Ruler) -> Reign:
+def reign_of(ruler: ControllerNode) -> Reign:
     reign = ruler.machine.reign
     assert reign is not None
     return reign
 
 
-def quiet(realm: Realm) -> None:
+def quiet(realm: SteppedControllers) -> None:
     """Forgets what the hosts were told so far."""
     for host in realm.hosts.values():
         host.requests.clear()
 
 
-def heard(realm: Realm, broker: int) -> list[set[int]]:
+def heard(realm: SteppedControllers, broker: int) -> list[set[int]]:
     """Live brokers in each UpdateMetadata that it got."""
     return [
         {each.broker for each in request.brokers}
@@ -41,7 +41,7 @@ def heard(realm: Realm, broker: int) -> list[set[int]]:
     ]
 
 
-def roles(realm: Realm, broker: int) -> dict[str, tuple[int, int, tuple[int, ...]]]:
+def roles(realm: SteppedControllers, broker: int) -> dict[str, tuple[int, int, tuple[int, ...]]]:
     """Partition to leader, leader epoch and ISR, as the last LeaderAndIsr had them."""
     return {
         str(info.topic_partition): (info.leader, info.leader_epoch, info.isr)
@@ -53,7 +53,7 @@ def roles(realm: Realm, broker: int) -> dict[str, tuple[int, int, tuple[int, ...
 
 def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
     """controller.md 5.2: elected first, so that the ISR removal finds only what it followed."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (2, 3)})
     ruler = realm.rule()
     quiet(realm)
@@ -70,7 +70,7 @@ def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
 
 def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     """controller.md 3.4: leader -1, who alone has all stays in the ISR, to be elected again."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1,)})
     ruler = realm.rule()
     realm.stop_broker(1)
@@ -87,7 +87,7 @@ def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
 
 def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
     """Controller item 62: every broker's live list changes, the newcomer hears of every partition (K27)."""
-    realm = Realm((1, 2))
+    realm = SteppedControllers((1, 2))
     realm.make_topic("t", {0: (1, 2)})
     realm.rule()
     quiet(realm)
@@ -104,7 +104,7 @@ def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
 
 def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
     """Controller item 61: it is told its roles, in a new term; what it led alone gets one too (K7)."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (1,), 2: (2, 1)})
     ruler = realm.rule()
     quiet(realm)
@@ -122,7 +122,7 @@ def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
 
 def test_a_registration_nobody_can_read_is_passed_over() -> None:
     """recipes 13: it made real controllers elect each other 341 times in 4 s; here it is named."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     path = BrokerRegistration.path(4)
@@ -150,7 +150,7 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
 )
 def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> None:
     """It can be decoded, and no broker could be told of it: the others are served, its path is named."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 4)})
     ruler = realm.rule()
     path = BrokerRegistration.path(4)
@@ -164,7 +164,7 @@ def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> Non
 
 def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:
     """recipes 14: registered while it rules, in no list of brokers."""
-    realm = Realm((1, 2))
+    realm = SteppedControllers((1, 2))
     extensions = {"zkgroup": {"role": "controller"}}
     data = BrokerRegistration("h", 9050, 1, 0, extensions=extensions).encode()
     realm.write(Create(BrokerRegistration.path(50), data))
@@ -177,7 +177,7 @@ def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:
 
 def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     """Error 56 in the answer to LeaderAndIsr: offline to every election until the broker restarts."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     realm.set_state(tp(0), isr=(1, 2))
@@ -206,7 +206,7 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
 
 def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     """The last of the ISR is elected and has no records: nobody has written since, so the other has all."""
-    realm = Realm((1, 2))
+    realm = SteppedControllers((1, 2))
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     realm.hosts[2].silent = True
@@ -230,7 +230,7 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
 @pytest.mark.parametrize("event", ["connection", "restart"])
 def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) -> None:
     """Its first answer was lost with the connection, or with the process: records may be acknowledged."""
-    realm = Realm((1, 2))
+    realm = SteppedControllers((1, 2))
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     realm.hosts[2].silent = True
@@ -257,7 +257,7 @@ def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) 
 
 def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
     """Who was in sync before has fallen behind from the first record that it has taken."""
-    realm = Realm((1, 2))
+    realm = SteppedControllers((1, 2))
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     realm.stop_broker(1)
@@ -273,7 +273,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
 
 def test_the_state_of_a_later_controller_is_left_alone() -> None:
     """Controller item 20: a higher controller epoch than ours is not overwritten."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (1, 2)})
     ruler = realm.rule()
     realm.set_state(tp(0), controller_epoch=99)
@@ -287,7 +287,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
     """Controller item 34, K25: an ISR that its leader has changed meanwhile; the others are written once."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
     realm.rule()
     realm.set_state(tp(7), isr=(1, 3))
@@ -302,7 +302,7 @@ def test_only_the_conflicting_partition_is_decided_again() -> None:
 
 def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
     """Controller item 29: read from the topic's configuration when it makes a difference."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     realm.make_topic("u", {0: (1, 2)}, {"unclean.leader.election.enable": "true"})
     ruler = realm.rule()
@@ -318,7 +318,7 @@ def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
 
 def test_a_configuration_nobody_can_read_allows_nothing() -> None:
     """No unclean election by mistake, and the path is named."""
-    realm = Realm(unclean_election=True)
+    realm = SteppedControllers(unclean_election=True)
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     realm.set_state(tp(0), isr=(1,))
@@ -332,7 +332,7 @@ def test_a_configuration_nobody_can_read_allows_nothing() -> None:
 
 def test_the_controller_is_no_broker_of_this_cluster() -> None:
     """The rig's controllers stand beside the brokers: what it tells is told by their channels alone."""
-    realm = Realm()
+    realm = SteppedControllers()
     assert CONTROLLER_ID not in realm.hosts
 
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.model import TopicPartition
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.wire.control import LeaderAndIsrRequest
@@ -16,7 +16,7 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 FAULTS: tuple[Fault | None, ...] = (None, "lost_reply", "lost_request", "late")
 
 
-def assert_told(realm: Realm) -> None:
+def assert_told(realm: SteppedControllers) -> None:
     """Every live replica knows leader, ISR, leader epoch and version as they stand in ZooKeeper (K9)."""
     for path, znode in realm.server.tree().items():
         if not path.endswith("/state"):
@@ -40,7 +40,7 @@ def assert_told(realm: Realm) -> None:
             assert told[-1:] == [expected], f"{topic_partition} on broker {broker}"
 
 
-def changes(realm: Realm) -> None:
+def changes(realm: SteppedControllers) -> None:
     """A broker goes, one bounces, a topic comes, one grows."""
     realm.stop_broker(1)
     realm.make_topic("new", {0: (1, 2), 1: (3, 2)})
@@ -49,8 +49,8 @@ def changes(realm: Realm) -> None:
     realm.start_broker(3)
 
 
-def prepared() -> tuple[Realm, Ruler]:
-    realm = Realm()
+def prepared() -> tuple[SteppedControllers, ControllerNode]:
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (2, 3), 2: (3, 1)})
     return realm, realm.rule()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import rule, tp
+from tests.worlds.controller_clusters import rule, tp
 from zkgroup.controller.machine import deleting
 from zkgroup.controller.machine.deleting import (
     Finish,

@@ -6,8 +6,16 @@ import functools
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import TWO, Realm, Ruler, is_gone, left_of, loses_answer, realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import (
+    TWO,
+    ControllerNode,
+    SteppedControllers,
+    is_gone,
+    left_of,
+    loses_answer,
+    realm,
+)
 from zkgroup.controller.machine import deleting
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper import Fault, Step
@@ -24,7 +32,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def crashed_after(writes: int) -> bool:
     """A deletion whose controller is gone after so many of its writes; whether it had that many."""
-    world = Realm()
+    world = SteppedControllers()
     world.make_topic("t", TWO, {"retention.ms": "5"})
     world.make_topic("u", {0: (1, 2, 3)}, {"retention.ms": "6"})
     ruler = world.rule()
@@ -104,7 +112,7 @@ def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Faul
     assert world.hosts[2].metadata[tp(0)] == 3
 
 
-def ends_topic(world: Realm, ruler: Ruler) -> bool:
+def ends_topic(world: SteppedControllers, ruler: ControllerNode) -> bool:
     """Whether the controller's next request takes the topic away."""
     asked = world.asked(ruler, Topic.path("t"))
     return asked is not None and any(isinstance(each, Delete) for each in asked.operations)

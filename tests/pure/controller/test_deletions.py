@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import TWO, Realm, Ruler, is_gone, left_of, realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import TWO, ControllerNode, SteppedControllers, is_gone, left_of, realm
 from zkgroup.model.requests import Create
 from zkgroup.wire.control import LEADER_DURING_DELETE, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
@@ -12,7 +12,7 @@ from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
-def deletions(world: Realm, broker: int) -> list[tuple[bool, tuple[object, ...]]]:
+def deletions(world: SteppedControllers, broker: int) -> list[tuple[bool, tuple[object, ...]]]:
     """The StopReplica requests to a broker: whether to delete, and what."""
     told = world.hosts[broker].told(StopReplicaRequest)
     return [(each.delete, each.partitions) for each in told if isinstance(each, StopReplicaRequest)]
@@ -84,7 +84,7 @@ def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
     assert reign_waits(ruler) == {}
 
 
-def reign_waits(ruler: Ruler) -> dict[str, str]:
+def reign_waits(ruler: ControllerNode) -> dict[str, str]:
     """What the status says of waiting."""
     reign = ruler.machine.reign
     assert reign is not None
@@ -144,7 +144,7 @@ def test_a_deletion_that_was_sent_twice_is_over_when_the_epoch_is_raised() -> No
     assert world.hosts[2].take(late).error == ErrorCode.STALE_CONTROLLER_EPOCH  # type: ignore[attr-defined]
 
 
-def answer_first(ruler: Ruler) -> None:
+def answer_first(ruler: ControllerNode) -> None:
     """The oldest request that is kept is answered."""
     ruler.answer(ruler.flying.pop(0))
 
@@ -360,7 +360,7 @@ def test_znodes_that_change_while_they_are_deleted_are_read_again() -> None:
 
 def test_a_big_topic_goes_in_parts() -> None:
     """More than one transaction holds: partitions first, name and marker last."""
-    world = Realm()
+    world = SteppedControllers()
     name = "t" * 249
     world.make_topic(name, dict.fromkeys(range(1500), (1, 2)))
     ruler = world.rule()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import SteppedControllers
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.effects import Effect
 from zkgroup.model.ports import Instant
@@ -14,7 +14,7 @@ from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 
 def test_the_same_events_give_the_same_effects() -> None:
     """K38: a busy time is recorded and told to another machine, which orders exactly the same."""
-    world = Realm()
+    world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
     world.make_topic("u", {0: (3, 1)})
     told: list[tuple[object, Instant]] = []

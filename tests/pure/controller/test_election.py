@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import (
+from tests.worlds.duties import Writer, fails
+from tests.worlds.stepped_candidates import (
     CONTROLLER,
     EPOCH,
     GRACE_AND_SPREAD_MS,
-    World,
+    SteppedCandidates,
     elected,
     resigned,
 )
-from tests.pure.controller.duties import Writer, fails
 from zkgroup.controller.machine.effects import Elected
 from zkgroup.controller.machine.election import Stage
 from zkgroup.controller.machine.fence import Fence
@@ -29,7 +29,7 @@ from zkgroup.znodes.controller_records import (
 
 def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
     """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
-    world = World()
+    world = SteppedCandidates()
     for broker in range(5):
         world.node(broker)
     world.run()
@@ -46,7 +46,7 @@ def test_of_all_candidates_one_wins_and_the_epoch_grows_by_one() -> None:
 
 def test_a_controller_is_made_and_set_once() -> None:
     """Recipes 13: data version 1 marks a controller of ours; the transaction is the recipe's own."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     request = world.until_asked(node, CONTROLLER)
     create, mark, bump, record = request.operations
@@ -65,7 +65,7 @@ def test_a_controller_is_made_and_set_once() -> None:
 
 def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
     """Recipes 13: nothing of the attempt is left behind; the next one has the new epoch."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     world.bump()
@@ -84,7 +84,7 @@ def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
 @pytest.mark.parametrize("is_applied", [True, False])
 def test_an_election_without_an_answer_is_resolved_by_reading(is_applied: bool) -> None:
     """Recipes 13: the connection is cut after the commit, or before; one knows that it won."""
-    world = World()
+    world = SteppedCandidates()
     node, other = world.node(1), world.node(2)
     world.until_asked(node, CONTROLLER)
     world.server.cut(node.name, executed=int(is_applied))
@@ -102,7 +102,7 @@ def test_an_election_without_an_answer_is_resolved_by_reading(is_applied: bool) 
 
 def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
     """Recipes 13: the answer is given up first, the transaction is executed afterwards."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     world.deliver(Step("request", node.name), fault="late")
@@ -116,7 +116,7 @@ def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
 
 def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off() -> None:
     """Recipes 13: what is of our session and not our rule goes, and then there is an election."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run(lambda: node.machine.election.stage is Stage.VACANT)
     world.write(Create(CONTROLLER, Controller(1, 5).encode(), True), session_id=node.session_id)
@@ -133,7 +133,7 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
 
 def test_controller_deleted_by_hand_is_elected_anew() -> None:
     """Recipes 13: the one that ruled resigns, and somebody is elected with the next epoch."""
-    world = World()
+    world = SteppedCandidates()
     node, other = world.node(1), world.node(2)
     world.run()
     (ruler,) = world.rulers
@@ -148,7 +148,7 @@ def test_controller_deleted_by_hand_is_elected_anew() -> None:
 
 def test_controller_replaced_by_another_id_ends_the_rule() -> None:
     """Recipes 13: seen as changed, not as deleted (K1); the other's znode is left alone."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     stranger = world.server.client("stranger")
@@ -168,7 +168,7 @@ def test_controller_replaced_by_another_id_ends_the_rule() -> None:
 
 def test_controller_written_by_somebody_ends_the_rule() -> None:
     """Recipes 13: our znode with another id in it; it is still ours, so it goes."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.write(SetData(CONTROLLER, Controller(7, 0).encode(), 1))
@@ -181,7 +181,7 @@ def test_controller_written_by_somebody_ends_the_rule() -> None:
 
 def test_after_a_bump_by_another_process_no_write_passes() -> None:
     """Recipes 13: the write under way is refused and changes nothing; it resigns (K3)."""
-    world = World()
+    world = SteppedCandidates()
     duty = Writer()
     node = world.node(1, duties=duty)
     world.server.put("/work")
@@ -204,7 +204,7 @@ def test_after_a_bump_by_another_process_no_write_passes() -> None:
 
 def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
     """Recipes 13: a real candidate that created, expired and came back can bump late."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.bump()
@@ -217,7 +217,7 @@ def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
 
 def test_another_controllers_znode_is_never_deleted() -> None:
     """Recipes 13: it changes hands between reading and deletion; the epoch's version tells."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.bump()
@@ -243,7 +243,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
 def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
     """Recipes 13: an exception while it rules: no storm of elections (K2), no poisoned batch (K10)."""
-    world = World()
+    world = SteppedCandidates()
     failing = world.node(1, duties=lambda election: ("load", fails))
     world.run()
     assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
@@ -288,7 +288,7 @@ def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
 
 def test_an_epoch_deleted_by_hand_comes_back_no_smaller() -> None:
     """S11: epochs grow, also where somebody has removed the znode."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.bump()

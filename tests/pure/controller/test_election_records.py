@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import (
+from tests.worlds.stepped_candidates import (
     CONTROLLER,
     EPOCH,
     GRACE_AND_SPREAD_MS,
-    World,
+    SteppedCandidates,
     elected,
     resigned,
 )
@@ -32,7 +32,7 @@ from zkgroup.znodes.controller_records import (
 
 def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     """Recipes 13: its data is the czxid of `/controller`; the request goes with the rule."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     other = world.node(2)
@@ -52,7 +52,7 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
 
 def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
     """Another has ruled since: it is the end of that rule which the next record tells."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     other = world.node(2)
@@ -71,7 +71,7 @@ def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
 
 def test_the_only_candidate_rules_again_after_standing_back() -> None:
     """A cluster of one is not left without a controller."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
@@ -85,7 +85,7 @@ def test_the_only_candidate_rules_again_after_standing_back() -> None:
 @pytest.mark.parametrize("data", [b"12345", b"soon"])
 def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None:
     """Recipes 13: another czxid, or none that can be read; it goes on ruling."""
-    world = World()
+    world = SteppedCandidates()
     world.server.put(ResignRequest.path(), data)
     node = world.node(1)
     world.run()
@@ -100,7 +100,7 @@ def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None
 
 def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
     """Recipes 14: in the same transaction and session; waiting, it shows elsewhere."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(7, controller_only=True)
     request = world.until_asked(node, CONTROLLER)
     assert WaitingController.path(7) in world.server.tree()
@@ -122,7 +122,7 @@ def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
 
 def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
     """Recipes 14: `/controller` is deleted alone; what is of our session goes before the next election."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(7, controller_only=True)
     world.run()
     first = world.find(BrokerRegistration.path(7)).stat.czxid
@@ -135,7 +135,7 @@ def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
 
 def test_an_id_of_a_broker_is_in_use() -> None:
     """Recipes 14: node-exists on the registration is no lost race."""
-    world = World()
+    world = SteppedCandidates()
     session_id = world.real(7)
     world.write(Delete(CONTROLLER, -1))
     node = world.node(7, controller_only=True)
@@ -149,7 +149,7 @@ def test_an_id_of_a_broker_is_in_use() -> None:
 
 def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
     """Recipes 14: said at once, not when the rule comes to it; the name of who waits is not taken."""
-    world = World()
+    world = SteppedCandidates()
     session_id = world.real(7)
     node = world.node(7, controller_only=True)
     world.run()
@@ -160,7 +160,7 @@ def test_an_id_of_a_broker_is_in_use_while_another_one_rules() -> None:
 
 def test_two_processes_with_one_id_do_not_both_wait() -> None:
     """Recipes 14: the second waits for a session timeout and some slack, as after a quick restart."""
-    world = World()
+    world = SteppedCandidates()
     first = world.node(7, controller_only=True)
     world.real()
     world.run()
@@ -180,7 +180,7 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
 @pytest.mark.parametrize("controller_only", [False, True])
 def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_only: bool) -> None:
     """Its record says how the rule ended, and the next one may begin."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(7, controller_only=controller_only)
     world.run()
     node.loop.post(Retire("stopped"))
@@ -204,7 +204,7 @@ def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_onl
 
 def test_who_retires_leaves_the_controller_of_another_alone() -> None:
     """It only stands no more."""
-    world = World()
+    world = SteppedCandidates()
     ruling, node = world.node(1), world.node(2)
     world.run()
     waiting = next(each for each in (ruling, node) if not each.rules)
@@ -218,7 +218,7 @@ def test_who_retires_leaves_the_controller_of_another_alone() -> None:
 
 def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
     """Whether the answer is there already or not."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
     node.loop.post(Retire("stopped"))
@@ -232,7 +232,7 @@ def test_who_retires_while_it_is_elected_gives_up_at_once() -> None:
 
 def test_who_retires_within_the_grace_does_not_stand() -> None:
     """Not even when the grace is over."""
-    world = World()
+    world = SteppedCandidates()
     world.real(9)
     node = world.node(1)
     world.run()
@@ -248,7 +248,7 @@ def test_who_retires_within_the_grace_does_not_stand() -> None:
 
 def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
     """What stands of it ends with its session."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.server.suspend(node.name)
@@ -263,7 +263,7 @@ def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
 
 def test_the_record_says_how_long_loading_took() -> None:
     """Recipes 18: under the fence, once; the end is added to it."""
-    world = World()
+    world = SteppedCandidates()
     done = []
 
     def load(election: Election) -> tuple[str, object] | None:
@@ -286,7 +286,7 @@ def test_the_record_says_how_long_loading_took() -> None:
 
 def test_old_records_go_where_a_real_controller_has_ruled_since() -> None:
     """Recipes 13: the newest hundred stay, and every record above the last foreign epoch."""
-    world = World()
+    world = SteppedCandidates()
     world.server.put(EPOCH, b"230")
     for epoch in [*range(1, 121), *range(122, 231)]:
         record = ControllerRecord(1, 1, "started", 0)

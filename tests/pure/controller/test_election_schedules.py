@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.pure.controller.candidates import CONTROLLER, EPOCH, GRACE_AND_SPREAD_MS, World
+from tests.worlds.stepped_candidates import CONTROLLER, EPOCH, GRACE_AND_SPREAD_MS, SteppedCandidates
 from zkgroup.controller.machine.effects import Elected, Resigned
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper_tree import Deleted
@@ -22,7 +22,7 @@ def test_one_rules_in_the_end_and_every_epoch_once(seed: int) -> None:
     """Recipes 13: whatever happened, each epoch has one winner, nobody deletes another's `/controller`, and
     when the faults end exactly one rules, in the session that `/controller` belongs to."""
     chance = random.Random(seed)
-    world = World()
+    world = SteppedCandidates()
     for broker in (1, 2, 3):
         world.node(broker, controller_only=broker == 3)
     for _ in range(STEPS):
@@ -41,7 +41,7 @@ def test_one_rules_in_the_end_and_every_epoch_once(seed: int) -> None:
     _check_deletions(world)
 
 
-def _something(world: World, chance: random.Random) -> None:
+def _something(world: SteppedCandidates, chance: random.Random) -> None:
     """One step of the server, often; a fault, seldom."""
     node = chance.choice(world.nodes)
     dice = chance.random()
@@ -66,7 +66,7 @@ def _something(world: World, chance: random.Random) -> None:
         assert not each.rules or each.machine.core.session is not None, "it rules without a session"
 
 
-def _check_stories(world: World) -> None:
+def _check_stories(world: SteppedCandidates) -> None:
     """Elections and resignations take turns; an epoch is won once, and has its record."""
     won: list[int] = []
     for node in world.nodes:
@@ -77,7 +77,7 @@ def _check_stories(world: World) -> None:
     assert all(ControllerRecord.path(epoch) in world.server.tree() for epoch in won)
 
 
-def _check_deletions(world: World) -> None:
+def _check_deletions(world: SteppedCandidates) -> None:
     """Every accepted deletion of `/controller` by a candidate is of its own session's znode."""
     owner = 0
     for entry in world.server.log:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.candidates import (
+from tests.worlds.duties import Writer
+from tests.worlds.stepped_candidates import (
     CONTROLLER,
     EPOCH,
     GRACE_AND_SPREAD_MS,
     GRACE_MS,
-    World,
+    SteppedCandidates,
     elected,
     resigned,
 )
-from tests.pure.controller.duties import Writer
 from zkgroup.controller.machine.effects import Elected, ExtendLease, Resigned
 from zkgroup.controller.machine.election import Stage
 from zkgroup.controller.machine.fence import Fence
@@ -26,7 +26,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 
 def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
     """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
-    world = World()
+    world = SteppedCandidates()
     registered: list[tuple[int, bool]] = []
 
     def register() -> Procedure[None]:
@@ -58,7 +58,7 @@ def test_a_lost_session_ends_the_rule_before_anything_of_the_next_one() -> None:
 
 def test_a_short_disconnection_changes_nothing() -> None:
     """Recipes 13: neither resignation nor election; nothing is sent until the lease goes on."""
-    world = World()
+    world = SteppedCandidates()
     node, other = world.node(1), world.node(2)
     world.run()
     (ruler,) = world.rulers
@@ -78,7 +78,7 @@ def test_a_short_disconnection_changes_nothing() -> None:
 
 def test_what_changed_while_it_was_disconnected_is_seen() -> None:
     """Recipes 13: after a disconnection every watch is armed anew by reading."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     world.server.suspend(node.name)
@@ -94,7 +94,7 @@ def test_what_changed_while_it_was_disconnected_is_seen() -> None:
 
 def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> None:
     """Recipes 13: nobody deletes a /controller of another session, not even its own of before."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     former = node.session_id
@@ -114,7 +114,7 @@ def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> Non
 
 def test_nothing_is_sent_after_the_own_lease() -> None:
     """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     (lease,) = node.told(ExtendLease)
@@ -132,7 +132,7 @@ def test_nothing_is_sent_after_the_own_lease() -> None:
 
 def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
     """Recipes 9: at most six quorum writes in a session timeout, each the fence and nothing else."""
-    world = World()
+    world = SteppedCandidates()
     node = world.node(1)
     world.run()
     before = len(world.server.log)
@@ -149,7 +149,7 @@ def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
 
 def test_a_living_real_controller_gets_time_to_notice() -> None:
     """Recipes 13: its znode goes while it lives: wait, then stand with the version read before."""
-    world = World()
+    world = SteppedCandidates()
     world.real()
     node = world.node(1)
     world.run()
@@ -167,7 +167,7 @@ def test_a_living_real_controller_gets_time_to_notice() -> None:
 
 def test_a_dead_real_controller_is_followed_at_once() -> None:
     """Recipes 13: its registration went with its session, so it knows."""
-    world = World()
+    world = SteppedCandidates()
     session = world.real()
     node = world.node(1)
     world.run()
@@ -179,7 +179,7 @@ def test_a_dead_real_controller_is_followed_at_once() -> None:
 
 def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() -> None:
     """Recipes 13: after the grace `/controller` is read again; exists: back to watching."""
-    world = World()
+    world = SteppedCandidates()
     session = world.real()
     node = world.node(1)
     world.run()
@@ -196,7 +196,7 @@ def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() ->
 
 def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
     """Recipes 13: the attempt has the version read before the grace, so a ruler meanwhile is noticed."""
-    world = World()
+    world = SteppedCandidates()
     session = world.real()
     node = world.node(1)
     world.run()
@@ -213,7 +213,7 @@ def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
 
 def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
     """Recipes 13: the epoch has another version than when `/controller` was read last."""
-    world = World()
+    world = SteppedCandidates()
     node, other = world.node(1), world.node(2)
     world.run()
     (ruler,) = world.rulers
@@ -229,7 +229,7 @@ def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
 
 def test_a_real_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
     """Recipes 13: whose registration to look for is not known, so the grace is kept."""
-    world = World()
+    world = SteppedCandidates()
     session = world.real()
     world.write(Delete(CONTROLLER, -1))
     world.write(Create(CONTROLLER, b"?", True), session_id=session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import standing, tp
+from tests.worlds.controller_clusters import standing, tp
 from zkgroup.controller.machine import fence
 from zkgroup.controller.machine.fence import (
     Applied,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.pure.controller.clusters import broker, tp
+from tests.worlds.controller_clusters import broker, tp
 from zkgroup.controller.machine import first_reading, topics
 from zkgroup.controller.machine.core import CandidateConfig, Core
 from zkgroup.controller.machine.duties import begin

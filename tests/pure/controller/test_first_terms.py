@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import SteppedControllers
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState
@@ -15,7 +15,7 @@ from zkgroup.znodes.brokers import PartitionState
 Told = list[tuple[int, int]]
 
 
-def told(realm: Realm, broker: int) -> Told:
+def told(realm: SteppedControllers, broker: int) -> Told:
     """(leader, leader epoch) of each LeaderAndIsr that named `t-0`."""
     requests = realm.hosts[broker].told(LeaderAndIsrRequest)
     return [
@@ -27,9 +27,9 @@ def told(realm: Realm, broker: int) -> Told:
     ]
 
 
-def born_unheard(*kafka: int) -> Realm:
+def born_unheard(*kafka: int) -> SteppedControllers:
     """`t` has its first state, broker 3 leads it, and the controller died before it told anybody."""
-    realm = Realm(())
+    realm = SteppedControllers(())
     for id_ in (1, 2, 3):
         realm.start_broker(id_, ours=id_ not in kafka)
     ruler = realm.rule()
@@ -78,18 +78,18 @@ def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:
     assert told(realm, 3) == [(3, 1)]
 
 
-def _restarted(realm: Realm) -> None:
+def _restarted(realm: SteppedControllers) -> None:
     for id_ in (1, 2):
         realm.stop_broker(id_)
         realm.start_broker(id_, ours=True)
 
 
-def _written(realm: Realm) -> None:
+def _written(realm: SteppedControllers) -> None:
     realm.set_state(tp(0), isr=(3, 1))
     realm.set_state(tp(0), isr=(3, 1, 2))
 
 
-def _moving(realm: Realm) -> None:
+def _moving(realm: SteppedControllers) -> None:
     """Step 1 of a move is written: 2 is in no ISR, and the partition may be full of lines."""
     realm.grow("t", {0: (2, 3, 1)})
     path = PartitionState.path(tp(0))
@@ -97,7 +97,7 @@ def _moving(realm: Realm) -> None:
     realm.server.put(path, PartitionState(3, 0, (3, 1), 1).encode())
 
 
-def _both(realm: Realm) -> None:
+def _both(realm: SteppedControllers) -> None:
     """One of them was restarted, and is the one that was there of another such partition."""
     realm.stop_broker(2)
     realm.start_broker(2, ours=True)
@@ -121,7 +121,7 @@ def _both(realm: Realm) -> None:
     ids=["restarted", "written", "moving", "kafka", "both"],
 )
 def test_who_may_have_been_emptied_never_hears_of_the_first_term(
-    happening: Callable[[Realm], object], kafka: tuple[int, ...], never: set[int]
+    happening: Callable[[SteppedControllers], object], kafka: tuple[int, ...], never: set[int]
 ) -> None:
     """replica-host.md rule 4: the request for epoch 0 is what makes a replica that may lead with nothing."""
     realm = born_unheard(*kafka)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.forced import forced, records, told, waiting
-from tests.pure.controller.realm import TWO, is_gone, left_of, realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import TWO, is_gone, left_of, realm
 from zkgroup.controller.machine.abandoned import AGAIN_MS
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest

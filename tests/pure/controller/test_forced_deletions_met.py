@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.forced import forced, records, told
-from tests.pure.controller.realm import Realm, is_gone, left_of, loses_answer, realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import SteppedControllers, is_gone, left_of, loses_answer, realm
 from zkgroup.controller.machine.abandoned import AGAIN_MS
 from zkgroup.model.requests import Create
 from zkgroup.testing.memory_zookeeper import Fault
@@ -18,7 +18,7 @@ from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.topics import TopicDeletion
 
 
-def kafka_rules(world: Realm) -> None:
+def kafka_rules(world: SteppedControllers) -> None:
     """A real controller, of the next epoch, and its end."""
     path = ControllerEpoch.path()
     znode = world.find(path)
@@ -192,7 +192,7 @@ def crashed_in_the_return(writes: int) -> bool:
     return was_there
 
 
-def returned(world: Realm) -> None:
+def returned(world: SteppedControllers) -> None:
     """Broker 3 is back: it deletes, and then it is a replica of the new topic."""
     before = len(told(world, 3))
     world.start_broker(3)

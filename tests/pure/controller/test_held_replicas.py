@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import SteppedControllers
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
     """Recipes 17: until it has answered a request of this epoch it is held; nothing else would look again."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.stop_broker(3)
@@ -32,7 +32,7 @@ def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
 
 def test_a_partition_without_a_state_is_begun_when_its_broker_has_answered() -> None:
     """The same of a partition that is moved before it has ever had a leader."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     ruler = world.rule()
     world.stop_broker(3)
     world.make_topic("t", {0: (3,)})

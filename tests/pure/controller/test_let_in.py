@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.forced import forced, records, told
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine import abandoned
 from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.reign import REPEAT_MS, Reign
@@ -22,7 +22,7 @@ SEVERAL, ALONE = (2, 3), (3,)
 """Replicas of the next topic: others lead and sync without the broker, or nobody does."""
 
 
-def takes_off(ruler: Ruler) -> bool:
+def takes_off(ruler: ControllerNode) -> bool:
     """Whether the controller's next request deletes a record."""
     flight = ruler.client.requests[0].request if ruler.client.requests else None
     return isinstance(flight, Multi) and any(
@@ -31,7 +31,7 @@ def takes_off(ruler: Ruler) -> bool:
     )
 
 
-def is_in_sync(world: Realm) -> bool:
+def is_in_sync(world: SteppedControllers) -> bool:
     """Whether broker 3 has a part in the next `t-1`."""
     path = PartitionState.path(tp(1))
     return world.server.find(path) is not None and 3 in world.state(tp(1)).isr

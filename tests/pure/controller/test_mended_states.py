@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine import mended
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Create, Exists, ExistsDone, ReadMany, ReadManyDone, SetData
@@ -17,7 +17,7 @@ from zkgroup.znodes.notifications import IsrChange
 STATE = PartitionState.path(tp(0))
 
 
-def broken(realm: Realm, path: str = STATE) -> bytes:
+def broken(realm: SteppedControllers, path: str = STATE) -> bytes:
     """Makes it unreadable; what it was."""
     found = realm.find(path)
     assert found.data is not None
@@ -25,30 +25,30 @@ def broken(realm: Realm, path: str = STATE) -> bytes:
     return found.data
 
 
-def mend(realm: Realm, data: bytes, path: str = STATE) -> None:
+def mend(realm: SteppedControllers, data: bytes, path: str = STATE) -> None:
     realm.write(SetData(path, data, realm.find(path).stat.version))
     realm.run()
 
 
-def changed(realm: Realm) -> None:
+def changed(realm: SteppedControllers) -> None:
     """Somebody says that the ISR has changed, so the state is read."""
     realm.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
     realm.run()
 
 
-def unreadable(ruler: Ruler) -> set[str]:
+def unreadable(ruler: ControllerNode) -> set[str]:
     reign = ruler.machine.reign
     assert reign is not None
     return set(reign.picture.unreadable)
 
 
-def unnamed(ruler: Ruler) -> dict[int, tuple[TopicPartition, ...]]:
+def unnamed(ruler: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
     reign = ruler.machine.reign
     assert reign is not None
     return dict(reign.unnamed)
 
 
-def roles_of(realm: Realm, broker: int) -> set[str]:
+def roles_of(realm: SteppedControllers, broker: int) -> set[str]:
     """Partitions of which a broker was told its role."""
     told = realm.hosts[broker].told(LeaderAndIsrRequest)
     return {str(info.topic_partition) for each in told for info in each.partitions}  # type: ignore[union-attr]
@@ -56,7 +56,7 @@ def roles_of(realm: Realm, broker: int) -> set[str]:
 
 def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
     """Nothing else happens to the partition: its leader waits for a follower that knows of no leader."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     data = broken(realm)
@@ -75,7 +75,7 @@ def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
 
 def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
     """The leader has died, and nobody could be elected."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     data = broken(realm)
@@ -90,7 +90,7 @@ def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
 
 def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
     """And one that is mended badly is watched on; the status names its brokers until they are told of it."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
     realm.crash(realm.rule())
     data = broken(realm)
@@ -107,7 +107,7 @@ def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
 
 def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
     """It waited for a state; nobody else has a reason to look at it."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     realm.rule()
     data = broken(realm)
@@ -123,7 +123,7 @@ def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
 
 def test_one_that_an_acl_hides_is_read_again_after_a_while() -> None:
     """No watch tells of another ACL."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     reign = realm.rule().machine.reign
     assert reign is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import broker, cluster, rule, tp
+from tests.worlds.controller_clusters import broker, cluster, rule, tp
 from zkgroup.controller.machine.fence import Fence, Write, single, size_of
 from zkgroup.controller.machine.move_writes import (
     Ending,

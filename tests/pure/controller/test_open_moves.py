@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.pure.controller.clusters import broker, cluster, standing, tp
+from tests.worlds.controller_clusters import broker, cluster, standing, tp
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.moving import Stage
 from zkgroup.controller.machine.open_moves import Moves, Request

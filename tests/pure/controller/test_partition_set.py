@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.pure.controller.clusters import tp
+from tests.worlds.controller_clusters import tp
 from zkgroup.controller.machine.partition_set import PartitionSet
 from zkgroup.model import TopicPartition
 

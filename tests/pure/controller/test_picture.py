@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 
-from tests.pure.controller.clusters import broker, cluster, standing, tp
+from tests.worlds.controller_clusters import broker, cluster, standing, tp
 from zkgroup.controller.machine.picture import BrokerChange, Picture, Standing
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic

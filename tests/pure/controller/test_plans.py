@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import resigned
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.reassignments import Cluster
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_candidates import resigned
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Move

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -16,9 +16,9 @@ from zkgroup.znodes.notifications import IsrChange
 FIRST_MS, INTERVAL_MS = 5_000, 300_000
 
 
-def tilted(partitions: int = 4, **settings: object) -> tuple[Realm, Ruler]:
+def tilted(partitions: int = 4, **settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """Topic `t`, all of it preferring 1, led by 2 since broker 1 was away; all are in sync again."""
-    world = Realm(**{"auto_rebalance": False, **settings})
+    world = SteppedControllers(**{"auto_rebalance": False, **settings})
     world.make_topic("t", dict.fromkeys(range(partitions), (1, 2, 3)))
     ruler = world.rule()
     world.stop_broker(1)
@@ -31,17 +31,17 @@ def tilted(partitions: int = 4, **settings: object) -> tuple[Realm, Ruler]:
     return world, ruler
 
 
-def ask(world: Realm, *partitions: TopicPartition) -> None:
+def ask(world: SteppedControllers, *partitions: TopicPartition) -> None:
     """As Kafka's tool does."""
     world.server.put(PreferredElection.path(), PreferredElection(partitions).encode())
     world.run()
 
 
-def leaders(world: Realm, partitions: int = 4) -> list[int]:
+def leaders(world: SteppedControllers, partitions: int = 4) -> list[int]:
     return [world.state(tp(number)).leader for number in range(partitions)]
 
 
-def is_open(world: Realm) -> bool:
+def is_open(world: SteppedControllers) -> bool:
     """Whether the request is still there."""
     return world.server.find(PreferredElection.path()) is not None
 
@@ -144,7 +144,7 @@ def test_a_request_that_is_replaced_meanwhile_is_carried_out_as_well() -> None:
 
 def test_the_balance_is_looked_at_five_seconds_after_loading_and_then_at_each_interval() -> None:
     """Controller item 59: the first time soon, then an interval after the end of the one before."""
-    world = Realm(rebalance_interval_ms=INTERVAL_MS)
+    world = SteppedControllers(rebalance_interval_ms=INTERVAL_MS)
     world.make_topic("t", {0: (1, 2)})
     world.rule()
     began = world.clock.now_ms()
@@ -162,7 +162,7 @@ def test_the_balance_is_looked_at_five_seconds_after_loading_and_then_at_each_in
     assert world.server.find(PreferredElection.path()) is None
 
 
-def tilt(world: Realm, *numbers: int) -> None:
+def tilt(world: SteppedControllers, *numbers: int) -> None:
     """Broker 1 bounces; 2 leads since, and 1 is in sync again."""
     world.stop_broker(1)
     world.run()
@@ -175,7 +175,7 @@ def tilt(world: Realm, *numbers: int) -> None:
     world.run()
 
 
-def notify(world: Realm, number: int) -> None:
+def notify(world: SteppedControllers, number: int) -> None:
     """A leader tells of a changed ISR."""
     world.write(Create(IsrChange.prefix(), IsrChange((tp(number),)).encode(), sequential=True))
 
@@ -183,7 +183,7 @@ def notify(world: Realm, number: int) -> None:
 @pytest.mark.parametrize(("count", "leads"), [(10, 2), (9, 1)])
 def test_more_than_a_tenth_must_be_led_by_others(count: int, leads: int) -> None:
     """Controller item 59: one of ten is 10 % and stays; one of nine is 11 % and is moved."""
-    world = Realm()
+    world = SteppedControllers()
     world.make_topic("t", dict.fromkeys(range(count), (1, 2)))
     world.rule()
     world.set_state(tp(0), leader=2, leader_epoch=5)
@@ -196,7 +196,7 @@ def test_more_than_a_tenth_must_be_led_by_others(count: int, leads: int) -> None
 
 def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() -> None:
     """Controller item 59: a move that is open stops it; a replica that is dead or behind is passed over."""
-    world = Realm(rebalance_interval_ms=10_000)
+    world = SteppedControllers(rebalance_interval_ms=10_000)
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
     world.make_topic("u", {0: (2, 3)})
     world.rule()
@@ -218,7 +218,7 @@ def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() 
 
 def test_the_balance_reads_what_nobody_has_told() -> None:
     """Controller item 59, K30: a leader of 0.8.2.2 takes a replica back into the ISR and tells nobody."""
-    world = Realm()
+    world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.rule()
     world.stop_broker(1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import Node, resigned
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.reassignments import Cluster, ends, finished, ruled
 from tests.pure.controller.replicas import Brokers
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_candidates import CandidateNode, resigned
 from zkgroup.controller.machine import reassigning
 from zkgroup.errors import ConfigError
 from zkgroup.machinery.effects import Note
@@ -22,7 +22,7 @@ REQUEST = Reassignment.path()
 Stood = tuple[Brokers, int, Brokers, int]
 
 
-def packets(node: Node, cluster: Cluster) -> int:
+def packets(node: CandidateNode, cluster: Cluster) -> int:
     """Transactions of the node about partitions that the server has executed."""
     return sum(1 for what in cluster.said if what.startswith(f"{node.name} wrote"))
 

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.reassignments import Cluster
 from tests.pure.controller.replicas import WHOLE, Brokers
+from tests.worlds.controller_clusters import tp
 from zkgroup.model import TopicPartition
 
 Lists = Mapping[TopicPartition, Brokers]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.reassignments import Cluster, ends, finished, ruled
 from tests.pure.controller.replicas import WHOLE
+from tests.worlds.controller_clusters import tp
 from zkgroup.controller.machine.events import ChannelDown, ChannelUp
 from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.model import TopicPartition

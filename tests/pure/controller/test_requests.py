@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import broker, cluster, standing, tp
 from tests.worlds import golden_data
+from tests.worlds.controller_clusters import broker, cluster, standing, tp
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.outbox import Outbox
 from zkgroup.controller.machine.picture import Picture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import standing
+from tests.worlds.controller_clusters import standing
 from zkgroup.controller.machine import selectors
 from zkgroup.controller.machine.selectors import Choice, NoChoice, NotNeeded
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Host, Realm, Ruler, is_writing
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedControllers, is_writing
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.events import ShutdownAsked
 from zkgroup.testing.memory_zookeeper import Step
@@ -14,14 +14,16 @@ from zkgroup.znodes.admin_requests import Move, Reassignment
 MANY = 1000
 
 
-def ruled(**topics: dict[int, tuple[int, ...]]) -> tuple[Realm, Ruler]:
-    world = Realm(auto_rebalance=False)
+def ruled(**topics: dict[int, tuple[int, ...]]) -> tuple[SteppedControllers, ControllerNode]:
+    world = SteppedControllers(auto_rebalance=False)
     for name, partitions in topics.items():
         world.make_topic(name, partitions)
     return world, world.rule()
 
 
-def ask(world: Realm, ruler: Ruler, broker: int, request_id: int = 1) -> ShutdownAnswered:
+def ask(
+    world: SteppedControllers, ruler: ControllerNode, broker: int, request_id: int = 1
+) -> ShutdownAnswered:
     """The answer to a broker that asks."""
     ruler.ask_shutdown(request_id, broker)
     world.run()
@@ -229,7 +231,7 @@ def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked
 
 def test_who_asks_before_anything_is_loaded_asks_again() -> None:
     """Nobody knows yet which start of the broker that is."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     ruler = world.stand()
     world.run(lambda: ruler.rules)
     ruler.ask_shutdown(1, 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine.strays import AGAIN_MS
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode
@@ -12,9 +12,9 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.unclean_elections import UncleanElection
 
 
-def moved() -> tuple[Realm, Ruler]:
+def moved() -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has moved from 1, 2 to 2, 3; broker 1 has answered that it cannot delete."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -22,7 +22,7 @@ def moved() -> tuple[Realm, Ruler]:
     return world, ruler
 
 
-def move(world: Realm, target: tuple[int, ...], isr: tuple[int, ...]) -> None:
+def move(world: SteppedControllers, target: tuple[int, ...], isr: tuple[int, ...]) -> None:
     """From the request to its end, with replicas that catch up at once."""
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), target),)).encode())
     world.run()
@@ -31,7 +31,7 @@ def move(world: Realm, target: tuple[int, ...], isr: tuple[int, ...]) -> None:
     assert world.server.find(Reassignment.path()) is None
 
 
-def asked(world: Realm) -> int:
+def asked(world: SteppedControllers) -> int:
     """How often broker 1 was told to delete."""
     told = world.hosts[1].told(StopReplicaRequest)
     return sum(isinstance(each, StopReplicaRequest) and each.delete for each in told)
@@ -89,7 +89,7 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
 
 def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_back() -> None:
     """The move does not wait for who leaves, and nobody answers for it; its return is the occasion."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.stop_broker(1)
@@ -109,7 +109,7 @@ def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_b
 
 def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
     """The request went to a connection that is gone with it."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     world.rule()
     world.hosts[1].silent = True
@@ -123,7 +123,7 @@ def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
     assert tp(0) not in world.hosts[1].logs
 
 
-def deaf(world: Realm) -> Ruler:
+def deaf(world: SteppedControllers) -> ControllerNode:
     """`t-0` has moved from 1, 2 to 2, 3, and the controller dies before broker 1 has got its StopReplica."""
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
@@ -138,7 +138,7 @@ def deaf(world: Realm) -> Ruler:
 
 def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
     """K16: the record of the end says who had it, the list of today who has it no more."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     deaf(world)
     ruler = world.rule()
     reign = ruler.machine.reign
@@ -152,7 +152,7 @@ def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
 
 def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
     """It is not waited for: nothing else depends on it."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     deaf(world)
     world.stop_broker(1)
     world.rule()
@@ -165,7 +165,7 @@ def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
 
 def test_a_replica_that_has_its_place_again_is_not_deleted_by_the_next_controller() -> None:
     """Moved there and back: the records name it, and so does the list of today."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     move(world, (2, 3), (1, 2, 3))
@@ -180,7 +180,7 @@ def test_a_replica_that_has_its_place_again_is_not_deleted_by_the_next_controlle
 
 def test_nothing_is_asked_of_topics_that_are_gone() -> None:
     """A topic of that name that comes later is not to lose a replica to a late request."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     ruler = deaf(world)
     for path in sorted(world.below(Topic.path("t")), reverse=True):
         world.delete(path)
@@ -192,7 +192,7 @@ def test_nothing_is_asked_of_topics_that_are_gone() -> None:
 
 def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
     """Recipes 15 and 17: it could not delete late in a move, the target has died since, and it leads now."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1,)})
     world.rule()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.pure.controller.forced import records, told_of, waiting
-from tests.pure.controller.realm import Realm, Ruler, left_of, loses_answer
 from tests.pure.controller.test_strays import move
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, loses_answer
 from zkgroup.controller.machine.strays import AGAIN_MS
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.memory_zookeeper import Fault
@@ -27,9 +27,9 @@ from zkgroup.znodes.reassignment_records import (
 )
 
 
-def left_behind() -> tuple[Realm, Ruler]:
+def left_behind() -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has moved from 1, 2 to 2, 3 while broker 1 was down."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.stop_broker(1)
@@ -39,14 +39,14 @@ def left_behind() -> tuple[Realm, Ruler]:
     return world, ruler
 
 
-def deleted(world: Realm) -> None:
+def deleted(world: SteppedControllers) -> None:
     """The topic goes; the broker is not waited for."""
     world.mark("t")
     world.run()
     assert left_of(world, "t") == set()
 
 
-def returns_to_the_next(world: Realm) -> None:
+def returns_to_the_next(world: SteppedControllers) -> None:
     """Broker 1 has a place in a topic of the name, and comes back: it deletes, and only then is a replica."""
     world.make_topic("t", {0: (2, 1)})
     world.run()
@@ -122,9 +122,9 @@ def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
     assert [each.broker for each in records(world)] == [1]
 
 
-def unanswered_by_the_left() -> tuple[Realm, Ruler]:
+def unanswered_by_the_left() -> tuple[SteppedControllers, ControllerNode]:
     """The topic is to be deleted, and broker 1 has not answered the request of the move."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.hosts[1].silent = True
@@ -246,7 +246,7 @@ def test_what_is_left_of_a_topic_that_could_not_be_read_is_recalled_when_it_can(
 
 def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
     """K14: broker 3 died while it was to become a replica, and the operator goes back to where it began."""
-    world = Realm(auto_rebalance=False)
+    world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (2, 1)})
     ruler = world.rule()
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())

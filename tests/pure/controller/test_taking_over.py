@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import EPOCH, GRACE_AND_SPREAD_MS
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Host, Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_candidates import EPOCH, GRACE_AND_SPREAD_MS
+from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedControllers
 from zkgroup.controller.machine.effects import Elected
 from zkgroup.controller.machine.transitions import PartitionPhase
 from zkgroup.machinery.effects import Note
@@ -19,8 +19,8 @@ from zkgroup.znodes.controller_records import ControllerRecord
 from zkgroup.znodes.notifications import IsrChange
 
 
-def realm_of_two_topics() -> Realm:
-    realm = Realm()
+def realm_of_two_topics() -> SteppedControllers:
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (2, 3), 2: (3, 1)})
     realm.make_topic("u", {0: (2, 1)})
     return realm
@@ -48,7 +48,7 @@ def test_the_first_words_are_the_live_brokers_then_all_roles_then_everything() -
 
 def test_first_states_are_made_with_their_parents() -> None:
     """Controller items 26 and 50: the first live replica leads, all live ones are in sync, leader epoch 0."""
-    realm = Realm((2, 3))
+    realm = SteppedControllers((2, 3))
     realm.make_topic("t", {0: (1, 3, 2), 1: (1,)})
     ruler = realm.rule()
 
@@ -67,7 +67,7 @@ def test_first_states_are_made_with_their_parents() -> None:
 
 def test_the_list_of_partitions_exists_also_where_no_replica_lives() -> None:
     """controller.md 5.7: the tool of 0.8.2.2 lists it for every topic, and aborts where it is missing."""
-    realm = Realm((2,))
+    realm = SteppedControllers((2,))
     realm.make_topic("t", {0: (1,)})
     realm.rule()
 
@@ -136,7 +136,7 @@ def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
 
 def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
     """Controller item 36 and recipes 15: one replica in all is elected, of several the status names how."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (3,)})
     realm.crash(realm.rule())
     for number in (0, 1):
@@ -166,7 +166,7 @@ def test_states_of_our_own_controllers_are_not_rewritten() -> None:
 
 def test_partitions_whose_leader_is_gone_are_elected_while_taking_over() -> None:
     """controller.md 2.3 step 11: in one packet, however many there are."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", dict.fromkeys(range(200), (1, 2)))
     realm.crash(realm.rule())
     realm.stop_broker(1)
@@ -182,7 +182,7 @@ def test_partitions_whose_leader_is_gone_are_elected_while_taking_over() -> None
 
 def test_loading_asks_by_the_topic_and_not_by_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """K32, controller.md section 10: one watched read for each topic, a few bulk reads for all the rest."""
-    realm = Realm()
+    realm = SteppedControllers()
     for number in range(30):
         realm.make_topic(f"t{number}", dict.fromkeys(range(40), (1, 2)))
     realm.crash(realm.rule())
@@ -306,7 +306,7 @@ def test_a_write_without_an_answer_is_told_once_it_is_found(fault: Fault) -> Non
 # --- znodes that cannot be read --------------------------------------------------------------------
 
 
-def unreadable(ruler: Ruler) -> set[str]:
+def unreadable(ruler: ControllerNode) -> set[str]:
     reign = ruler.machine.reign
     assert reign is not None
     return set(reign.picture.unreadable)

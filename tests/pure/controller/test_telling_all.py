@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.pure.controller.clusters import broker, cluster, standing, tp
-from tests.pure.controller.realm import Realm
 from tests.pure.controller.test_requests import batch, build, greeted, led
+from tests.worlds.controller_clusters import broker, cluster, standing, tp
+from tests.worlds.stepped_controllers import SteppedControllers
 from zkgroup.controller.machine.holding import Holding
 from zkgroup.controller.machine.picture import Brokers, Picture
 from zkgroup.controller.machine.requests import Batch
@@ -120,7 +120,7 @@ def test_who_has_nothing_is_not_greeted() -> None:
 
 def test_equal_states_are_one_and_their_versions_are_their_own() -> None:
     """Read in bulk, the bytes of a state are decoded once; the version is not in them."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", dict.fromkeys(range(3), (1, 2)))
     first = realm.rule()
     realm.set_state(tp(2), isr=(1,))
@@ -136,7 +136,7 @@ def test_equal_states_are_one_and_their_versions_are_their_own() -> None:
     assert {info.zk_version for info in told(realm, 1, tp(2))} == {2}
 
 
-def told(realm: Realm, broker_id: int, topic_partition: TopicPartition) -> list[object]:
+def told(realm: SteppedControllers, broker_id: int, topic_partition: TopicPartition) -> list[object]:
     """What the last request that names partitions has said of one."""
     named = [each for each in realm.hosts[broker_id].requests if getattr(each, "partitions", ())]
     return [info for info in named[-1].partitions if info.topic_partition == topic_partition]  # type: ignore[union-attr]

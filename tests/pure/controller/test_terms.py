@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import GRACE_AND_SPREAD_MS
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.model.requests import SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
-def bounce(realm: Realm, broker: int, *, ours: bool = True) -> None:
+def bounce(realm: SteppedControllers, broker: int, *, ours: bool = True) -> None:
     """It starts again, at once; what its controller makes of it has not happened yet."""
     realm.stop_broker(broker)
     realm.start_broker(broker, ours=ours)
 
 
-def ruled(realm: Realm) -> Realm:
+def ruled(realm: SteppedControllers) -> SteppedControllers:
     """Three topics' worth of leaders, and a controller that is gone."""
     realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (1,), 3: (3, 1)})
     realm.crash(realm.rule())
@@ -28,7 +28,7 @@ def ruled(realm: Realm) -> Realm:
     return realm
 
 
-def led(realm: Realm, broker: int) -> list[dict[str, tuple[int, int]]]:
+def led(realm: SteppedControllers, broker: int) -> list[dict[str, tuple[int, int]]]:
     """Leader and leader epoch of each partition, in each LeaderAndIsr that the broker got."""
     return [
         {str(info.topic_partition): (info.leader, info.leader_epoch) for info in request.partitions}
@@ -37,17 +37,17 @@ def led(realm: Realm, broker: int) -> list[dict[str, tuple[int, int]]]:
     ]
 
 
-def epochs(realm: Realm) -> list[int]:
+def epochs(realm: SteppedControllers) -> list[int]:
     return [realm.state(tp(number)).leader_epoch for number in range(4)]
 
 
-def ended(ruler: Ruler) -> list[object]:
+def ended(ruler: ControllerNode) -> list[object]:
     return [fields["written"] for fields in ruler.notes("terms.ended")]
 
 
 def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
     """replica-host.md: in its old term it could append other lines at offsets that followers have."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.rule()
 
@@ -62,7 +62,7 @@ def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
 
 def test_a_term_is_ended_once() -> None:
     """The state is younger than the registration then: no controller after it writes again."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     bounce(realm, 1)
     realm.crash(realm.rule())
     ruler = realm.rule()
@@ -73,7 +73,7 @@ def test_a_term_is_ended_once() -> None:
 
 def test_leaders_of_kafka_are_not_touched() -> None:
     """Whose registration has no key of ours: its log is not ours to judge, its version not to be changed."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     bounce(realm, 1, ours=False)
     ruler = realm.rule()
 
@@ -83,7 +83,7 @@ def test_leaders_of_kafka_are_not_touched() -> None:
 
 def test_a_restart_of_the_whole_cluster_ends_all_terms_in_few_writes() -> None:
     """One packet for all that fits into one; nobody hears of the old terms."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     for broker in (1, 2, 3):
         bounce(realm, broker)
     ruler = realm.rule()
@@ -97,7 +97,7 @@ def test_a_restart_of_the_whole_cluster_ends_all_terms_in_few_writes() -> None:
 
 def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
     """Its packet is refused: an ISR keeps the term, whoever wrote it after the start."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.stand()
     realm.run()
@@ -114,7 +114,7 @@ def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
 def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
     """Everything is read again, and what is younger than the registration is left alone."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.stand()
     realm.run()
@@ -131,7 +131,7 @@ def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
 
 def test_a_topic_that_is_mended_after_a_restart_gets_new_terms_too() -> None:
     """Its states were not read by the take-over."""
-    realm = ruled(Realm())
+    realm = ruled(SteppedControllers())
     good = realm.find(Topic.path("t"))
     assert good.data is not None
     realm.write(SetData(Topic.path("t"), b"{", good.stat.version))
@@ -146,7 +146,7 @@ def test_a_topic_that_is_mended_after_a_restart_gets_new_terms_too() -> None:
 
 def test_a_bounce_seen_on_a_new_connection_ends_the_term_as_any_other() -> None:
     """It leaves the ISR: what it led alone is led by it again, the rest by others."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (1,), 3: (3, 1)})
     ruler = realm.rule()
     realm.server.suspend(ruler.name)

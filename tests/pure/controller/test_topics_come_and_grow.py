@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.candidates import Node
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_candidates import CandidateNode
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.reign import Reign
@@ -18,19 +18,19 @@ from zkgroup.znodes.controller_records import ControllerRecord, ControllerStatus
 from zkgroup.znodes.notifications import IsrChange
 
 
-def reign_of(ruler: Node) -> Reign:
+def reign_of(ruler: CandidateNode) -> Reign:
     reign = ruler.machine.reign
     assert reign is not None
     return reign
 
 
-def topic_of(realm: Realm, name: str) -> Topic:
+def topic_of(realm: SteppedControllers, name: str) -> Topic:
     return Topic.decode(Topic.path(name), realm.find(Topic.path(name)).data)
 
 
 def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
     """Controller item 50: every partition has a state, told to its replicas, and all know who leads."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.rule()
     realm.make_topic("t", {0: (1, 2), 1: (3, 1)})
     realm.run()
@@ -44,7 +44,7 @@ def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
 
 def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
     """Controller item 27: it is left as it is; a foreign one then becomes ours (recipes 13)."""
-    realm = Realm()
+    realm = SteppedControllers()
     ruler = realm.rule()
     here = PartitionState(2, 5, (2,), 1)
     realm.write(
@@ -63,7 +63,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
     """Controller item 27: between the reading and the write, by a real controller that lost its znode."""
-    realm = Realm()
+    realm = SteppedControllers()
     ruler = realm.rule()
     realm.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
     realm.until_asked(ruler, PartitionState.path(tp(0)))
@@ -82,7 +82,7 @@ def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> No
 
 def test_growth_leaves_the_old_partitions_as_they_are() -> None:
     """Controller item 52: the new ones are made; for known ones the picture wins (recipes 15)."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     realm.rule()
     realm.grow("t", {0: (3, 1), 1: (2, 3)})
@@ -95,7 +95,7 @@ def test_growth_leaves_the_old_partitions_as_they_are() -> None:
 
 def test_partitions_that_a_tool_leaves_out_are_written_back() -> None:
     """controller.md 5.4: removal is not supported; what a tool does not know of a topic is kept."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
     path = Topic.path("t")
     znode = realm.find(path)
@@ -113,7 +113,7 @@ def test_partitions_that_a_tool_leaves_out_are_written_back() -> None:
 
 def test_a_key_that_cannot_be_written_again_is_named() -> None:
     """A 64-bit number would kill readers of 0.8.2.2: the lists stay as the tool wrote them."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     path = Topic.path("t")
@@ -131,7 +131,7 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
     replicas: str, before: bool
 ) -> None:
     """Written by hand: no controller ends over it, and the list can be mended."""
-    realm = Realm()
+    realm = SteppedControllers()
     path, data = Topic.path("t"), f'{{"version":1,"partitions":{{"0":[1,2],"1":{replicas}}}}}'.encode()
     if before:
         realm.write(Create(path, data))
@@ -154,7 +154,7 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
 
 def test_a_topic_that_others_have_removed_is_forgotten() -> None:
     """A znode that goes without a request to delete it."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     state, parent, parents = (
@@ -173,9 +173,9 @@ def test_a_topic_that_others_have_removed_is_forgotten() -> None:
 
 def test_a_controller_that_hosts_nothing_gives_way() -> None:
     """recipes 14: in the transaction of the first state, to the least loaded broker, or it is left out."""
-    realm = Realm((1, 2))
+    realm = SteppedControllers((1, 2))
     config = CandidateConfig(broker=50, controller_only=ControllerOnly("h", 9050))
-    ruler = Ruler(realm, "alone", Candidate(config, realm.settings))
+    ruler = ControllerNode(realm, "alone", Candidate(config, realm.settings))
     realm.nodes.append(ruler)
     realm.run()
     realm.make_topic("a", {0: (1,)})
@@ -197,7 +197,7 @@ def test_a_controller_that_hosts_nothing_gives_way() -> None:
 
 def test_a_changed_isr_is_told_to_all_and_its_notification_deleted() -> None:
     """Controller item 63: also one that nobody can read."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2), 1: (2, 3)})
     realm.rule()
     for host in realm.hosts.values():
@@ -221,7 +221,7 @@ def test_a_changed_isr_is_told_to_all_and_its_notification_deleted() -> None:
 
 def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
     """recipes 18: at most every 5 s, only on change; unreadable znodes by path, and who waits for what."""
-    realm = Realm((1,))
+    realm = SteppedControllers((1,))
     realm.make_topic("t", {0: (2,)})
     realm.make_topic("u", {0: (1,)})
     ruler = realm.rule()
@@ -249,7 +249,7 @@ def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
 
 def test_the_status_of_a_former_controller_is_replaced() -> None:
     """It is of the session that made it, which may outlive the rule."""
-    realm = Realm((1,))
+    realm = SteppedControllers((1,))
     first = realm.rule()
     realm.bump()
     realm.run()
@@ -279,7 +279,7 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
 
 def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     """recipes 17: the first copy may still arrive; a broker that knows a higher epoch obeys it no more."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     reign = reign_of(ruler)
@@ -313,7 +313,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
 
 def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; nobody will answer it."""
-    realm = Realm()
+    realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     reign = reign_of(ruler)
@@ -343,7 +343,7 @@ def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
 def test_a_partition_that_was_seen_and_not_begun_gets_its_state_all_the_same() -> None:
     """After a missing answer all is read again: of a partition that is known by then, and has no state,
     nothing has changed."""
-    realm = Realm()
+    realm = SteppedControllers()
     ruler = realm.rule()
     realm.make_topic("t", {0: (1, 2)})
     realm.run()

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.pure.controller.clusters import standing, tp
+from tests.worlds.controller_clusters import standing, tp
 from zkgroup.controller.machine.transitions import (
     PartitionPhase,
     Replica,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Realm, Ruler
+from tests.worlds.controller_clusters import tp
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine.selectors import UNCLEAN_SETTING
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
@@ -21,9 +21,9 @@ from zkgroup.znodes.unclean_elections import (
 REQUEST = UncleanElection.path()
 
 
-def offline(**settings: object) -> tuple[Realm, Ruler]:
+def offline(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has lost its only in-sync replica 1, `t-1` is led by 2, `t-2` has no living replica."""
-    world = Realm(auto_rebalance=False, **settings)
+    world = SteppedControllers(auto_rebalance=False, **settings)
     world.make_topic("t", {0: (1, 2), 1: (2, 1), 2: (1,)})
     ruler = world.rule()
     world.set_state(tp(0), isr=(1,))
@@ -33,13 +33,13 @@ def offline(**settings: object) -> tuple[Realm, Ruler]:
     return world, ruler
 
 
-def ask(world: Realm, *partitions: TopicPartition) -> int:
+def ask(world: SteppedControllers, *partitions: TopicPartition) -> int:
     """As the tool does; returns the czxid of the request."""
     world.server.put(REQUEST, UncleanElection(partitions, 5, "ada@desk").encode())
     return world.find(REQUEST).stat.czxid
 
 
-def verdicts(world: Realm, czxid: int) -> dict[str, tuple[str, int | None, str]]:
+def verdicts(world: SteppedControllers, czxid: int) -> dict[str, tuple[str, int | None, str]]:
     """Partition to verdict, leader and reason, as the tool reads them."""
     path = UncleanElectionDone.path(czxid)
     done = UncleanElectionDone.decode(path, world.find(path).data)
@@ -69,7 +69,7 @@ def test_a_request_elects_who_lives_and_says_what_became_of_each() -> None:
 
 def test_nobody_is_elected_uncleanly_without_being_named() -> None:
     """Recipes 15: two partitions are offline, one is named."""
-    world = Realm()
+    world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
     world.rule()
     for number in (0, 1):
@@ -190,7 +190,7 @@ def test_old_records_go() -> None:
 @pytest.mark.parametrize(("setting", "word", "leader"), [(False, "true", 2), (True, "false", -1)])
 def test_a_topic_overrides_the_setting_both_ways(setting: bool, word: str, leader: int) -> None:
     """Controller item 29: the topic's own word decides when its only in-sync replica dies."""
-    world = Realm(unclean_election=setting)
+    world = SteppedControllers(unclean_election=setting)
     world.make_topic("t", {0: (1, 2)}, {UNCLEAN_SETTING: word})
     world.rule()
     world.set_state(tp(0), isr=(1,))
@@ -230,7 +230,7 @@ def test_a_malformed_notification_does_not_hide_a_later_one(payload: bytes) -> N
 
 def test_a_configuration_that_cannot_be_read_allows_nothing() -> None:
     """The setting allows it, but the topic may have forbidden it: nobody knows, so nothing is lost."""
-    world = Realm(unclean_election=True)
+    world = SteppedControllers(unclean_election=True)
     world.make_topic("t", {0: (1, 2)})
     world.server.put(TopicConfig.path("t"), b"not JSON")
     world.rule()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.cluster_world import OPERATOR, TOPIC, TP, World
+from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory
 from zkgroup.demo.brokers.proof import (
     MUST_DECIDE,
     Acknowledged,
@@ -211,7 +211,7 @@ def test_verdict_that_does_not_hold_proves_nothing(found: ClusterReport, text: s
 
 def test_summary_of_a_log_names_reigns_moves_and_the_shortest_lists() -> None:
     """Records of controllers, records of moves, and how short each replica list ever was."""
-    world = World()
+    world = ClusterHistory()
     world.move(4, 2, 3)
     world.expire(100)
     world.elect(2)
@@ -224,7 +224,7 @@ def test_summary_of_a_log_names_reigns_moves_and_the_shortest_lists() -> None:
 
 def test_summary_sees_a_second_record_of_an_epoch_and_a_list_that_was_too_short_for_a_moment() -> None:
     """Both are gone at the end of the log, and both are seen."""
-    world = World()
+    world = ClusterHistory()
     path = ControllerRecord.path(1)
     world.put(100, "delete", path)
     world.put(200, "create", path, ControllerRecord(2, 200, "started", 0).encode())
@@ -238,7 +238,7 @@ def test_summary_sees_a_second_record_of_an_epoch_and_a_list_that_was_too_short_
 
 def test_summary_leaves_other_topics_out() -> None:
     """A list of another topic says nothing about ours."""
-    world = World()
+    world = ClusterHistory()
     world.put(OPERATOR, "create", Topic.path("other"), Topic({0: (1,)}).encode())
 
     assert summarise(world.transactions, TOPIC).least_replicas == {0: 3}
@@ -258,7 +258,7 @@ def test_records_for_the_checker_show_lost_lines_and_second_leaders(
 ) -> None:
     """The checker decides on them what the proof decides by itself, and more."""
     told = [Acknowledged(0, 0, 0, b"a"), Acknowledged(1, 0, 1, b"b\xff")]
-    report = check_cluster(World().transactions, records_of(TOPIC, told, {0: kept}, {0: 1}, terms))
+    report = check_cluster(ClusterHistory().transactions, records_of(TOPIC, told, {0: kept}, {0: 1}, terms))
 
     assert {one.invariant for one in report.violations} == broken
     assert report.figures.acknowledged_lines == 2

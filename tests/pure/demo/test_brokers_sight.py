@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worlds.admin_world import World
+from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.demo.brokers.orders import BrokerOrders, decode, encode
 from zkgroup.demo.brokers.sight import (
     NOTHING_YET,
@@ -24,13 +24,13 @@ from zkgroup.znodes.controller import Controller, ControllerEpoch
 WHOLE = PartitionSight((1, 2, 3), 1, 0, (1, 2, 3))
 
 
-def test_nothing_is_seen_where_nothing_is(world: World) -> None:
+def test_nothing_is_seen_where_nothing_is(world: MemoryGroups) -> None:
     """Before there is a controller, a broker and a topic."""
     assert look(world.ensemble, 2) == NOTHING_YET
     assert not NOTHING_YET.is_led
 
 
-def test_cluster_is_seen_with_controller_leaders_and_moves(world: World) -> None:
+def test_cluster_is_seen_with_controller_leaders_and_moves(world: MemoryGroups) -> None:
     """A partition without state has no leader; -1 is nobody."""
     moved = TopicPartition(TOPIC, 1)
     zk = world.ensemble.zk

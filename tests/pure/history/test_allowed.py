@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.history_world import TOPIC, broken, good_world, tp
+from tests.worlds.group_history import TOPIC, broken, good_history, tp
 from zkgroup.history import Change
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
@@ -12,7 +12,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_an_application_may_seek_back(server: bool) -> None:
     """A commit that was asked for as a rewind is no violation."""
-    world = good_world()
+    world = good_history()
     world.commit("b", 2, 0, rewind=True)
 
     assert world.check(server=server).violations == ()
@@ -21,7 +21,7 @@ def test_an_application_may_seek_back(server: bool) -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_an_operators_reset_is_obeyed(server: bool) -> None:
     """With the marker beside it the offset may go back, and the owner goes on from there."""
-    world = good_world()
+    world = good_history()
     world.stranger_sets(2, 0, marker=True)
     world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
     world.deliver("b", 2, 0)
@@ -36,7 +36,7 @@ def test_an_operators_reset_is_obeyed(server: bool) -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_foreign_write_may_be_overwritten_with_the_own_position(server: bool) -> None:
     """Reasserting is counted, not held against the member; so is the foreign write."""
-    world = good_world()
+    world = good_history()
     world.stranger_sets(2, 70)
     world.note("b", "foreign_write", topic=TOPIC, partition=2, offset=70, version=0, policy="reassert")
     world.commit("b", 2, 2)
@@ -50,7 +50,7 @@ def test_a_foreign_write_may_be_overwritten_with_the_own_position(server: bool) 
 
 def test_a_jvm_member_is_counted_not_judged() -> None:
     """Its claims do not bump, its commits are not fenced; its writes have a figure of their own."""
-    world = good_world()
+    world = good_history()
     world.register("j", 5, is_jvm=True)
     world.release("b", 3)
     owner = Owner("g_j-0").encode()
@@ -67,7 +67,7 @@ def test_a_jvm_member_is_counted_not_judged() -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
     """The token read back is the zxid of the claim; commits with it are in order."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2)
     zxid = world.claim("b", 2, told=False)
     world.note("b", "claim.info", id=zxid, reason="lost")
@@ -83,7 +83,7 @@ def test_a_lost_reply_that_is_adopted_is_a_claim(server: bool) -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> None:
     """Delete, create and bump in one multi: the release and the new claim share their zxid."""
-    world = good_world()
+    world = good_history()
     old, path = world.tokens[tp(2)], Owner.path("g", tp(2))
     changes = [
         Change("delete", path),
@@ -104,7 +104,7 @@ def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> 
 
 def test_a_killed_writers_last_commit_is_unexplained_not_wrong() -> None:
     """From records alone a version that nobody acknowledges is counted as a foreign write."""
-    world = good_world()
+    world = good_history()
     world.commit("b", 2, 5)
     world.records.pop()
     world.end_session("b", 0, 1, 2, 3, told=False)
@@ -119,7 +119,7 @@ def test_a_killed_writers_last_commit_is_unexplained_not_wrong() -> None:
 
 def test_records_in_flight_may_overlap_and_are_counted() -> None:
     """A record begun before the successor's first may end after it: bounded, not forbidden."""
-    world = good_world()
+    world = good_history()
     stale = world.tokens[tp(2)]
     world.deliver("b", 2, 2, ended=False)
     world.end_session("b", 0, 1, 2, 3, told=False)
@@ -136,7 +136,7 @@ def test_records_in_flight_may_overlap_and_are_counted() -> None:
 
 def test_gaps_are_allowed_where_the_caller_says_so() -> None:
     """Compacted topics start above the position, never below it."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2)
     world.claim("b", 2)
     world.deliver("b", 2, 9)
@@ -144,7 +144,7 @@ def test_gaps_are_allowed_where_the_caller_says_so() -> None:
     assert broken(world.check()) == {"S9"}
     assert world.check(gaps_allowed=True).violations == ()
 
-    below = good_world()
+    below = good_history()
     below.release("b", 2)
     below.claim("b", 2)
     below.deliver("b", 2, 1)
@@ -156,7 +156,7 @@ def test_gaps_are_allowed_where_the_caller_says_so() -> None:
 @pytest.mark.parametrize("kind", ["reset.obeyed", "foreign_write", "seek"])
 def test_a_claim_may_begin_elsewhere_once_its_member_was_moved(kind: str, server: bool) -> None:
     """Between the claim and its first record the member says why it starts at another position."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2)
     world.claim("b", 2)
     world.note("b", kind, topic=TOPIC, partition=2, offset=0)
@@ -172,7 +172,7 @@ def test_what_moved_something_else_explains_nothing(
     member: str, partition: int, before_the_claim: bool
 ) -> None:
     """Another member's reset, another partition's, and one that the claim's position holds already."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2)
     if before_the_claim:
         world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
@@ -188,7 +188,7 @@ def test_what_moved_something_else_explains_nothing(
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) -> None:
     """Versions and values of the former one bind nobody; who broke the fence was the stranger."""
-    world = good_world()
+    world = good_history()
     world.write(999, Change("delete", Offset.path("g", tp(2))))
     world.versions.pop(tp(2))
     world.write(999, world._offset(2, 0))
@@ -203,7 +203,7 @@ def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) ->
 
 def test_a_registration_that_a_stranger_set_is_still_its_sessions() -> None:
     """Data is no session: whoever owns by it goes on."""
-    world = good_world()
+    world = good_history()
     path = Registration.path("g", "g_b")
     world.write(999, Change("set", path, b"{}", 1))
     world.release("b", 2)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.history_world import RECORDS, SERVER, TOPIC, World, broken, good_world, tp
+from tests.worlds.group_history import RECORDS, SERVER, TOPIC, GroupHistory, broken, good_history, tp
 from zkgroup.history import Change
 from zkgroup.znodes.consumers import Offset, Registration
 
 
-def owner_check_removed(world: World) -> None:
+def owner_check_removed(world: GroupHistory) -> None:
     """A commit by a member whose session ended, and nobody has claimed since."""
     world.register("z", 9)
     world.claim("z", 3, told=False)
@@ -20,7 +20,7 @@ def owner_check_removed(world: World) -> None:
     world.commit("z", 3, 50)
 
 
-def offset_version_check_removed(world: World) -> None:
+def offset_version_check_removed(world: GroupHistory) -> None:
     """A stale member goes on committing with the owner znode of its successor standing."""
     stale = world.tokens[tp(2)]
     world.release("b", 2)
@@ -29,66 +29,66 @@ def offset_version_check_removed(world: World) -> None:
     world.commit("b", 2, 2, token=stale)
 
 
-def claim_without_bump(world: World) -> None:
+def claim_without_bump(world: GroupHistory) -> None:
     """The fence does not move, so two claims cannot be told apart."""
     world.release("b", 2)
     world.register("c", 3)
     world.claim("c", 2, bump=False)
 
 
-def claim_without_registration(world: World) -> None:
+def claim_without_registration(world: GroupHistory) -> None:
     """A retried claim arrives in a new session in which nobody registered."""
     world.release("b", 2)
     world.sessions["c"] = 77
     world.claim("c", 2, session=77)
 
 
-def claim_that_is_not_ephemeral(world: World) -> None:
+def claim_that_is_not_ephemeral(world: GroupHistory) -> None:
     """The owner znode would outlive everything."""
     world.release("b", 2)
     world.register("c", 3)
     world.claim("c", 2, ephemeral_owner=0)
 
 
-def registration_deleted_before_owners(world: World) -> None:
+def registration_deleted_before_owners(world: GroupHistory) -> None:
     """A member on a shared client leaves in the wrong order."""
     world.write(2, Change("delete", Registration.path("g", "g_b")))
 
 
-def neighbour_on_a_shared_client_commits(world: World) -> None:
+def neighbour_on_a_shared_client_commits(world: GroupHistory) -> None:
     """The session owns, but another member of it."""
     world.register("n", 2)
     world.write(2, world.guard("n"), world._offset(2, 60))
 
 
-def offset_goes_back(world: World) -> None:
+def offset_goes_back(world: GroupHistory) -> None:
     """A member commits less than it did before, without a seek, reset or foreign write."""
     world.commit("b", 2, 1)
 
 
-def member_deletes_the_offset(world: World) -> None:
+def member_deletes_the_offset(world: GroupHistory) -> None:
     """The fence would start again at 0."""
     world.write(2, world.guard("b"), Change("delete", Offset.path("g", tp(2))))
 
 
-def member_writes_no_number(world: World) -> None:
+def member_writes_no_number(world: GroupHistory) -> None:
     """Every JVM member of the group would stop."""
     world.write(2, world.guard("b"), Change("set", Offset.path("g", tp(2)), b"", 99))
 
 
-def commit_before_it_is_processed(world: World) -> None:
+def commit_before_it_is_processed(world: GroupHistory) -> None:
     """Delivered, and committed while the application still works on it."""
     world.deliver("b", 2, 2, ended=False)
     world.commit("b", 2, 3)
 
 
-def release_of_what_is_not_processed(world: World) -> None:
+def release_of_what_is_not_processed(world: GroupHistory) -> None:
     """The position to be fetched next goes back with the partition, instead of the processed one."""
     world.deliver("b", 2, 2, ended=False)
     world.release("b", 2, value=3)
 
 
-def claim_that_passes_records_over(world: World) -> None:
+def claim_that_passes_records_over(world: GroupHistory) -> None:
     """The claim writes another position than its predecessor's, and everybody goes on from there."""
     world.release("b", 2)
     world.register("c", 3)
@@ -98,14 +98,14 @@ def claim_that_passes_records_over(world: World) -> None:
     world.commit("c", 2, 10)
 
 
-def commit_that_is_not_written(world: World) -> None:
+def commit_that_is_not_written(world: GroupHistory) -> None:
     """A lost reply that is taken for success."""
     row = _invoked(world, 2, 2)
     world.note("b", "commit.ok", id=1, zxid=world.zxid + 1, offsets=[{**row, "version": row["fence"] + 1}])
     world.write(2, world.guard("b"))
 
 
-def commit_of_another_value(world: World) -> None:
+def commit_of_another_value(world: GroupHistory) -> None:
     """Told is what was asked for, and something older was sent."""
     world.deliver("b", 2, 2)
     row = _invoked(world, 2, 3)
@@ -113,13 +113,13 @@ def commit_of_another_value(world: World) -> None:
     world.note("b", "commit.ok", id=1, zxid=zxid, offsets=[{**row, "version": world.versions[tp(2)]}])
 
 
-def refusal_that_is_none(world: World) -> None:
+def refusal_that_is_none(world: GroupHistory) -> None:
     """A broken connection that is taken for a refusal."""
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3, told="fail")
 
 
-def commit_sent_twice(world: World) -> None:
+def commit_sent_twice(world: GroupHistory) -> None:
     """No answer; the client sends it again by itself, without the fence, and it arrives twice."""
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3, told="info")
@@ -128,7 +128,7 @@ def commit_sent_twice(world: World) -> None:
     world.commit("b", 2, 4)
 
 
-def commit_told_twice(world: World) -> None:
+def commit_told_twice(world: GroupHistory) -> None:
     """Unknown first, done later: nobody can know what the application did in between."""
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3)
@@ -136,38 +136,38 @@ def commit_told_twice(world: World) -> None:
     world.note("b", "commit.info", id=done.fields["id"], partitions=[], reason="x")
 
 
-def _invoked(world: World, number: int, value: int) -> dict[str, Any]:
+def _invoked(world: GroupHistory, number: int, value: int) -> dict[str, Any]:
     row = {"topic": TOPIC, "partition": number, "offset": value, "token": world.tokens[tp(number)]}
     row["fence"] = world.versions[tp(number)]
     world.note("b", "commit.invoke", id=1, offsets=[row])
     return row
 
 
-def delivery_without_lease(world: World) -> None:
+def delivery_without_lease(world: GroupHistory) -> None:
     """SUSPENDED for longer than the lease, and delivering on."""
     world.ms += 10_000
     world.deliver("b", 2, 2)
 
 
-def delivery_after_lease_renewed_by_a_read(world: World) -> None:
+def delivery_after_lease_renewed_by_a_read(world: GroupHistory) -> None:
     """A lease that is longer than what the server knows: nothing was sent that would allow it."""
     world.ms += 3_500
     world.deliver("b", 2, 2)
 
 
-def delivery_after_the_end(world: World) -> None:
+def delivery_after_the_end(world: GroupHistory) -> None:
     """Release first, stop delivering later."""
     stale = world.tokens[tp(2)]
     world.release("b", 2)
     world.deliver("b", 2, 2, token=stale)
 
 
-def delivery_before_the_claim(world: World) -> None:
+def delivery_before_the_claim(world: GroupHistory) -> None:
     """Delivered under a token that was never granted."""
     world.deliver("b", 2, 2, token=4711)
 
 
-def delivery_of_both_owners(world: World) -> None:
+def delivery_of_both_owners(world: GroupHistory) -> None:
     """The old owner starts another record after the new one began (it believes in its lease)."""
     stale = world.tokens[tp(2)]
     world.end_session("b", 0, 1, 2, 3, told=False)
@@ -178,7 +178,7 @@ def delivery_of_both_owners(world: World) -> None:
     world.deliver("b", 2, 3, token=stale)
 
 
-def delivery_from_an_old_position(world: World) -> None:
+def delivery_from_an_old_position(world: GroupHistory) -> None:
     """The offset read before the claim, while the predecessor committed on."""
     world.release("b", 2)
     world.register("c", 3)
@@ -186,23 +186,23 @@ def delivery_from_an_old_position(world: World) -> None:
     world.deliver("c", 2, 1)
 
 
-def range_sorted_by_number(world: World) -> None:
+def range_sorted_by_number(world: GroupHistory) -> None:
     """One member computes another assignment from the same view."""
     world.rebalance("a", ["b"], mine=[], result="0123456789abcdef")
 
 
-def share_of_somebody_else(world: World) -> None:
+def share_of_somebody_else(world: GroupHistory) -> None:
     """The result is right, the member holds something else."""
     world.register("c", 3)
     world.rebalance("c", ["b", "c"], mine=[0])
 
 
-def digest_that_forgets_the_threads(world: World) -> None:
+def digest_that_forgets_the_threads(world: GroupHistory) -> None:
     """Two different views have the same hash."""
     world.rebalance("b", ["b"], members={"g_b": {TOPIC: 2}})
 
 
-def leaked_claim(world: World) -> None:
+def leaked_claim(world: GroupHistory) -> None:
     """A claim whose reply was lost and that nobody looks after."""
     world.release("b", 2)
     world.claim("b", 2, told=False)
@@ -210,7 +210,7 @@ def leaked_claim(world: World) -> None:
     world.write(2, world.guard("b"))
 
 
-def released_only_on_paper(world: World) -> None:
+def released_only_on_paper(world: GroupHistory) -> None:
     """The member gave the partition up, its znode stays."""
     world.note("b", "own.end", topic=TOPIC, partition=2, token=world.tokens[tp(2)], reason="rebalance")
     world.ms += 60_000
@@ -218,7 +218,7 @@ def released_only_on_paper(world: World) -> None:
 
 
 BOTH = {"server", "records"}
-CATALOGUE: list[tuple[Callable[[World], None], str, set[str]]] = [
+CATALOGUE: list[tuple[Callable[[GroupHistory], None], str, set[str]]] = [
     (owner_check_removed, "S2", {"server"}),
     (offset_version_check_removed, "S2", BOTH),
     (claim_without_bump, "S3", BOTH),
@@ -257,10 +257,10 @@ CATALOGUE: list[tuple[Callable[[World], None], str, set[str]]] = [
     ids=lambda value: getattr(value, "__name__", None) or str(value),
 )
 def test_each_broken_rule_is_caught_by_its_invariant(
-    mutation: Callable[[World], None], invariant: str, source: str
+    mutation: Callable[[GroupHistory], None], invariant: str, source: str
 ) -> None:
     """The catalogue of seeded faults: exactly the invariants that name the rule are violated."""
-    world = good_world()
+    world = good_history()
     assert world.check(server=source == "server").violations == ()
 
     mutation(world)

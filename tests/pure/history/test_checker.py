@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.history_world import AT_REST, RECORDS, SERVER, TOPIC, World, broken, good_world
+from tests.worlds.group_history import AT_REST, RECORDS, SERVER, TOPIC, GroupHistory, broken, good_history
 from zkgroup.errors import ConfigError
 from zkgroup.history import Change, CheckOptions, Figures, Record, Recording, check_history
 from zkgroup.model import TopicPartition
@@ -14,7 +14,7 @@ from zkgroup.znodes.consumers import Owner, Registration
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_good_history_holds(server: bool) -> None:
     """Nothing is held against members that keep the rules, and everything that can be decided is."""
-    world = good_world()
+    world = good_history()
 
     report = world.check(server=server, quiet_from_ms=world.ms, recovery_ms=100, ended_members=["g_a"])
 
@@ -26,7 +26,7 @@ def test_a_good_history_holds(server: bool) -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_the_figures_say_what_happened(server: bool) -> None:
     """Deliveries, commits, claims, changes of owner and refusals are counted alike from either side."""
-    world = good_world()
+    world = good_history()
 
     figures = world.check(server=server).figures
 
@@ -39,7 +39,7 @@ def test_the_figures_say_what_happened(server: bool) -> None:
 
 def test_a_move_between_threads_is_a_commit_and_a_claim() -> None:
     """Its one write of the offset stands before the new owner; behind it would be the bump of a claim."""
-    world = World()
+    world = GroupHistory()
     world.register("a", 1, threads=2)
     world.claim("a", 0)
     owner = Owner.path("g", TopicPartition(TOPIC, 0))
@@ -61,7 +61,7 @@ def test_a_move_between_threads_is_a_commit_and_a_claim() -> None:
 
 def test_a_run_in_which_too_little_happened_does_not_count() -> None:
     """Shortfalls name each figure that is below what was asked for."""
-    report = good_world().check()
+    report = good_history().check()
 
     assert report.shortfalls({"commits": 12, "deliveries": 6}) == ()
     assert report.shortfalls({"commits": 500, "deliveries": 6}) == ("commits: 12 of 500",)
@@ -74,7 +74,7 @@ def test_nothing_is_decided_from_nothing() -> None:
 
 def test_a_servers_log_alone_decides_what_it_can() -> None:
     """Of deliveries, and of what members held by their own account, it says nothing."""
-    world = good_world()
+    world = good_history()
     options = CheckOptions(quiet_from_ms=world.ms, recovery_ms=50)
 
     report = check_history([], world.transactions, options)
@@ -85,7 +85,7 @@ def test_a_servers_log_alone_decides_what_it_can() -> None:
 
 def test_too_many_unknown_outcomes_are_inconclusive() -> None:
     """Beyond a share of 20 % no verdict is given, although no rule was broken."""
-    world = World()
+    world = GroupHistory()
     world.register("a", 1)
     world.claim("a", 0)
     world.commit("a", 0, 1, told="info")
@@ -99,7 +99,7 @@ def test_too_many_unknown_outcomes_are_inconclusive() -> None:
 
 def test_damaged_files_are_inconclusive() -> None:
     """A broken line in the middle of a file means that anything may be missing."""
-    report = check_history(Recording(tuple(good_world().records), torn=1, broken=("xyz",)))
+    report = check_history(Recording(tuple(good_history().records), torn=1, broken=("xyz",)))
 
     assert report.violations == ()
     assert report.damage == ("not a record: 'xyz'",)
@@ -108,7 +108,7 @@ def test_damaged_files_are_inconclusive() -> None:
 
 def test_several_groups_need_a_choice() -> None:
     """A log of two groups is checked for the one that is named."""
-    world = good_world()
+    world = good_history()
     other = Registration.path("h", "h_a")
     world.write(7, Change("create", other, b"{}", 0, 7))
 
@@ -126,7 +126,7 @@ def test_figures_of_a_batch_add_up() -> None:
 
 def test_sessions_that_only_the_caller_knows_are_held_to_the_rules() -> None:
     """A session that never registered nor recorded anything is a stranger's unless named as a member's."""
-    world = good_world()
+    world = good_history()
     world.write(42, world._offset(2, 99))
 
     assert world.check().violations == ()
@@ -137,7 +137,7 @@ def test_sessions_that_only_the_caller_knows_are_held_to_the_rules() -> None:
 
 def test_records_may_come_in_any_order() -> None:
     """They are put in the order of time, those of one member in the order it wrote them."""
-    world = good_world()
+    world = good_history()
     turned: list[Record] = world.records[::-1]
 
     assert check_history(turned, world.transactions[::-1]).violations == ()

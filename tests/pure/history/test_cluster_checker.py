@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.cluster_world import OPERATOR, TOPIC, TP, World, broken
+from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory, broken
 from zkgroup.history import Change, Refusal
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
@@ -15,7 +15,7 @@ SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
 
 def test_a_cluster_by_the_recipes_holds() -> None:
     """Elections, a move, a deletion of a broker's session: nothing is held against it."""
-    world = World()
+    world = ClusterHistory()
     world.move(4, 2, 3)
     world.expire(100)
     world.elect(2)
@@ -34,7 +34,7 @@ def test_a_cluster_by_the_recipes_holds() -> None:
 
 def test_s11_a_write_after_controller_has_gone() -> None:
     """R43: also before a successor is elected."""
-    world = World()
+    world = ClusterHistory()
     world.expire(100)
     world.state(100, 2, 1, (2, 3))
 
@@ -43,7 +43,7 @@ def test_s11_a_write_after_controller_has_gone() -> None:
 
 def test_s11_a_write_under_anothers_rule() -> None:
     """An old controller's session that still writes, at the epoch of its successor."""
-    world = World()
+    world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     world.elect(2)
     world.state(100, 2, 1, (1, 2, 3), epoch=2)
@@ -54,7 +54,7 @@ def test_s11_a_write_under_anothers_rule() -> None:
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
     """R42."""
-    world = World()
+    world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     world.elect(2, epoch=epoch)
 
@@ -63,7 +63,7 @@ def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
 
 def test_s11_an_epoch_of_ours_has_a_record() -> None:
     """`/controller_epoch` raised by a controller of ours without a history record."""
-    world = World()
+    world = ClusterHistory()
     world.put(100, "set", ControllerEpoch.path(), ControllerEpoch(2).encode())
 
     assert broken(world.check()) == {"S11"}
@@ -71,7 +71,7 @@ def test_s11_an_epoch_of_ours_has_a_record() -> None:
 
 def test_s11_nobody_takes_off_anothers_controller() -> None:
     """K2."""
-    world = World()
+    world = ClusterHistory()
     world.put(200, "delete", Controller.path())
 
     assert broken(world.check()) == {"S11"}
@@ -79,7 +79,7 @@ def test_s11_nobody_takes_off_anothers_controller() -> None:
 
 def test_s11_the_leader_writes_its_isr_and_another_broker_does_not() -> None:
     """A follower's session changes the ISR of a partition that it does not lead."""
-    world = World()
+    world = ClusterHistory()
     world.state(100, 1, 0, (1, 2))
     assert world.check().holds
 
@@ -89,7 +89,7 @@ def test_s11_the_leader_writes_its_isr_and_another_broker_does_not() -> None:
 
 def test_a_real_controllers_writes_are_counted() -> None:
     """K3: it writes without a fence, which no recipe of ours can keep it from."""
-    world = World()
+    world = ClusterHistory()
     world.register(9, session=950, extensions={})
     world.state(950, 2, 1, (1, 2, 3))
     report = world.check()
@@ -101,7 +101,7 @@ def test_a_real_controllers_writes_are_counted() -> None:
 @pytest.mark.parametrize("path", [PartitionState.path(TP), ControllerEpoch.path()])
 def test_what_cannot_be_read_is_looked_at_by_its_path(path: str) -> None:
     """Past bug: the checker itself failed. People and tools write what nobody can read."""
-    world = World()
+    world = ClusterHistory()
     world.write(0, Change("set", path, b"{", version=5))
 
     report = world.check()
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_looked_at_by_its_path(path: str) -> None:
 
 def test_s11_an_epoch_of_ours_can_be_read() -> None:
     """The holder of `/controller` writes something else."""
-    world = World()
+    world = ClusterHistory()
     world.write(100, Change("set", ControllerEpoch.path(), b"{", version=5))
 
     assert broken(world.check()) == {"S11"}
@@ -119,7 +119,7 @@ def test_s11_an_epoch_of_ours_can_be_read() -> None:
 
 def test_fences_that_bite_are_counted() -> None:
     """A refused write is no violation, and the report says how many there were."""
-    world = World()
+    world = ClusterHistory()
     refused = Refusal(ControllerEpoch.path(), "BadVersion")
     world.write(100, world.state_change(1, 1, (1,)), refused=refused)
     figures = world.check().figures
@@ -132,7 +132,7 @@ def test_fences_that_bite_are_counted() -> None:
 
 def test_s12_a_new_leader_has_a_new_epoch() -> None:
     """R44."""
-    world = World()
+    world = ClusterHistory()
     world.state(100, 2, 0, (1, 2, 3))
 
     assert broken(world.check()) == {"S12"}
@@ -140,7 +140,7 @@ def test_s12_a_new_leader_has_a_new_epoch() -> None:
 
 def test_s12_no_epoch_falls() -> None:
     """The leader epoch goes back under the same leader."""
-    world = World()
+    world = ClusterHistory()
     world.state(100, 1, 2, (1, 2, 3))
     world.state(100, 1, 1, (1, 2, 3))
 
@@ -149,7 +149,7 @@ def test_s12_no_epoch_falls() -> None:
 
 def test_s12_a_topic_made_anew_begins_anew() -> None:
     """Leader epoch 0 is right where the state was deleted before."""
-    world = World()
+    world = ClusterHistory()
     world.state(100, 1, 2, (1, 2, 3))
     world.write(100, Change("delete", PartitionState.path(TP)))
     world.state(100, 2, 0, (1, 2, 3), action="create")
@@ -160,7 +160,7 @@ def test_s12_a_topic_made_anew_begins_anew() -> None:
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 2, 4)])
 def test_s13_the_isr_is_well_formed(isr: tuple[int, ...]) -> None:
     """R44: not empty, with the leader, among the replicas."""
-    world = World()
+    world = ClusterHistory()
     world.state(100, 1, 1, isr)
 
     assert broken(world.check()) == {"S13"}
@@ -168,7 +168,7 @@ def test_s13_the_isr_is_well_formed(isr: tuple[int, ...]) -> None:
 
 def test_s13_a_move_brings_its_target_in() -> None:
     """The ISR may hold who is asked for before the replica list does."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.state(100, 1, 0, (1, 2, 3, 4))
 
@@ -177,7 +177,7 @@ def test_s13_a_move_brings_its_target_in() -> None:
 
 def test_s13_what_an_operator_took_out_of_the_list_is_not_ours() -> None:
     """Recipes 15: a real tool writes the whole map from an old read."""
-    world = World()
+    world = ClusterHistory()
     world.write(OPERATOR, world.topic_change(1, 2))
     world.state(100, 1, 1, (1, 2, 3))
 
@@ -189,7 +189,7 @@ def test_s13_what_an_operator_took_out_of_the_list_is_not_ours() -> None:
 
 def test_s14_a_move_does_not_go_without_a_record() -> None:
     """R45, K12."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.put(100, "delete", Reassignment.path())
 
@@ -198,7 +198,7 @@ def test_s14_a_move_does_not_go_without_a_record() -> None:
 
 def test_s14_a_move_is_done_when_it_is() -> None:
     """A record says done while the list and the ISR still are those of the way: both are named."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(100, *world.ending(4, 1))
@@ -211,12 +211,12 @@ def test_s14_a_move_is_done_when_it_is() -> None:
 
 def test_s14_a_move_ends_once_and_as_asked() -> None:
     """A second record of the same end, and a record of another target than was asked for."""
-    world = World()
+    world = ClusterHistory()
     world.move(4, 2, 3)
     world.write(100, world.ending(4, 2, 3)[1])
     assert broken(world.check()) == {"S14"}
 
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, *world.ending(3, outcome="dropped"))
     assert broken(world.check()) == {"S14"}
@@ -225,7 +225,7 @@ def test_s14_a_move_ends_once_and_as_asked() -> None:
 def test_s14_an_entry_may_be_dropped_beside_what_the_topic_tells() -> None:
     """The move that was begun ends by the topic's keys; what came over it cannot be carried out."""
     for told, expected in (({0: (4,)}, set()), ({}, {"S14"})):
-        world = World()
+        world = ClusterHistory()
         world.move(4, 1, 2, 3)
         topic = Topic({0: (4, 1, 2, 3)}, version=2, adding=told)
         world.write(OPERATOR, world.change("set", Topic.path(TOPIC), topic.encode()))
@@ -239,7 +239,7 @@ def test_s14_an_entry_may_be_dropped_beside_what_the_topic_tells() -> None:
 
 def test_s14_a_drop_says_why() -> None:
     """A record of a dropped entry without a reason."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, *world.ending(4, 1, outcome="dropped", reason=""))
 
@@ -248,7 +248,7 @@ def test_s14_a_drop_says_why() -> None:
 
 def test_s14_an_operator_may_take_a_request_away() -> None:
     """It is no end that lacks its record; the report counts it."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.put(OPERATOR, "delete", Reassignment.path())
     report = world.check()
@@ -259,7 +259,7 @@ def test_s14_an_operator_may_take_a_request_away() -> None:
 
 def test_s15_the_floor_of_replicas() -> None:
     """R47: fewer than before and than asked for; and somebody in sync is left out."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4))
 
@@ -269,7 +269,7 @@ def test_s15_the_floor_of_replicas() -> None:
 
 def test_s16_no_list_comes_back() -> None:
     """The controller writes a replica list that it has already replaced."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(100, world.topic_change(4, 1, 3, 2))
@@ -280,7 +280,7 @@ def test_s16_no_list_comes_back() -> None:
 
 def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
     """Recipes 15: a tool that grows the topic writes the old list over the union."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(OPERATOR, world.topic_change(1, 2, 3))
@@ -291,7 +291,7 @@ def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
 
 def test_s16_a_controller_takes_nobody_into_the_isr() -> None:
     """Only a leader knows who has caught up."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.state(100, 1, 1, (1, 2, 3, 4))
@@ -312,7 +312,7 @@ def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
     between: tuple[tuple[int, ...], ...], then: tuple[int, tuple[int, ...]], expected: set[str]
 ) -> None:
     """It was elected alone, has never written its state, and another leads: nothing was taken in by it."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     world.state(100, 2, 1, (2,))
     for isr in between:
@@ -328,7 +328,7 @@ def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
 
 def test_s17_nobody_takes_another_brokers_registration() -> None:
     """R49; its own ghost it may take, where it is known to be its own."""
-    world = World()
+    world = ClusterHistory()
     path = BrokerRegistration.path(3)
     world.put(250, "create", BrokerRegistration.path(7), BrokerRegistration("h", 1, 1, 0).encode(), 250)
     world.transactions.pop()
@@ -341,7 +341,7 @@ def test_s17_nobody_takes_another_brokers_registration() -> None:
 
 def test_s17_a_registration_ends_with_its_session() -> None:
     """A registration that no session owns, so that none ends it."""
-    world = World()
+    world = ClusterHistory()
     world.register(5, session=555)
     world.put(555, "create", BrokerRegistration.path(6), BrokerRegistration("h", 1, 1, 0).encode())
 
@@ -353,11 +353,11 @@ def test_s17_a_registration_ends_with_its_session() -> None:
 
 def test_l6_somebody_rules_and_stays() -> None:
     """R35's counterpart of the controller."""
-    world = World()
+    world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L6"}
 
-    world = World()
+    world = ClusterHistory()
     quiet_ms = world.ms
     world.ms += 11_000
     world.put(100, "delete", Controller.path())
@@ -367,7 +367,7 @@ def test_l6_somebody_rules_and_stays() -> None:
 
 def test_l7_a_move_whose_targets_live_ends() -> None:
     """R45; one to a broker that is down stays and is no failure (R48)."""
-    world = World()
+    world = ClusterHistory()
     world.ask_move(4, 1)
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
 
@@ -377,11 +377,11 @@ def test_l7_a_move_whose_targets_live_ends() -> None:
 
 def test_l7_deletions_and_elections_are_carried_out() -> None:
     """At rest, a deletion that was asked for and a leader that is not elected though two in sync live."""
-    world = World()
+    world = ClusterHistory()
     world.ask_deletion()
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
 
-    world = World()
+    world = ClusterHistory()
     world.expire(100)
     world.elect(2)
     (violation,) = world.check(quiet_from_ms=world.ms).violations
@@ -390,7 +390,7 @@ def test_l7_deletions_and_elections_are_carried_out() -> None:
 
 def test_l7_every_partition_has_a_state() -> None:
     """At rest, a partition of a topic without its state."""
-    world = World()
+    world = ClusterHistory()
     world.write(100, Change("delete", PartitionState.path(TP)))
 
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.worlds.cluster_world import World, broken
+from tests.worlds.cluster_history import ClusterHistory, broken
 
 
 def test_brokers_obey_one_controller_at_a_time() -> None:
     """F1: a smaller controller epoch is refused."""
-    world = World()
+    world = ClusterHistory()
     for epoch, controller in ((1, 1), (2, 2)):
         world.note(3, "control.accepted", broker=3, incarnation=7, controller=controller, epoch=epoch)
     assert world.check().holds
@@ -18,7 +18,7 @@ def test_brokers_obey_one_controller_at_a_time() -> None:
 
 def test_an_epoch_is_one_controllers_on_every_broker() -> None:
     """Two brokers that obeyed two controllers of one epoch."""
-    world = World()
+    world = ClusterHistory()
     for broker, controller in ((3, 1), (4, 2)):
         world.note(broker, "control.accepted", broker=broker, incarnation=1, controller=controller, epoch=1)
 
@@ -27,7 +27,7 @@ def test_an_epoch_is_one_controllers_on_every_broker() -> None:
 
 def test_a_leader_epoch_has_one_leader() -> None:
     """Two brokers that were told two leaders of one leader epoch."""
-    world = World()
+    world = ClusterHistory()
     for broker, leader in ((3, 1), (4, 2)):
         world.note(broker, "role.taken", broker=broker, topic="t", partition=0, leader=leader, leader_epoch=4)
 
@@ -36,7 +36,7 @@ def test_a_leader_epoch_has_one_leader() -> None:
 
 def test_acknowledged_lines_stay() -> None:
     """Lines kept at their offsets hold; lines missing from what a replica kept are named."""
-    world = World()
+    world = ClusterHistory()
     world.note(1, "append.ok", topic="t", partition=0, offset=1, lines=["b", "c"])
     world.note(2, "lines.kept", broker=2, topic="t", partition=0, lines=["a", "b", "c", "d"])
     assert world.check().holds

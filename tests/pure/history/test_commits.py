@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.history_world import TOPIC, World, broken, good_world, tp
+from tests.worlds.group_history import TOPIC, GroupHistory, broken, good_history, tp
 from zkgroup.history import CheckOptions, Record, check_history
 from zkgroup.history.intervals import Offsets
 
 EITHER = pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 
 
-def forget(world: World, kind: str) -> Record:
+def forget(world: GroupHistory, kind: str) -> Record:
     """Takes away the last record, as of a process that was killed before it had written it."""
     assert world.records[-1].kind == kind
     return world.records.pop()
@@ -22,7 +22,7 @@ def forget(world: World, kind: str) -> Record:
 
 def test_a_commit_without_an_answer_may_be_written() -> None:
     """`info` may be either: here the reply was lost."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3, told="info")
     world.deliver("b", 2, 3)
@@ -33,7 +33,7 @@ def test_a_commit_without_an_answer_may_be_written() -> None:
 
 def test_a_commit_without_an_answer_may_not_be_written() -> None:
     """`info` may be either: here the request was lost, and is sent again under the same fence."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     fence, row = world.versions[tp(2)], {"topic": TOPIC, "partition": 2}
     invoked = {**row, "offset": 3, "fence": fence, "token": world.tokens[tp(2)]}
@@ -46,7 +46,7 @@ def test_a_commit_without_an_answer_may_not_be_written() -> None:
 
 def test_a_refused_commit_may_be_sent_again() -> None:
     """The same position under the same fence: only the second one is in the log."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     row = {"topic": TOPIC, "partition": 2}
     invoked = {**row, "offset": 3, "fence": world.versions[tp(2)], "token": world.tokens[tp(2)]}
@@ -59,7 +59,7 @@ def test_a_refused_commit_may_be_sent_again() -> None:
 
 def test_a_stranger_may_write_the_very_value_that_was_refused() -> None:
     """A test's own hand writes in no session, and so does who has not registered yet."""
-    world = good_world()
+    world = good_history()
     world.sessions["b"] = 0
     world.note("b", "state", before="a", after="b", reason="x")
     world.sessions["b"] = 2
@@ -76,7 +76,7 @@ def test_a_stranger_may_write_the_very_value_that_was_refused() -> None:
 @pytest.mark.parametrize("written", [True, False])
 def test_a_member_killed_in_the_middle_of_a_commit_has_told_nothing(written: bool) -> None:
     """Whether the server had it or not."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3)
     forget(world, "commit.ok")
@@ -94,7 +94,7 @@ def test_a_member_killed_in_the_middle_of_a_commit_has_told_nothing(written: boo
 
 def test_a_recording_that_ended_accuses_nobody() -> None:
     """The disk is full: what the member wrote afterwards is in the log alone."""
-    world = good_world()
+    world = good_history()
     recorded = list(world.records)
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3)
@@ -107,7 +107,7 @@ def test_a_recording_that_ended_accuses_nobody() -> None:
 
 def test_without_the_servers_log_nothing_is_said_of_what_was_told() -> None:
     """A member's word alone cannot be compared with anything."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3, told="fail")
 
@@ -118,7 +118,7 @@ def test_without_the_servers_log_nothing_is_said_of_what_was_told() -> None:
 
 def test_a_commit_that_is_told_and_missing_names_its_zxid() -> None:
     """Partition, value and zxid lead to the place in the log."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3)
     lost = world.transactions.pop()
@@ -135,7 +135,7 @@ def test_a_commit_that_is_told_and_missing_names_its_zxid() -> None:
 @EITHER
 def test_the_reset_policy_chooses_where_a_group_starts(server: bool) -> None:
     """Nothing is committed yet: the start is, before the first record."""
-    world = World()
+    world = GroupHistory()
     world.register("a", 1)
     world.claim("a", 0)
     world.commit("a", 0, 70)
@@ -152,7 +152,7 @@ def test_the_reset_policy_chooses_where_a_group_starts(server: bool) -> None:
 @pytest.mark.parametrize("target", [0, 50])
 def test_what_an_application_passes_over_by_a_seek_is_excused(target: int, server: bool) -> None:
     """Forward and back; also a commit of the position from before the seek, which comes after it."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     world.note("b", "seek", topic=TOPIC, partition=2, offset=target, token=world.tokens[tp(2)])
     world.commit("b", 2, 3)
@@ -165,7 +165,7 @@ def test_what_an_application_passes_over_by_a_seek_is_excused(target: int, serve
 @EITHER
 def test_a_seek_excuses_nothing_behind_it(server: bool) -> None:
     """What follows the new position is processed before it is committed, as ever."""
-    world = good_world()
+    world = good_history()
     world.note("b", "seek", topic=TOPIC, partition=2, offset=50, token=world.tokens[tp(2)])
     world.deliver("b", 2, 50)
     world.commit("b", 2, 52)
@@ -179,7 +179,7 @@ def test_a_seek_excuses_nothing_behind_it(server: bool) -> None:
 @EITHER
 def test_what_an_operator_passes_over_is_excused(server: bool) -> None:
     """A marked reset forward, obeyed by the owner."""
-    world = good_world()
+    world = good_history()
     world.stranger_sets(2, 40, marker=True)
     world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=40, mzxid=world.zxid)
     world.deliver("b", 2, 40)
@@ -191,7 +191,7 @@ def test_what_an_operator_passes_over_is_excused(server: bool) -> None:
 @pytest.mark.parametrize("policy", ["adopt", "reassert"])
 def test_a_foreign_write_moves_only_who_adopts_it(policy: str) -> None:
     """Who goes on with its own position has to have processed what it commits."""
-    world = good_world()
+    world = good_history()
     world.stranger_sets(2, 40)
     world.note("b", "foreign_write", topic=TOPIC, partition=2, offset=40, version=9, policy=policy)
     world.commit("b", 2, 40)
@@ -202,7 +202,7 @@ def test_a_foreign_write_moves_only_who_adopts_it(policy: str) -> None:
 @EITHER
 def test_a_record_whose_end_was_torn_is_processed_by_the_successor(server: bool) -> None:
     """At least once: what a killed process had in its hands counts as not delivered."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     forget(world, "deliver.end")
     world.end_session("b", 0, 1, 2, 3, told=False)
@@ -216,7 +216,7 @@ def test_a_record_whose_end_was_torn_is_processed_by_the_successor(server: bool)
 
 def test_a_torn_end_under_a_commit_is_a_violation() -> None:
     """The end is written before any commit can cover it: a commit without it came too early."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     forget(world, "deliver.end")
     world.commit("b", 2, 3)
@@ -227,7 +227,7 @@ def test_a_torn_end_under_a_commit_is_a_violation() -> None:
 @pytest.mark.parametrize("written", [True, False])
 def test_what_counts_is_what_was_written(written: bool) -> None:
     """A commit without an answer is judged where the log has it."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2, ended=False)
     world.commit("b", 2, 3, told="info")
     if not written:
@@ -238,7 +238,7 @@ def test_what_counts_is_what_was_written(written: bool) -> None:
 
 def test_offsets_with_gaps_need_an_end_of_what_was_begun() -> None:
     """Compacted topics: of the offsets in between nobody knows."""
-    world = good_world()
+    world = good_history()
     world.deliver("b", 2, 2)
     world.deliver("b", 2, 7)
     world.commit("b", 2, 8)
@@ -253,7 +253,7 @@ def test_offsets_with_gaps_need_an_end_of_what_was_begun() -> None:
 
 def test_the_progress_of_others_is_not_ours_to_judge() -> None:
     """A member without recorded deliveries, and a member of the JVM, have processed what they say."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2, 3)
     world.register("n", 5)
     world.claim("n", 2)
@@ -270,7 +270,7 @@ def test_the_progress_of_others_is_not_ours_to_judge() -> None:
 
 def test_offsets_of_the_applications_own_choice_leave_it_open() -> None:
     """And so does a history in which nobody recorded a delivery."""
-    world = good_world()
+    world = good_history()
     world.commit("b", 2, 30)
     silent = [record for record in world.records if not record.kind.startswith("deliver.")]
 
@@ -282,7 +282,7 @@ def test_offsets_of_the_applications_own_choice_leave_it_open() -> None:
 
 def test_an_offset_that_was_there_before_is_where_it_starts() -> None:
     """Of what was committed before the log begins nothing is known."""
-    world = World()
+    world = GroupHistory()
     world.versions[tp(0)], world.values[tp(0)] = 4, 500
     world.register("a", 1)
     world.claim("a", 0)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.history_world import AT_REST, World, broken, good_world, tp
+from tests.worlds.group_history import AT_REST, GroupHistory, broken, good_history, tp
 from zkgroup.history import Change
 from zkgroup.history.report import Report
 from zkgroup.model import StaticSubscription
 from zkgroup.znodes.consumers import Owner, Registration
 
 
-def at_rest(world: World, *, server: bool = True) -> Report:
+def at_rest(world: GroupHistory, *, server: bool = True) -> Report:
     return world.check(server=server, quiet_from_ms=world.ms, recovery_ms=50, ended_members=["g_a"])
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_partition_without_owner_is_found(server: bool) -> None:
     """L1: everything that somebody wants is owned in time."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2)
 
     assert broken(at_rest(world, server=server)) == {"L1"}
@@ -26,7 +26,7 @@ def test_a_partition_without_owner_is_found(server: bool) -> None:
 
 def test_an_owner_that_is_no_member_is_found() -> None:
     """L2: also for partitions that nobody wants or that do not exist."""
-    world = good_world()
+    world = good_history()
     world.write(0, Change("create", Owner.path("g", tp(9)), b"g_b-0", 0, 2))
     world.write(0, Change("delete", Owner.path("g", tp(3))))
     world.write(0, Change("create", Owner.path("g", tp(3)), b"g_x-0", 0, 50))
@@ -39,7 +39,7 @@ def test_an_owner_that_is_no_member_is_found() -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_wrong_share_is_found(server: bool) -> None:
     """L3: a member that joined gets nothing, and the others are content."""
-    world = good_world()
+    world = good_history()
     world.register("c", 3)
     world.rebalance("c", ["b", "c"], mine=[])
 
@@ -52,7 +52,7 @@ def test_a_wrong_share_is_found(server: bool) -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_a_group_that_does_not_come_to_rest_is_found(server: bool) -> None:
     """L4: a plan, or a change of owner, after the time to settle."""
-    world = good_world()
+    world = good_history()
     quiet_from_ms = world.ms
     world.ms += 1_000
     world.rebalance("b", ["b"])
@@ -66,7 +66,7 @@ def test_a_group_that_does_not_come_to_rest_is_found(server: bool) -> None:
 
 def test_liveness_stays_open_unless_the_caller_says_when_it_was_quiet() -> None:
     """Nobody can say from a history alone that nothing was meant to change any more."""
-    world = good_world()
+    world = good_history()
     world.release("b", 2)
 
     report = world.check()
@@ -77,7 +77,7 @@ def test_liveness_stays_open_unless_the_caller_says_when_it_was_quiet() -> None:
 
 def test_a_killed_member_that_is_back_holds_what_it_claims_anew() -> None:
     """L1 from records alone: what was held in the former session is nobody's, although no end is recorded."""
-    world = good_world()
+    world = good_history()
     world.end_session("b", 0, 1, 2, 3, told=False)
     world.register("b", 9)
     world.rebalance("b", ["b"])
@@ -91,7 +91,7 @@ def test_a_killed_member_that_is_back_holds_what_it_claims_anew() -> None:
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
 def test_shares_of_a_sticky_group_are_not_judged_as_those_of_range(server: bool) -> None:
     """L3 is for range; that all is owned, by members, is asked of every group."""
-    world = World()
+    world = GroupHistory()
     for name, session in (("a", 1), ("b", 2)):
         extensions = {"zkgroup": "1", "strategy": "sticky"}
         registration = Registration.of(StaticSubscription({"t": 1}), 1, extensions)

@@ -16,8 +16,8 @@ import pytest
 from tests.programs.model import recipes
 from tests.programs.model.following import ME, Loss, P, Pair, Pruned, registered
 from tests.programs.model.member import member_steps
+from tests.programs.model.model_and_server import tp
 from tests.programs.model.situations import INTENDED, histories
-from tests.programs.model.two_worlds import tp
 from tests.programs.model.values import Pc, check, create, set_data
 from zkgroup.consumer.events import CommitRequested
 from zkgroup.model.requests import Check

@@ -13,8 +13,8 @@ import pytest
 from tests.programs.model import recipes
 from tests.programs.model.following import ME, Pair, registered
 from tests.programs.model.member import member_steps, snapshot
+from tests.programs.model.model_and_server import OTHER_TOPIC, TOPIC, ModelAndServer, member_id, tp
 from tests.programs.model.plans import sticky_plan
-from tests.programs.model.two_worlds import OTHER_TOPIC, TOPIC, TwoWorlds, member_id, tp
 from tests.programs.model.values import Configuration, Op, Pc, create, delete
 from zkgroup.assignment.digest import inputs_digest
 from zkgroup.machinery.procedures import FencedError, Procedure
@@ -59,7 +59,7 @@ IN_THE_WAY: dict[str, tuple[Sequence[Op], int | None]] = {
 @pytest.mark.parametrize("obstacle", IN_THE_WAY)
 def test_registration(obstacle: str) -> None:
     """Recipes 2, 10: one create; mine is found again, anybody else's is waited for."""
-    worlds = TwoWorlds(Configuration())
+    worlds = ModelAndServer(Configuration())
     pair = Pair(worlds)
     membership = pair.parts.membership
     if obstacle == "nothing":

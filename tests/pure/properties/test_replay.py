@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.worlds.zkfiles_world import World
+from tests.worlds.server_history import ServerHistory
 from zkgroup.model.stat import Znode
 from zkgroup.zkfiles.diffs import Journal, diff_trees
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
@@ -21,9 +21,9 @@ STEPS = st.tuples(st.integers(0, 9), st.integers(0, 999), st.integers(0, 999))
 HISTORIES = st.tuples(st.lists(STEPS, max_size=60), st.booleans())
 
 
-def written(steps: Sequence[tuple[int, int, int]], *, lists: bool) -> World:
+def written(steps: Sequence[tuple[int, int, int]], *, lists: bool) -> ServerHistory:
     """A history that a server could have written, from numbers."""
-    world = World(lists=lists)
+    world = ServerHistory(lists=lists)
     for session in SESSIONS:
         world.open(session)
     for action, which, how in steps:
@@ -31,7 +31,7 @@ def written(steps: Sequence[tuple[int, int, int]], *, lists: bool) -> World:
     return world
 
 
-def _step(world: World, action: int, which: int, how: int) -> None:
+def _step(world: ServerHistory, action: int, which: int, how: int) -> None:
     tree = world.tree
     paths = [each for each in tree.paths() if not each.startswith("/zookeeper")]
     path = paths[which % len(paths)]

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, reads, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, reads, told, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import Lose, MoveTo
 from zkgroup.history import CheckOptions, check_history
@@ -26,7 +26,7 @@ Act = Callable[[], object]
 IDLE = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"1","zkgroup":"by hand"}'
 
 
-def judge(stage: Stage) -> None:
+def judge(stage: SteppedGroup) -> None:
     """Raises AssertionError for anything in this run that must not be."""
     Audit(stage.server, GROUP, stage.recording).look()
     log = server_transactions(stage.server.log, stage.clock)
@@ -38,7 +38,7 @@ def judge(stage: Stage) -> None:
 class Successor:
     """Another member of ours, `g_b`, played by hand: registered, without wishes of its own."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SteppedGroup) -> None:
         self._stage = stage
         stage.client("client-b")
         stage.drain()
@@ -80,7 +80,7 @@ def nth(count: int, wanted: Callable[[Request], bool]) -> Callable[[Request], bo
     return is_it
 
 
-def gets_a_session_that_nobody_is_told_of(stage: Stage, name: str) -> None:
+def gets_a_session_that_nobody_is_told_of(stage: SteppedGroup, name: str) -> None:
     """The old session has ended; what is under way goes to the server in the new one, and no event comes.
 
     Our own client does not do that (recipes 9: a request carries the session that it was asked for).
@@ -111,7 +111,7 @@ def adopted_claim_takes_the_fence_of_its_own_read() -> None:
     In the other order (owner, then offset) the successor's fence would be taken for ours, and the next
     commit accepted.
     """
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     successor = Successor(stage)
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
     # Read for the claim, then twice for the read-back: between those two.
@@ -130,7 +130,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
     """
     came = []
     for moment in range(1, 6):
-        stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+        stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
         stage.server.bulk_paths = 1
         successor = Successor(stage)
 
@@ -138,7 +138,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
             successor.takes()
             came.append(moment)
 
-        def lose_the_reply(stage: Stage = stage, moment: int = moment, takes: Act = takes) -> str:
+        def lose_the_reply(stage: SteppedGroup = stage, moment: int = moment, takes: Act = takes) -> str:
             stage.when("client-a", nth(moment, of_partition), takes)
             return "lost_reply"
 
@@ -162,7 +162,7 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
         writes_to("/owners/", Create),
         writes_to("/offsets/", SetData),
     ):
-        stage = Stage(topics={"t": 2})
+        stage = SteppedGroup(topics={"t": 2})
         stage.when("client-a", moment, partial(gets_a_session_that_nobody_is_told_of, stage, "client-a"))
         member = stage.join("a", run_ms=2000)
         if member.machine.held():
@@ -182,7 +182,7 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
 
 def release_without_commit_deletes_its_own_znode_only() -> None:
     """Recipes 7 [T]: the offset was moved by a stranger, and a successor claims before the delete."""
-    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
     stage.commit(member, {tp(0): 3})
@@ -200,7 +200,7 @@ def release_without_commit_deletes_its_own_znode_only() -> None:
 
 def release_of_what_was_taken_deletes_nothing() -> None:
     """Recipes 7: a stranger and a successor come before the release; the delete only ever hits my own."""
-    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
     stage.commit(member, {tp(0): 3})
@@ -214,7 +214,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
 
 def marker_counts_though_a_stranger_wrote_after_it() -> None:
     """Recipes 6 [M]: comparing the marker with the offset for equality loses the reset."""
-    stage = Stage(topics={"t": 1}, on_foreign_commit="reassert")
+    stage = SteppedGroup(topics={"t": 1}, on_foreign_commit="reassert")
     member = stage.join("a")
     stage.commit(member, {tp(0): 50})
     member.client.child_watches.clear()  # the commit meets it first
@@ -230,7 +230,7 @@ def marker_counts_though_a_stranger_wrote_after_it() -> None:
 
 def reset_is_obeyed_by_the_owner_only() -> None:
     """Recipes 6 [M]: a fence is never taken from an offset read that is not followed by "owner is mine"."""
-    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
     stage.commit(member, {tp(0): 50})
@@ -246,7 +246,7 @@ def reset_is_obeyed_by_the_owner_only() -> None:
 
 def refusal_at_the_registration_ends_everything() -> None:
     """Recipes 10 [M]: no retry, no read-back: `on_lost`, and a new registration, without a session event."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a")
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.commit(member, {tp(0): 1})
@@ -258,7 +258,7 @@ def refusal_at_the_registration_ends_everything() -> None:
 
 def leaving_member_that_is_not_registered_has_left() -> None:
     """Recipes 10 [M]: otherwise it retries for ever."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.hangs.add("a")
     member.inbox.append(ev.CloseRequested(False, stage.clock.now_ms() + 60_000))
@@ -272,7 +272,7 @@ def leaving_member_that_is_not_registered_has_left() -> None:
 
 def member_that_came_back_under_its_name_is_not_missed() -> None:
     """Recipes 3: the same names, but `cversion` has risen by two."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     first, second = stage.join("a"), stage.join("b")
     second.inbox.append(ev.SubscriptionChanged(StaticSubscription({})))
     stage.run(1000)
@@ -282,7 +282,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
 
 def neighbour_on_the_same_client_is_somebody_else() -> None:
     """Recipes 1 [T]: one session, two members: neither adopts nor deletes the other's claim."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     second = stage.join("b", client="shared", run_ms=None)
     stage.when("shared", writes_to("/owners/", Create), fault="lost_reply")
@@ -295,7 +295,7 @@ def neighbour_on_the_same_client_is_somebody_else() -> None:
 
 def neighbour_in_the_way_is_waited_for() -> None:
     """Recipes 1 [T]: what the neighbour has not released yet is not adopted, whoever's session it is in."""
-    stage = Stage(topics={"t": 2}, revoke_timeout_ms=60_000)
+    stage = SteppedGroup(topics={"t": 2}, revoke_timeout_ms=60_000)
     stage.hangs.add("b")
     stage.join("b", client="shared")
     first = stage.join("a", client="shared", run_ms=2000)
@@ -311,7 +311,7 @@ def neighbour_in_the_way_is_waited_for() -> None:
 
 def sticky_readers_of_one_change_agree() -> None:
     """Recipes 4 [M]: both find the plan too old; the loser of the write reads again, takes the winner's."""
-    stage = Stage(topics={"t": 4}, partition_assignment_strategy="sticky")
+    stage = SteppedGroup(topics={"t": 4}, partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     third = stage.join("c")
     third.inbox.append(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
@@ -323,7 +323,7 @@ def sticky_readers_of_one_change_agree() -> None:
 
 def two_that_never_committed_are_told_apart() -> None:
     """Recipes 5: `-1` for a partition without offset makes the version of the first claim a fence, too."""
-    stage = Stage(topics={"t": 1}, verify_interval_ms=600_000)
+    stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
     successor.takes()
@@ -335,7 +335,7 @@ def two_that_never_committed_are_told_apart() -> None:
 
 def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
     """Recipes 9 [M]: nobody is deaf: what was held in the old session is lost before the new one is used."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.commit(member, {tp(0): 4})
     member.client.abandon(1, "a fault")
@@ -348,7 +348,7 @@ def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
 
 def late_request_is_over_before_it_is_read_back() -> None:
     """Recipes 10: the read-back follows an acknowledged write, so nothing of ours is still in flight."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     for name in "ab":
         stage.when(f"client-{name}", writes_to("/owners/", Create), fault="late")
     first, second = stage.join("a", run_ms=50), stage.join("b")

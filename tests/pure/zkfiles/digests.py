@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from tests.worlds.zkfiles_world import znodes_of
+from tests.worlds.server_history import znodes_of
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.tree import Tree
 

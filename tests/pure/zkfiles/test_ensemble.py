@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_world import World
+from tests.worlds.server_history import ServerHistory
 from zkgroup.errors import MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -17,9 +17,9 @@ from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 EPOCH = 1 << 32
 
 
-def ensemble_world() -> World:
+def ensemble_world() -> ServerHistory:
     """Six records of epoch 1, and four of epoch 2."""
-    world = World(EPOCH | 1)
+    world = ServerHistory(EPOCH | 1)
     world.create("/n")
     for number in range(5):
         world.set("/n", bytes([number]))
@@ -78,9 +78,9 @@ def test_a_tail_that_the_ensemble_went_on_without_is_left_out(tmp_path: Path) ->
     assert (found.is_right, found.splits, found.uncertain) == (True, {}, 0)
 
 
-def _two_lost_at_the_end_of_epoch_1() -> World:
+def _two_lost_at_the_end_of_epoch_1() -> ServerHistory:
     """The log of a leader that was deposed with two proposals that nobody else got."""
-    deposed = World(EPOCH | 1)
+    deposed = ServerHistory(EPOCH | 1)
     deposed.create("/n")
     for number in range(5):
         deposed.set("/n", bytes([number]))
@@ -160,7 +160,7 @@ def test_one_server_of_several_is_sure_of_what_was_before_its_epoch_or_its_snaps
 
 def test_a_server_alone_commits_what_it_writes(tmp_path: Path) -> None:
     """In epoch 0 nobody else is asked, so a laptop's folder has no uncertain tail."""
-    world = World()
+    world = ServerHistory()
     world.create("/n")
     world.set("/n", b"1")
     world.log(tmp_path)
@@ -225,7 +225,7 @@ def test_operations_that_a_leader_overwrote_are_taken_from_another_server(tmp_pa
 def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
     """Joined, they would be a history that never was; the error names both folders and the zxid."""
     ensemble_world().log(tmp_path / "a")
-    other = World(EPOCH | 1)
+    other = ServerHistory(EPOCH | 1)
     other.create("/other")
     other.log(tmp_path / "b")
     history = History(tmp_path / "a", tmp_path / "b")

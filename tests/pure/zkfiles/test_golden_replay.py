@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from tests.worlds.zkfiles_world import recorded_tree, shown_tree
+from tests.worlds.server_history import recorded_tree, shown_tree
 from zkgroup.zkfiles.bases import candidates, load
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from tests.worlds.zkfiles_world import World
+from tests.worlds.server_history import ServerHistory
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import list_files
@@ -16,7 +16,7 @@ from zkgroup.zkfiles.names import list_files
 
 def test_logs_alone(tmp_path: Path) -> None:
     """From logs alone the tree is replayed, a time finds its zxid, and both digests are checked."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     world.create("/b")
     world.log(tmp_path)
@@ -29,7 +29,7 @@ def test_logs_alone(tmp_path: Path) -> None:
 
 def test_snapshots_alone(tmp_path: Path) -> None:
     """A snapshot alone gives its tree and verifies; without records no time finds a zxid."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     world.snapshot(tmp_path, 1)
     history = History(tmp_path)

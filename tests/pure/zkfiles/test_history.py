@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_world import START_MS, STEP_MS, World
+from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles import bases, servers
 from zkgroup.zkfiles.diffs import ZnodeChange
@@ -21,9 +21,9 @@ from zkgroup.zkfiles.zxids import Hole
 QUOTAS = "/zookeeper/"
 
 
-def counted(records: int = 20, **more: bool) -> World:
+def counted(records: int = 20, **more: bool) -> ServerHistory:
     """A znode set again and again, its data the zxid."""
-    world = World(**more)
+    world = ServerHistory(**more)
     world.create("/n", b"1")
     for zxid in range(2, records + 1):
         world.set("/n", str(zxid).encode())
@@ -280,7 +280,7 @@ def changes(history: History, *points: object, below: str = "/") -> list[tuple[s
 
 def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
     """One replay with a journal finds what comparing two whole trees does, in both directions."""
-    world = World()
+    world = ServerHistory()
     world.create("/kept", b"1")
     world.create("/gone")
     start = world.ms
@@ -325,7 +325,7 @@ def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> No
 
 def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
     """Who ended a claim tells a handover from a theft and from a crash."""
-    world = World()
+    world = ServerHistory()
     world.open(7)
     world.create("/x", b"1", session=7, ephemeral=True)
     world.delete("/x", session=7)
@@ -355,7 +355,7 @@ def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
 
 def test_a_life_that_began_before_the_files_or_ended_in_a_hole(tmp_path: Path) -> None:
     """What no record says stays None or `unknown`; it is not made up."""
-    world = World(lists=False)
+    world = ServerHistory(lists=False)
     world.open(7)
     world.create("/seed", b"s", session=7, ephemeral=True)
     world.create("/unknown")

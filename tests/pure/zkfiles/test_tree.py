@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pure.zkfiles.digests import naive_digest
-from tests.worlds.zkfiles_world import OPEN_ACL, START_MS, STEP_MS, World, znodes_of
+from tests.worlds.server_history import OPEN_ACL, START_MS, STEP_MS, ServerHistory, znodes_of
 from zkgroup.zkfiles.lifetimes import CONTAINER_OWNER, lifetime_of, owner_of, ttl_ms_of
 from zkgroup.zkfiles.records import (
     AclEntry,
@@ -37,7 +37,7 @@ def stat(tree: Tree, path: str) -> StoredStat:
 
 def test_a_client_sees_the_eleven_names() -> None:
     """Data and stat of a znode are what a client reads: lengths, children counted, a session as owner."""
-    world = World()
+    world = ServerHistory()
     world.create("/a", b"one")
     world.create("/a/b", session=7, ephemeral=True)
     world.create("/a/c")
@@ -66,7 +66,7 @@ def test_a_client_sees_the_eleven_names() -> None:
 
 def test_containers_and_times_to_live_show_no_owner() -> None:
     """The stored owner of containers and TTL znodes holds their kind; a client sees 0."""
-    world = World()
+    world = ServerHistory()
     world.create("/c", kind=TransactionType.CREATE_CONTAINER)
     world.create("/t", kind=TransactionType.CREATE_TTL, ttl_ms=1234)
     assert stat(world.tree, "/c").ephemeral_owner == CONTAINER_OWNER
@@ -135,7 +135,7 @@ def test_every_kind_of_create_counts_for_the_parent_of_what_is_there(kind: int) 
 
 def test_a_znode_that_is_created_anew_keeps_the_children_of_its_later_life() -> None:
     """A snapshot that began before a delete can hold what came behind the create that follows it."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     begun = world.zxid
     world.delete("/a")
@@ -149,7 +149,7 @@ def test_a_znode_that_is_created_anew_keeps_the_children_of_its_later_life() -> 
 
 def test_a_znode_that_is_later_than_the_record_is_left_alone() -> None:
     """Before 3.6 a session's end does not name what goes, and the znode may be another's by then."""
-    world = World(lists=False)
+    world = ServerHistory(lists=False)
     world.open(7)
     world.create("/a", session=7, ephemeral=True)
     begun = world.zxid
@@ -239,7 +239,7 @@ def test_what_a_later_server_may_write_changes_nothing() -> None:
 
 def test_a_session_takes_what_is_listed_and_what_it_has_besides() -> None:
     """A close takes all ephemerals of its session, listed or not, and no others."""
-    world = World()
+    world = ServerHistory()
     world.open(7)
     world.open(8)
     world.create("/mine", session=7, ephemeral=True)
@@ -257,7 +257,7 @@ def test_a_session_takes_what_is_listed_and_what_it_has_besides() -> None:
 
 def test_without_a_list_the_tree_knows_what_goes() -> None:
     """A close of before 3.6 takes what its session still owns, not a path that another made since."""
-    world = World(lists=False)
+    world = ServerHistory(lists=False)
     world.open(7)
     world.create("/mine", session=7, ephemeral=True)
     world.create("/let-go", session=7, ephemeral=True)
@@ -270,7 +270,7 @@ def test_without_a_list_the_tree_knows_what_goes() -> None:
 
 def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
     """Made of a snapshot's znodes a tree has the digest, sessions, children and subtrees of the replay."""
-    world = World()
+    world = ServerHistory()
     world.open(7)
     world.create("/a", b"1")
     world.create("/a/b", session=7, ephemeral=True)
@@ -289,7 +289,7 @@ def test_a_tree_is_made_of_a_snapshots_znodes() -> None:
 
 def test_an_acl_that_a_snapshot_lacks_is_no_difference() -> None:
     """An ACL that one tree lacks is passed over; data that differ are found."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     znodes = [each if each.path != "/a" else replace(each, acl=None) for each in znodes_of(world.tree)]
     made = Tree.from_znodes(znodes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pure.zkfiles.digests import counted_as, naive_digest
-from tests.worlds.zkfiles_world import World, znodes_of
+from tests.worlds.server_history import ServerHistory, znodes_of
 from zkgroup.zkfiles.records import AclEntry, TransactionType, TreeDigest
 from zkgroup.zkfiles.tree import Tree
 
@@ -16,7 +16,7 @@ READ = (AclEntry(1, "world", "anyone"),)
 
 def test_the_digest_is_kept_up_with_every_change() -> None:
     """After each kind of record the digest is that of the whole tree, counted anew."""
-    world = World()
+    world = ServerHistory()
     world.open(7)
     changes = [
         lambda: world.create("/a", None),
@@ -39,7 +39,7 @@ def test_the_digest_is_kept_up_with_every_change() -> None:
 
 def test_quotas_count_nothing_and_their_parent_counts() -> None:
     """Znodes below `/zookeeper/quota` leave the digest alone, though their parent's cversion rises."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     before = world.tree.digest
     world.create("/zookeeper/quota/a", b"count=1")
@@ -52,7 +52,7 @@ def test_quotas_count_nothing_and_their_parent_counts() -> None:
 
 def test_a_digest_is_compared_or_is_not() -> None:
     """True and False where the record has a digest of our version; None without one, or with nothing kept."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     right = world.transactions[0]
     wrong = replace(right, digest=TreeDigest(2, 1))
@@ -68,7 +68,7 @@ def test_a_digest_is_compared_or_is_not() -> None:
 @pytest.mark.parametrize("charset", ["ascii", "latin-1"])
 def test_a_server_with_another_charset_has_other_digests_of_paths(charset: str) -> None:
     """DigestCalculator takes Java's default, which was the locale's before Java 18: `LANG=C` gives ASCII."""
-    world = World()
+    world = ServerHistory()
     world.create("/a")
     world.create("/é€")
     world.set("/é€", b"1")
@@ -87,7 +87,7 @@ def test_a_server_with_another_charset_has_other_digests_of_paths(charset: str) 
 
 def test_a_charset_that_was_found_is_kept() -> None:
     """Once `/é` was seen to count as `/?`, later paths count in that charset without a search."""
-    world = World()
+    world = ServerHistory()
     world.create("/é")
     tree = world.tree
     found = tree.stored("/é")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_world import World
+from tests.worlds.server_history import ServerHistory
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.zxids import Hole
@@ -17,9 +17,9 @@ from zkgroup.zkfiles.zxids import Hole
 READ = (writer.AclEntry(1, "world", "anyone"),)
 
 
-def busy(*, digests: bool = True, lists: bool = True) -> World:
+def busy(*, digests: bool = True, lists: bool = True) -> ServerHistory:
     """Twelve records of every kind."""
-    world = World(digests=digests, lists=lists)
+    world = ServerHistory(digests=digests, lists=lists)
     world.open(7)
     world.create("/a", b"1")
     world.create("/a/e", session=7, ephemeral=True)
@@ -35,7 +35,7 @@ def busy(*, digests: bool = True, lists: bool = True) -> World:
     return world
 
 
-def changed(world: World, zxid: int, **fields: object) -> None:
+def changed(world: ServerHistory, zxid: int, **fields: object) -> None:
     """Another operation in place of the only one of a record."""
     place = zxid - 1
     record = world.transactions[place]
@@ -77,7 +77,7 @@ def test_without_digests_it_is_not_applicable_never_clean(tmp_path: Path, lists:
     assert [(each.zxid, each.agrees) for each in found.snapshots] == [(4, True), (9, True)]
 
 
-def _lose(world: World, zxid: int) -> None:
+def _lose(world: ServerHistory, zxid: int) -> None:
     """A record that did not take place where the others stand: an error in its stead keeps the count."""
     record = world.transactions[zxid - 1]
     world.transactions[zxid - 1] = Transaction(
@@ -100,7 +100,7 @@ def _lose(world: World, zxid: int) -> None:
     ],
 )
 def test_without_digests_records_are_held_against_the_tree(
-    tmp_path: Path, spoil: Callable[[World], None], zxid: int, detail: str
+    tmp_path: Path, spoil: Callable[[ServerHistory], None], zxid: int, detail: str
 ) -> None:
     """Versions and counts in a record are of the leader's tree: a lost or changed one shows there."""
     world = busy(digests=False)

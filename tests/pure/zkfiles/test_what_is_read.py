@@ -10,7 +10,7 @@ import pytest
 from tests.pure.zkfiles.test_snapshot_reading import DIALECTS, PACKED
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.files_read import counted_reads
-from tests.worlds.zkfiles_world import START_MS, STEP_MS, World
+from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.snapshot_tails import SnapshotEnd, glimpsed_end
@@ -24,9 +24,9 @@ A_GLIMPSE = 128
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world() -> ServerHistory:
     """One znode that is set again and again."""
-    made = World()
+    made = ServerHistory()
     made.create("/n", bytes(DATA_BYTES))
     for number in range(LOGS * RECORDS - 1):
         made.set("/n", number.to_bytes(4, "big") * (DATA_BYTES // 4))
@@ -34,7 +34,7 @@ def world() -> World:
 
 
 @pytest.fixture
-def folder(world: World, tmp_path: Path) -> Path:
+def folder(world: ServerHistory, tmp_path: Path) -> Path:
     """A log of every hundred records, and a snapshot before each but the first."""
     for start in range(1, LOGS * RECORDS, RECORDS):
         world.log(tmp_path, start, start + RECORDS - 1)
@@ -63,7 +63,7 @@ def test_the_last_record_of_a_log_takes_a_look_at_the_next(folder: Path) -> None
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_snapshot_that_would_not_do_is_not_read(tells: bool, world: World, folder: Path) -> None:
+def test_a_snapshot_that_would_not_do_is_not_read(tells: bool, world: ServerHistory, folder: Path) -> None:
     """Its last bytes say that its window is not over, or that it does not say: an older one is exact."""
     path = world.snapshot(folder, 550, until=570, tells=tells)
     with counted_reads() as read:
@@ -74,7 +74,7 @@ def test_a_snapshot_that_would_not_do_is_not_read(tells: bool, world: World, fol
     assert 0 < read[path.name] <= A_GLIMPSE
 
 
-def test_a_packed_snapshot_that_would_not_do_is_read(world: World, folder: Path) -> None:
+def test_a_packed_snapshot_that_would_not_do_is_read(world: ServerHistory, folder: Path) -> None:
     """Nothing can be said of its end before it is unpacked; the answer is the same."""
     path = world.snapshot(folder, 550, until=570)
     path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -114,7 +114,9 @@ def test_every_question_leaves_the_folder_as_it_was(folder: Path) -> None:
     assert looked_at() == before
 
 
-def test_servers_that_have_the_same_are_compared_where_they_begin(world: World, tmp_path: Path) -> None:
+def test_servers_that_have_the_same_are_compared_where_they_begin(
+    world: ServerHistory, tmp_path: Path
+) -> None:
     """Whether folders are of one ensemble is told by the first record that both have, not by their last."""
     for name in ("a", "b"):
         for start in range(1, LOGS * RECORDS, RECORDS):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.zookeeper.scripted import CLOSE_SESSION, WRITE, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import CLOSE_SESSION, WRITE, Peer, ScriptedServer, told
 from zkgroup.errors import ForkedClientError, StoreUnavailableError
 from zkgroup.model.requests import Connected, Lost, Sync, SyncDone, Unanswered
 from zkgroup.testing import wait_until

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.pure.zookeeper.scripted import AUTH, STAT, WRITE, Asked, Hello, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import AUTH, STAT, WRITE, Asked, Hello, Peer, ScriptedServer, told
 from zkgroup.errors import AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import (
     Connected,

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tests.pure.zookeeper.scripted import CLOSE_SESSION, STAT, WRITE, Asked, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import CLOSE_SESSION, STAT, WRITE, Asked, Peer, ScriptedServer, told
 from zkgroup.model.requests import (
     Code,
     Exists,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.pure.audit.agreement import tally_of_checker, tally_of_rows
+from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit

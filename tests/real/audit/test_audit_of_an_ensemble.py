@@ -9,7 +9,7 @@ from zlib import adler32
 import pytest
 from kazoo.client import KazooClient
 
-from tests.pure.audit.whole import look, places
+from tests.worlds.audit_folders import look, places
 from zkgroup.audit.findings import (
     clock_step,
     digest_mismatch,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.pure.audit.report.made import HOSTILE, busy, data_of, shape_of
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from tests.worlds.browser import Page, browser, found
+from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of
 from zkgroup.audit.report.page import page
 
 LAPTOP, PHONE = (1280, 800), (390, 844)
@@ -121,7 +121,7 @@ def test_on_paper_it_is_dark_on_white_and_whole(tab: Page, thousand: Path) -> No
 
 def test_hostile_names_stay_text(tab: Page, tmp_path: Path) -> None:
     """Nothing in a name runs, makes an element or changes the title; opened rows show it as it is."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     for session in (1, 2):
         log.open(session)

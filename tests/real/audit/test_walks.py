@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.pure.audit.walked import plant, walk_and_compare
+from tests.worlds.walked_trees import plant, walk_and_compare
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration

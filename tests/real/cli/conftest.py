@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def lone_shell(tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def groups(zk_server: Any) -> Iterator[Groups]:
+def groups(zk_server: Any) -> Iterator[ServerGroups]:
     """Makes groups in the shell's tree; their sessions end with the test."""
-    with Groups(zk_server.address) as made:
+    with ServerGroups(zk_server.address) as made:
         yield made

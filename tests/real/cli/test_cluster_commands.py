@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
-from tests.worlds.written_groups import Groups
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topics import topic_exists
 from zkgroup.model import TopicPartition
@@ -20,7 +20,7 @@ from zkgroup.znodes.topics import TopicConfig
 
 
 @pytest.fixture
-def cluster(groups: Groups) -> Cluster:
+def cluster(groups: ServerGroups) -> Cluster:
     return Cluster(groups)
 
 
@@ -60,7 +60,7 @@ def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, clu
     assert states[1] not in ran.err
 
 
-def test_the_controller_is_described(shell: Shell, groups: Groups) -> None:
+def test_the_controller_is_described(shell: Shell, groups: ServerGroups) -> None:
     """Exit code 5 while there is none."""
     none = shell.run("controller", "describe")
     Cluster(groups)
@@ -143,7 +143,7 @@ def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster:
     assert (named.code, named.err) == (2, "error: not elected: orders-0 (being deleted)\n")
 
 
-def test_nothing_to_describe_is_said(shell: Shell, groups: Groups) -> None:
+def test_nothing_to_describe_is_said(shell: Shell, groups: ServerGroups) -> None:
     """On stderr, so that scripts go on reading nothing."""
     none = shell.run("topic", "describe")
     Cluster(groups).topic("orders", (1, 2))
@@ -321,7 +321,7 @@ def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) ->
 
 
 def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
-    shell: Shell, groups: Groups, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, groups: ServerGroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--if-not-exists of two tools at once; without it, and for a name that collides, it is a conflict."""
     shell.run("topic", "create", "a.b", "--partitions", "2")

@@ -10,8 +10,8 @@ import pytest
 from zkgroup_cli import connection
 from zkgroup_cli.frame import Shared
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.errors import ConfigError
 
 NOWHERE = "127.0.0.1:1"
@@ -98,7 +98,7 @@ def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
         connection.target(Shared(), {})
 
 
-def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: Groups) -> None:
+def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: ServerGroups) -> None:
     """Also by a command that asks several times where it is."""
     groups.parents("billing", "orders")
     groups.offset("billing", "orders", 0, 1)
@@ -146,7 +146,7 @@ def test_files_for_authentication_are_checked(tmp_path: Path) -> None:
         connection.client_settings(sasl)
 
 
-def test_a_client_with_a_digest_works(shell: Shell, tmp_path: Path, groups: Groups) -> None:
+def test_a_client_with_a_digest_works(shell: Shell, tmp_path: Path, groups: ServerGroups) -> None:
     """The whole way: option, file, session."""
     file = tmp_path / "digest"
     file.write_text("alice:s3cret\n")

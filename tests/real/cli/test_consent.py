@@ -7,12 +7,12 @@ import shlex
 import pytest
 
 from tests.real.cli.terminal import QUESTION, on_terminal
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 
 
 @pytest.fixture
-def idle(groups: Groups) -> Groups:
+def idle(groups: ServerGroups) -> ServerGroups:
     """A group without members, with offsets 0 and 10 of two partitions of a topic."""
     groups.topic("orders", 2)
     groups.parents("billing", "orders")
@@ -29,7 +29,7 @@ def idle(groups: Groups) -> Groups:
         ("topic delete orders", "would delete topic orders: 1 znode"),
     ],
 )
-def test_a_yes_is_to_something_seen(shell: Shell, idle: Groups, words: str, told: str) -> None:
+def test_a_yes_is_to_something_seen(shell: Shell, idle: ServerGroups, words: str, told: str) -> None:
     """On a terminal the plan comes before the question; a no changes nothing and is exit 2."""
     code, screen = on_terminal(*words.split(), "--execute", env=shell.environment, answer="n\n")
 
@@ -40,7 +40,7 @@ def test_a_yes_is_to_something_seen(shell: Shell, idle: Groups, words: str, told
     assert idle.offset_of("billing", "orders", 1) == 10
 
 
-def test_no_answer_is_an_interruption(shell: Shell, idle: Groups) -> None:
+def test_no_answer_is_an_interruption(shell: Shell, idle: ServerGroups) -> None:
     """The end of the input, as Ctrl-C: exit 130, on a line of its own, and nothing is changed."""
     words = ("offsets", "set", "billing", "orders:1=42", "--execute")
 
@@ -50,7 +50,7 @@ def test_no_answer_is_an_interruption(shell: Shell, idle: Groups) -> None:
     assert idle.offset_of("billing", "orders", 1) == 10
 
 
-def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: Groups) -> None:
+def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: ServerGroups) -> None:
     """The same rows again, now as facts, and the way back."""
     words = ("offsets", "set", "billing", "orders:1=42", "--execute")
 
@@ -63,7 +63,7 @@ def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: Groups) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_the_way_back_leads_to_the_same_ensemble(shell: Shell, idle: Groups, place: str) -> None:
+def test_the_way_back_leads_to_the_same_ensemble(shell: Shell, idle: ServerGroups, place: str) -> None:
     """Where `-z` was typed, the command that goes back has it too: it works as printed."""
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address
@@ -79,7 +79,7 @@ def test_the_way_back_leads_to_the_same_ensemble(shell: Shell, idle: Groups, pla
     assert (done.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
 
 
-def test_the_way_back_names_profile_and_files(shell: Shell, idle: Groups) -> None:
+def test_the_way_back_names_profile_and_files(shell: Shell, idle: ServerGroups) -> None:
     """Everything that says where and as whom; quoted where a shell needs it."""
     folder = shell.home / "config" / "zkgroup"
     folder.mkdir(parents=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 from tests.real.cli.ruling import Controllers
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
-from tests.worlds.written_groups import Groups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.clock import wait_until
@@ -47,7 +47,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
     ]
 
 
-def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: Groups) -> None:
+def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: ServerGroups) -> None:
     """What ruled here is a znode that nobody looks after."""
     Cluster(groups).ours()
 
@@ -60,7 +60,7 @@ def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: G
     assert (second.code, "asked already" in second.err) == (6, True)
 
 
-def test_a_real_controller_is_left_alone(shell: Shell, groups: Groups) -> None:
+def test_a_real_controller_is_left_alone(shell: Shell, groups: ServerGroups) -> None:
     """recipes 13: exit 2 with the reason; exit 5 where there is none."""
     none = shell.run("controller", "resign", "--execute")
     Cluster(groups)
@@ -74,7 +74,7 @@ def test_a_real_controller_is_left_alone(shell: Shell, groups: Groups) -> None:
 # --- unclean elections --------------------------------------------------------------------------------
 
 
-def _leaderless(groups: Groups) -> Cluster:
+def _leaderless(groups: ServerGroups) -> Cluster:
     """orders-0 is led by nobody: its only replica in sync has gone."""
     cluster = Cluster(groups)
     cluster.topic("orders", (9, 1), (1, 2), leaders={0: -1})
@@ -83,7 +83,7 @@ def _leaderless(groups: Groups) -> Cluster:
     return cluster
 
 
-def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, groups: Groups) -> None:
+def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, groups: ServerGroups) -> None:
     """recipes 15: what may be lost is said first; then the controller's word for each partition."""
     cluster = _leaderless(groups)
     cluster.ours()
@@ -112,7 +112,7 @@ def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, gro
     assert [(row["verdict"], row["elected"]) for row in done["partitions"]] == [("unclean", 1), (None, None)]
 
 
-def test_an_unclean_election_that_nobody_answers_ends_with_3(shell: Shell, groups: Groups) -> None:
+def test_an_unclean_election_that_nobody_answers_ends_with_3(shell: Shell, groups: ServerGroups) -> None:
     """The request stays, and a second one is a conflict."""
     _leaderless(groups).ours()
     words = ("elect", "unclean", "--topic", "orders:0", "--execute")
@@ -124,7 +124,7 @@ def test_an_unclean_election_that_nobody_answers_ends_with_3(shell: Shell, group
     assert (second.code, "orders-0" in second.err) == (6, True)
 
 
-def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, groups: Groups) -> None:
+def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, groups: ServerGroups) -> None:
     """recipes 15: exit 2, with the setting that it obeys; nothing to elect is said and not asked for."""
     cluster = _leaderless(groups)
     refused = shell.run("elect", "unclean", "--topic", "orders:0", "--execute")
@@ -136,7 +136,7 @@ def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, group
     assert shell.run("znode", "get", UncleanElection.path()).code == 5
 
 
-def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, groups: Groups) -> None:
+def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """The exit codes of `elect preferred`: none 2, some 4, unreadable 4 also in a preview."""
     cluster = Cluster(groups)
     cluster.ours()
@@ -160,7 +160,7 @@ def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, gro
 # --- status -------------------------------------------------------------------------------------------
 
 
-def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Groups) -> None:
+def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: ServerGroups) -> None:
     """recipes 15 and 18: kind, no leader, unreadable paths, who may fetch again, what waits."""
     cluster = _leaderless(groups)
     real = shell.run("status")
@@ -201,7 +201,7 @@ def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Gr
     assert "info     leader of orders-0: nobody" in doctor.lines
 
 
-def test_a_state_that_cannot_be_read_is_named_whoever_rules(shell: Shell, groups: Groups) -> None:
+def test_a_state_that_cannot_be_read_is_named_whoever_rules(shell: Shell, groups: ServerGroups) -> None:
     """A controller reads states when it needs them, a real one tells of none: `status` looks for itself."""
     cluster = Cluster(groups)
     cluster.topic("orders", (1, 2), (2, 1))

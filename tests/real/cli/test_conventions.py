@@ -12,8 +12,8 @@ from zkgroup_cli.frame import Group
 from zkgroup_cli.main import root
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.errors import ConfigError, StoreUnavailableError
 
 NOWHERE = "127.0.0.1:1"
@@ -136,7 +136,7 @@ def test_the_short_help_of_the_root_is_that_of_the_commands() -> None:
         assert command.help
 
 
-def test_shared_options_may_stand_before_or_after_the_command(groups: Groups, shell: Shell) -> None:
+def test_shared_options_may_stand_before_or_after_the_command(groups: ServerGroups, shell: Shell) -> None:
     """The nearest to the command wins; a group of commands takes them too."""
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address is not None
@@ -320,7 +320,7 @@ def test_completion_scripts_are_printed(lone_shell: Shell) -> None:
         assert "_ZKGROUP_COMPLETE" in lone_shell.run("completion", name).out
 
 
-def test_names_of_groups_are_completed(shell: Shell, groups: Groups) -> None:
+def test_names_of_groups_are_completed(shell: Shell, groups: ServerGroups) -> None:
     """Candidates come from the ensemble; without one there are none, quickly."""
     groups.parents("billing")
     groups.parents("audit")

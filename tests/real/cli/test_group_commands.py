@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Owner
 
 
-def test_list_shows_every_group_with_its_state(shell: Shell, groups: Groups) -> None:
+def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroups) -> None:
     """One row a group, the same in all formats."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
@@ -59,7 +59,7 @@ def test_list_of_an_empty_ensemble_says_what_to_do(shell: Shell) -> None:
     assert "zkgroup consume" in ran.err
 
 
-def test_describe_tells_members_and_partitions(shell: Shell, groups: Groups) -> None:
+def test_describe_tells_members_and_partitions(shell: Shell, groups: ServerGroups) -> None:
     """The document of the contract, key by key."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2)
@@ -104,7 +104,7 @@ def test_describe_tells_members_and_partitions(shell: Shell, groups: Groups) -> 
     assert table.lines[0].startswith("billing  stable  range  2 members  2 partitions")
 
 
-def test_describe_of_several_groups(shell: Shell, groups: Groups) -> None:
+def test_describe_of_several_groups(shell: Shell, groups: ServerGroups) -> None:
     """Several names: a list of whole documents; csv rows carry the group."""
     groups.parents("one")
     groups.parents("two")
@@ -117,7 +117,7 @@ def test_describe_of_several_groups(shell: Shell, groups: Groups) -> None:
     assert csv.lines[0].startswith("group,topic,partition,owner")
 
 
-def test_a_registration_with_half_a_character_is_shown(shell: Shell, groups: Groups) -> None:
+def test_a_registration_with_half_a_character_is_shown(shell: Shell, groups: ServerGroups) -> None:
     """JSON can name what no encoding can hold: it stays an escape, in every format."""
     groups.topic("orders", 1)
     groups.living("billing", "orders", 1)
@@ -140,7 +140,7 @@ def test_a_missing_group_is_exit_5(shell: Shell) -> None:
         assert "/consumers/nobody" in ran.err
 
 
-def test_verify_of_a_converged_group_is_exit_0(shell: Shell, groups: Groups) -> None:
+def test_verify_of_a_converged_group_is_exit_0(shell: Shell, groups: ServerGroups) -> None:
     """Healthy: nothing but the good news."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
@@ -151,7 +151,7 @@ def test_verify_of_a_converged_group_is_exit_0(shell: Shell, groups: Groups) -> 
     assert shell.run("group", "verify", "billing").out.startswith("converged")
 
 
-def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: Groups) -> None:
+def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: ServerGroups) -> None:
     """Also after a wait that ran out."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
@@ -167,7 +167,7 @@ def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: Groups) -
     assert "unowned" in waited.out
 
 
-def test_preview_shows_moves(shell: Shell, groups: Groups) -> None:
+def test_preview_shows_moves(shell: Shell, groups: ServerGroups) -> None:
     """Each way to imagine a change; nothing is written."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
@@ -184,7 +184,7 @@ def test_preview_shows_moves(shell: Shell, groups: Groups) -> None:
     assert shell.run("group", "verify", "billing").code == 0
 
 
-def test_preview_refuses_what_it_cannot_imagine(shell: Shell, groups: Groups) -> None:
+def test_preview_refuses_what_it_cannot_imagine(shell: Shell, groups: ServerGroups) -> None:
     """Usage errors say what was expected."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
@@ -198,7 +198,7 @@ def test_preview_refuses_what_it_cannot_imagine(shell: Shell, groups: Groups) ->
     assert "billing_a, billing_b" in member.err
 
 
-def test_delete_shows_first_and_acts_only_on_execute(shell: Shell, groups: Groups) -> None:
+def test_delete_shows_first_and_acts_only_on_execute(shell: Shell, groups: ServerGroups) -> None:
     """Preview, execute with an undo file written first, and the one command that goes back."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2)
@@ -216,7 +216,7 @@ def test_delete_shows_first_and_acts_only_on_execute(shell: Shell, groups: Group
     assert groups.offset_of("billing", "orders", 1) == 10
 
 
-def test_delete_of_a_living_group_is_refused(shell: Shell, groups: Groups) -> None:
+def test_delete_of_a_living_group_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """Exit 2 with the members, preview or not, and no undo file of nothing."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2)
@@ -230,7 +230,7 @@ def test_delete_of_a_living_group_is_refused(shell: Shell, groups: Groups) -> No
     assert shell.undo_files == []
 
 
-def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: Groups) -> None:
+def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: ServerGroups) -> None:
     """Without --execute nothing happens; with it members look again; the next one has to wait."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2)

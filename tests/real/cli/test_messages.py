@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from zkgroup_cli.frame import show_logs
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
-from tests.worlds.written_groups import Groups
 
 NOWHERE = "127.0.0.1:1"
 BRIEFLY = ("--setting", "connection_timeout_ms=1s")
@@ -51,7 +51,7 @@ def test_why_there_is_no_connection_is_said_once(
     assert told.err.startswith(f"WARNING zkgroup.zookeeper: {NOWHERE}: Connection dropped")
 
 
-def test_what_ends_a_member_is_said_once(shell: Shell, groups: Groups, tmp_path: Path) -> None:
+def test_what_ends_a_member_is_said_once(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
     """The library logs it for programs that do not call again at once; here it is the error printed."""
     groups.topic("orders", 1)
     (tmp_path / "orders").mkdir()
@@ -94,7 +94,7 @@ def test_a_time_that_no_clock_holds_is_a_usage_error(lone_shell: Shell) -> None:
     assert (ran.code, "expected at most 24d" in ran.err) == (2, True)
 
 
-def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, groups: Groups) -> None:
+def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, groups: ServerGroups) -> None:
     """Whatever command looks for it; one line, nothing on stdout."""
     cluster = Cluster(groups)
     cluster.topic("orders", (1, 2))
@@ -125,7 +125,7 @@ def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, g
         assert ran[words].err.count("\n") == 1
 
 
-def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: Groups) -> None:
+def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: ServerGroups) -> None:
     """Without a controller the note is about the request; where no leader is to change there is none."""
     shell.run("topic", "create", "orders", "--partitions", "1")
 
@@ -135,7 +135,7 @@ def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: Grou
     assert ran.lines[-1] == "nothing to elect"
 
 
-def test_what_to_type_about_an_odd_name_can_be_typed(shell: Shell, groups: Groups) -> None:
+def test_what_to_type_about_an_odd_name_can_be_typed(shell: Shell, groups: ServerGroups) -> None:
     """`doctor` shows the znode of a topic whose name no topic can have, quoted for a shell."""
     path = "/brokers/topics/bad name"
     Cluster(groups).odd(path)

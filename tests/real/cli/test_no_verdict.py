@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.testing.chaos import ChaosZooKeeper
 
 PROGRAM = "from zkgroup_cli.main import main; main()"
 
 
 def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
-    shell: Shell, groups: Groups, zk_chaos_server: ChaosZooKeeper
+    shell: Shell, groups: ServerGroups, zk_chaos_server: ChaosZooKeeper
 ) -> None:
     """Neither done (0) nor merely out of reach (7): the undo command is printed, and what to do is said."""
     groups.topic("orders", 1)
@@ -43,7 +43,7 @@ def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
 
 
 def test_a_write_whose_answer_is_lost_is_read_back(
-    shell: Shell, groups: Groups, zk_chaos_server: ChaosZooKeeper
+    shell: Shell, groups: ServerGroups, zk_chaos_server: ChaosZooKeeper
 ) -> None:
     """With ZooKeeper in reach again there is a verdict: exit code 0."""
     groups.topic("orders", 1)

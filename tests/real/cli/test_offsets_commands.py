@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.audit import AuditRecord
@@ -16,7 +16,7 @@ from zkgroup.znodes.consumers import Offset, Reset
 
 
 @pytest.fixture
-def idle(groups: Groups) -> Groups:
+def idle(groups: ServerGroups) -> ServerGroups:
     """A group without members, with offsets 0, 10 and 20 of three partitions."""
     groups.topic("orders", 3)
     groups.parents("billing", "orders")
@@ -26,14 +26,14 @@ def idle(groups: Groups) -> Groups:
 
 
 @pytest.fixture
-def living(groups: Groups) -> Groups:
+def living(groups: ServerGroups) -> ServerGroups:
     """The same with two members."""
     groups.topic("orders", 3)
     groups.living("billing", "orders", 3)
     return groups
 
 
-def test_show_tells_offsets_versions_and_owners(shell: Shell, living: Groups) -> None:
+def test_show_tells_offsets_versions_and_owners(shell: Shell, living: ServerGroups) -> None:
     """The document of the contract; the table has the same rows."""
     document = shell.json("offsets", "show", "billing")
     table = shell.run("offsets", "show", "billing")
@@ -53,7 +53,7 @@ def test_show_tells_offsets_versions_and_owners(shell: Shell, living: Groups) ->
     assert len(table.lines) == 4
 
 
-def test_show_with_a_source_tells_lag(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+def test_show_with_a_source_tells_lag(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
     """The ends come from the records; a partition without a file holds none."""
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "1.jsonl").write_text("{}\n" * 25)
@@ -63,7 +63,7 @@ def test_show_with_a_source_tells_lag(shell: Shell, idle: Groups, tmp_path: Path
     assert [(row["log_end_offset"], row["lag"]) for row in rows] == [(0, 0), (25, 15), (0, 0)]
 
 
-def test_an_unknown_source_is_a_usage_error(shell: Shell, idle: Groups) -> None:
+def test_an_unknown_source_is_a_usage_error(shell: Shell, idle: ServerGroups) -> None:
     """The forms that there are, named."""
     ran = shell.run("offsets", "show", "billing", "--source", "ftp:x")
 
@@ -71,7 +71,7 @@ def test_an_unknown_source_is_a_usage_error(shell: Shell, idle: Groups) -> None:
     assert "files:DIR" in ran.err
 
 
-def test_export_and_import_are_a_round_trip(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+def test_export_and_import_are_a_round_trip(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
     """item 62: the 0.8.2 lines by default, JSON and CSV on demand; each imports."""
     lines = shell.run("offsets", "export", "billing")
     assert lines.lines == [f"/consumers/billing/offsets/orders/{n}:{10 * n}" for n in range(3)]
@@ -86,14 +86,14 @@ def test_export_and_import_are_a_round_trip(shell: Shell, idle: Groups, tmp_path
         assert (ran.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
 
 
-def test_import_reads_stdin_and_can_make_a_group(shell: Shell, idle: Groups) -> None:
+def test_import_reads_stdin_and_can_make_a_group(shell: Shell, idle: ServerGroups) -> None:
     """`-` is stdin; a group that is not there yet is made."""
     ran = shell.run("offsets", "import", "-", "--execute", stdin="/consumers/new/offsets/orders/0:5\n")
 
     assert (ran.code, idle.offset_of("new", "orders", 0)) == (0, 5)
 
 
-def test_import_of_two_groups_is_one_report(shell: Shell, idle: Groups) -> None:
+def test_import_of_two_groups_is_one_report(shell: Shell, idle: ServerGroups) -> None:
     """Each group has its own plan and its own way back."""
     text = "/consumers/one/offsets/orders/0:5\n/consumers/two/offsets/orders/0:6\n"
 
@@ -103,7 +103,7 @@ def test_import_of_two_groups_is_one_report(shell: Shell, idle: Groups) -> None:
     assert len(shell.undo_files) == 2
 
 
-def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: Groups) -> None:
+def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: ServerGroups) -> None:
     """Nothing is imported from a file that cannot be read to its end."""
     ran = shell.run("offsets", "import", "-", "--execute", stdin="/consumers/g/offsets/t/0:5\nnonsense\n")
 
@@ -111,7 +111,7 @@ def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: Groups
     assert "line 2" in ran.err
 
 
-def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: Groups) -> None:
+def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: ServerGroups) -> None:
     """Past bug: -1 came back for what was no offset; of a deleted group it did not come back at all."""
     path = Offset.path("billing", TopicPartition("orders", 1))
     idle.zk.multi(SetData(path, b"rubbish", 0))
@@ -126,7 +126,7 @@ def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: Groups) -
 
 @pytest.mark.parametrize("words", [["import"], ["reset", "billing", "--from-file"]])
 def test_a_file_that_is_no_text_is_a_usage_error(
-    shell: Shell, idle: Groups, tmp_path: Path, words: list[str]
+    shell: Shell, idle: ServerGroups, tmp_path: Path, words: list[str]
 ) -> None:
     """Named, with what was expected; no bug of ours."""
     file = tmp_path / "offsets.bin"
@@ -139,7 +139,7 @@ def test_a_file_that_is_no_text_is_a_usage_error(
 
 
 @pytest.mark.parametrize("value", ["orders:0=9223372036854775808", "orders:2147483648=1", "orders:0=²"])
-def test_values_that_no_jvm_can_read_are_refused(shell: Shell, idle: Groups, value: str) -> None:
+def test_values_that_no_jvm_can_read_are_refused(shell: Shell, idle: ServerGroups, value: str) -> None:
     """An offset is a Long, a partition an Int, both in plain digits."""
     ran = shell.run("offsets", "set", "billing", value, "--execute")
 
@@ -147,7 +147,7 @@ def test_values_that_no_jvm_can_read_are_refused(shell: Shell, idle: Groups, val
     assert idle.offset_of("billing", "orders", 0) == 0
 
 
-def test_an_unreadable_offset_is_not_left_out_in_silence(shell: Shell, idle: Groups) -> None:
+def test_an_unreadable_offset_is_not_left_out_in_silence(shell: Shell, idle: ServerGroups) -> None:
     """`show` says why it is unknown; an export without it is partly done (exit 4)."""
     path = Offset.path("billing", TopicPartition("orders", 1))
     idle.zk.multi(SetData(path, b"x", 0))
@@ -161,7 +161,7 @@ def test_an_unreadable_offset_is_not_left_out_in_silence(shell: Shell, idle: Gro
     assert exported.lines == [f"/consumers/billing/offsets/orders/{n}:{10 * n}" for n in (0, 2)]
 
 
-def test_set_shows_first_and_acts_only_on_execute(shell: Shell, idle: Groups) -> None:
+def test_set_shows_first_and_acts_only_on_execute(shell: Shell, idle: ServerGroups) -> None:
     """No --execute, no change; with it the undo file is there and the audit record in ZooKeeper."""
     shown = shell.json("offsets", "set", "billing", "orders:1=42")
     assert (shown["executed"], shown["undo"]) == (False, None)
@@ -193,7 +193,9 @@ def test_set_shows_first_and_acts_only_on_execute(shell: Shell, idle: Groups) ->
         (["--to", "7", "--topic", "orders:0,2"], [7, 10, 7]),
     ],
 )
-def test_reset_moves_to_a_target(shell: Shell, idle: Groups, target: list[str], expected: list[int]) -> None:
+def test_reset_moves_to_a_target(
+    shell: Shell, idle: ServerGroups, target: list[str], expected: list[int]
+) -> None:
     """Our words and Kafka's."""
     ran = shell.run("offsets", "reset", "billing", *target, "--execute")
 
@@ -201,7 +203,7 @@ def test_reset_moves_to_a_target(shell: Shell, idle: Groups, target: list[str], 
     assert [idle.offset_of("billing", "orders", number) for number in range(3)] == expected
 
 
-def test_reset_by_the_records(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+def test_reset_by_the_records(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
     """Earliest and latest come from the source."""
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "1.jsonl").write_text("{}\n" * 25)
@@ -213,7 +215,7 @@ def test_reset_by_the_records(shell: Shell, idle: Groups, tmp_path: Path) -> Non
     assert idle.offset_of("billing", "orders", 1) == 0
 
 
-def test_reset_from_a_file(shell: Shell, idle: Groups, tmp_path: Path) -> None:
+def test_reset_from_a_file(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
     """Kafka's `--from-file`."""
     file = tmp_path / "plan.csv"
     file.write_text("orders,0,1\norders,2,3\n")
@@ -239,7 +241,7 @@ def test_reset_from_a_file(shell: Shell, idle: Groups, tmp_path: Path) -> None:
     ],
 )
 def test_reset_refuses_what_it_cannot_do(
-    shell: Shell, idle: Groups, words: list[str], code: int, told: str
+    shell: Shell, idle: ServerGroups, words: list[str], code: int, told: str
 ) -> None:
     """The exit code and the reason; nothing is written."""
     ran = shell.run("offsets", "reset", "billing", *words)
@@ -249,7 +251,7 @@ def test_reset_refuses_what_it_cannot_do(
     assert [idle.offset_of("billing", "orders", number) for number in range(3)] == [0, 10, 20]
 
 
-def test_a_living_group_refuses_without_force(shell: Shell, living: Groups) -> None:
+def test_a_living_group_refuses_without_force(shell: Shell, living: ServerGroups) -> None:
     """Exit 2 before anything is shown as possible; the members are named."""
     for words in (["set", "billing", "orders:0=5"], ["reset", "billing", "--to", "5"], ["import", "-"]):
         ran = shell.run("offsets", *words, "--execute", stdin="/consumers/billing/offsets/orders/0:5\n")
@@ -260,7 +262,7 @@ def test_a_living_group_refuses_without_force(shell: Shell, living: Groups) -> N
     assert living.offset_of("billing", "orders", 0) == 0
 
 
-def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: Groups) -> None:
+def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: ServerGroups) -> None:
     """recipes 6: offset and marker together; the way back takes force as well."""
     ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute", "--force")
 
@@ -270,7 +272,7 @@ def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: Groups) -> No
     assert "--execute --force" in ran.err
 
 
-def test_undo_goes_back_once_and_not_over_newer_commits(shell: Shell, idle: Groups) -> None:
+def test_undo_goes_back_once_and_not_over_newer_commits(shell: Shell, idle: ServerGroups) -> None:
     """Without an id the last act; a conflict (exit 6) where somebody has moved on."""
     shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
     undo_id = shell.undo_files[0].stem
@@ -288,13 +290,13 @@ def test_undo_goes_back_once_and_not_over_newer_commits(shell: Shell, idle: Grou
     assert (done.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
 
 
-def test_undo_of_nothing_is_exit_5(shell: Shell, idle: Groups) -> None:
+def test_undo_of_nothing_is_exit_5(shell: Shell, idle: ServerGroups) -> None:
     """No file, no act."""
     assert shell.run("offsets", "undo", "20200101-000000-ffff").code == 5
     assert shell.run("offsets", "undo").code == 5
 
 
-def test_nothing_is_changed_when_the_undo_file_cannot_be_written(shell: Shell, idle: Groups) -> None:
+def test_nothing_is_changed_when_the_undo_file_cannot_be_written(shell: Shell, idle: ServerGroups) -> None:
     """The file comes first."""
     (shell.home / "state").write_text("a file, not a folder")
 
@@ -305,7 +307,7 @@ def test_nothing_is_changed_when_the_undo_file_cannot_be_written(shell: Shell, i
     assert idle.offset_of("billing", "orders", 1) == 10
 
 
-def test_values_that_are_there_already_are_no_act(shell: Shell, idle: Groups) -> None:
+def test_values_that_are_there_already_are_no_act(shell: Shell, idle: ServerGroups) -> None:
     """No undo file, no write, exit 0."""
     document = shell.json("offsets", "set", "billing", "orders:1=10", "--execute")
 

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.worlds.processes import PATIENCE_S, Process
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
-from tests.worlds.written_groups import Groups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.clock import wait_until
@@ -26,7 +26,7 @@ def _environment(shell: Shell) -> dict[str, str]:
 
 
 @pytest.fixture
-def cluster(shell: Shell, groups: Groups) -> Iterator[Cluster]:
+def cluster(shell: Shell, groups: ServerGroups) -> Iterator[Cluster]:
     """Registered brokers that answer nobody; orders-0 has lost every replica in sync; ours rules."""
     made = Cluster(groups)
     made.zk.multi(Delete(Controller.path(), -1))
@@ -69,7 +69,7 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: She
 
 
 @pytest.fixture
-def brokers(shell: Shell, groups: Groups) -> Iterator[None]:
+def brokers(shell: Shell, groups: ServerGroups) -> Iterator[None]:
     """Brokers 1 to 3 of ours, with files."""
     quick = ("--set", "zookeeper.session.timeout.ms=4s")
     with ExitStack() as stack:

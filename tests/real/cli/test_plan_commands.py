@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
-from tests.worlds.written_groups import Groups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 @pytest.fixture
-def cluster(groups: Groups) -> Cluster:
+def cluster(groups: ServerGroups) -> Cluster:
     made = Cluster(groups)
     made.topic("orders", (1, 2), (1, 2))
     return made

@@ -13,8 +13,8 @@ import pytest
 
 from tests.worlds.line_brokers import LineBrokers
 from tests.worlds.processes import Process
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.lines.partitioning import partition_of_key
 from zkgroup.lines.producing import LINE_BYTES_MAX
 from zkgroup.model import TopicPartition
@@ -34,7 +34,7 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-def brokers(groups: Groups) -> Iterator[LineBrokers]:
+def brokers(groups: ServerGroups) -> Iterator[LineBrokers]:
     """Brokers 1 and 2, registered, with a topic `orders` of three partitions that they lead in turn."""
     zk = groups.zk
     zk.create_missing(brokers_path(), broker_ids_path(), topics_path())
@@ -169,7 +169,7 @@ def test_what_cannot_be_is_refused(
     assert logs(brokers) == [[], [], []]
 
 
-def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: Groups) -> None:
+def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """The error names the command that starts one."""
     groups.zk.create_missing(brokers_path(), broker_ids_path(), topics_path())
     groups.zk.multi(Create(Topic.path("orders"), Topic({0: (0,)}).encode()))
@@ -182,7 +182,9 @@ def test_without_a_broker_of_ours_it_is_refused(shell: Shell, groups: Groups) ->
     )
 
 
-def test_a_leader_of_kafka_is_refused_at_once(shell: Shell, brokers: LineBrokers, groups: Groups) -> None:
+def test_a_leader_of_kafka_is_refused_at_once(
+    shell: Shell, brokers: LineBrokers, groups: ServerGroups
+) -> None:
     """It names partition, broker and kind; partitions that ours lead can still be chosen."""
     real = BrokerRegistration("kafka.example", 9092, 1, 1)
     groups.zk.multi(Create(BrokerRegistration.path(3), real.encode(), ephemeral=True))

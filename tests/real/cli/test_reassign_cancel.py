@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from zkgroup_cli import reassign_throttles
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
-from tests.worlds.written_groups import Groups
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment, admin_path
@@ -22,7 +22,7 @@ REQUEST = Reassignment.path()
 
 
 @pytest.fixture
-def cluster(groups: Groups) -> Cluster:
+def cluster(groups: ServerGroups) -> Cluster:
     made = Cluster(groups)
     made.topic("orders", (1, 2), (2, 1))
     made.ours()

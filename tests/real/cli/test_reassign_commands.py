@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
-from tests.worlds.written_groups import Groups
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
@@ -18,7 +18,7 @@ from zkgroup.znodes.brokers import Topic
 
 
 @pytest.fixture
-def cluster(groups: Groups) -> Cluster:
+def cluster(groups: ServerGroups) -> Cluster:
     made = Cluster(groups)
     made.topic("orders", (1, 2), (2, 1))
     return made

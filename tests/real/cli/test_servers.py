@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.worlds.processes import PATIENCE_S, Process
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.model.requests import SetData
 from zkgroup.testing import wait_until
 from zkgroup.znodes.brokers import Topic
@@ -38,7 +38,7 @@ def records(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_member_without_a_source_owns_until_a_signal(
-    shell: Shell, groups: Groups, number: signal.Signals
+    shell: Shell, groups: ServerGroups, number: signal.Signals
 ) -> None:
     """item 53: assigned, then revoked and gone after a clean leave with exit code 0."""
     groups.topic("orders", 2)
@@ -82,7 +82,7 @@ def test_a_member_that_has_not_connected_ends_when_asked(
 
 
 def test_a_member_with_files_prints_each_record_and_commits(
-    shell: Shell, groups: Groups, records: Path
+    shell: Shell, groups: ServerGroups, records: Path
 ) -> None:
     """Records, commits and leaving; what was printed is committed, and the next member goes on from there."""
     groups.topic("orders", 2)
@@ -111,7 +111,7 @@ def test_a_member_with_files_prints_each_record_and_commits(
     assert [groups.offset_of("g", "orders", number) for number in (0, 1)] == [3, 3]
 
 
-def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: Groups, records: Path) -> None:
+def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: ServerGroups, records: Path) -> None:
     """--max-messages ends the member cleanly; exactly what was printed is committed."""
     groups.topic("orders", 2)
     words = (
@@ -136,7 +136,7 @@ def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: Groups, re
 
 @pytest.mark.parametrize("delivers", [False, True])
 def test_a_reader_that_goes_is_no_failure(
-    shell: Shell, groups: Groups, records: Path, delivers: bool
+    shell: Shell, groups: ServerGroups, records: Path, delivers: bool
 ) -> None:
     """`| head -1`: the member leaves, exit code 0 and not a word."""
     groups.topic("orders", 2)
@@ -162,7 +162,7 @@ def test_a_reader_that_goes_is_no_failure(
     assert shell.json("group", "list")["groups"][0]["members"] == 0
 
 
-def test_a_reader_that_goes_ends_any_command_quietly(shell: Shell, groups: Groups) -> None:
+def test_a_reader_that_goes_ends_any_command_quietly(shell: Shell, groups: ServerGroups) -> None:
     """Click alone would make it exit code 1."""
     groups.topic("orders", 1)
     reading, writing = os.pipe()
@@ -180,7 +180,7 @@ def test_a_reader_that_goes_ends_any_command_quietly(shell: Shell, groups: Group
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-def test_two_members_share(shell: Shell, groups: Groups) -> None:
+def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
     """A second member takes its part; the first is told of it; `verify --wait` sees it through."""
     groups.topic("orders", 4)
     env = _environment(shell)
@@ -206,7 +206,9 @@ def test_two_members_share(shell: Shell, groups: Groups) -> None:
     assert verified.code == 0
 
 
-def test_an_operators_reset_reaches_a_living_member(shell: Shell, groups: Groups, records: Path) -> None:
+def test_an_operators_reset_reaches_a_living_member(
+    shell: Shell, groups: ServerGroups, records: Path
+) -> None:
     """recipes 6: a forced reset is obeyed by an idle owner; its records come again."""
     groups.topic("orders", 2)
     words = ("consume", "g", "--topic", "orders", "--source", f"files:{records}", *QUICK)

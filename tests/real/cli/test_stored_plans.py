@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
-from tests.worlds.written_groups import Groups
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
@@ -21,7 +21,7 @@ EMPTY = ("reassign", "plan", "decommission", "1", "--max-moves", "1")
 
 
 @pytest.fixture
-def cluster(groups: Groups) -> Cluster:
+def cluster(groups: ServerGroups) -> Cluster:
     made = Cluster(groups)
     made.topic("orders", (1, 2), (2, 1))
     return made

@@ -7,8 +7,8 @@ import os
 import pytest
 from zkgroup_cli import output
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 
 
 class Terminal:
@@ -54,7 +54,7 @@ def test_json_is_indented_for_eyes_only(
     assert capsys.readouterr().out.count("\n") == lines
 
 
-def test_a_pipe_gets_no_colour_and_no_cut(shell: Shell, groups: Groups) -> None:
+def test_a_pipe_gets_no_colour_and_no_cut(shell: Shell, groups: ServerGroups) -> None:
     """Whole ids on one line each, whatever the width of some terminal."""
     groups.topic("orders", 1)
     name = "a" * 150
@@ -66,7 +66,7 @@ def test_a_pipe_gets_no_colour_and_no_cut(shell: Shell, groups: Groups) -> None:
     assert "\x1b" not in ran.out
 
 
-def test_tables_fit_the_terminal(shell: Shell, groups: Groups) -> None:
+def test_tables_fit_the_terminal(shell: Shell, groups: ServerGroups) -> None:
     """No line is longer than the width asked for."""
     groups.topic("orders", 2)
     groups.living("billing", "orders", 2, ("host-1.example.com-1396019241689-631e0040",))

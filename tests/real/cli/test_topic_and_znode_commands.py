@@ -6,8 +6,8 @@ import csv
 import json
 from pathlib import Path
 
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path, brokers_path
@@ -19,7 +19,7 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
 
-def _broker(groups: Groups, number: int, **extensions: object) -> None:
+def _broker(groups: ServerGroups, number: int, **extensions: object) -> None:
     groups.zk.create_missing(brokers_path(), broker_ids_path())
     data = BrokerRegistration("h", 9092, timestamp_ms=1, extensions=extensions).encode()
     groups.zk.multi(Create(BrokerRegistration.path(number), data, ephemeral=True))
@@ -61,7 +61,7 @@ def test_an_existing_topic_is_a_conflict_unless_it_may_exist(shell: Shell) -> No
     assert shell.json("topic", "list")["topics"][0]["partitions"] == 2
 
 
-def test_replicas_go_to_live_brokers(shell: Shell, groups: Groups) -> None:
+def test_replicas_go_to_live_brokers(shell: Shell, groups: ServerGroups) -> None:
     """Explicit lists are kept; a topic on controller-only brokers is refused."""
     _broker(groups, 9, zkgroup={"role": "controller"})
     refused = shell.run("topic", "create", "a", "--partitions", "1")
@@ -75,7 +75,7 @@ def test_replicas_go_to_live_brokers(shell: Shell, groups: Groups) -> None:
     assert [row["replicas"] for row in explicit["partitions"]] == [[2, 1], [1, 2]]
 
 
-def test_describe_filters_partitions(shell: Shell, groups: Groups) -> None:
+def test_describe_filters_partitions(shell: Shell, groups: ServerGroups) -> None:
     """Kafka's two filters; topics without such a partition are left out."""
     shell.run("topic", "create", "orders", "--partitions", "2")
 
@@ -118,7 +118,7 @@ def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
     assert (again["executed"], again["znodes"]) == (False, [])
 
 
-def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, groups: Groups) -> None:
+def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, groups: ServerGroups) -> None:
     """Exit 6 with path, expected, found and the next command, which works, also beside a controller."""
     shell.run("topic", "create", "orders", "--partitions", "2")
     groups.zk.multi(Delete("/brokers/topics/orders", 0))
@@ -136,7 +136,7 @@ def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, gr
     assert shell.run("topic", "delete", "nothing").code == 5
 
 
-def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
+def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> None:
     """The request znode is made; that there is no way back is said before."""
     shell.run("topic", "create", "orders", "--partitions", "1")
     groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
@@ -155,7 +155,7 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: Groups) -> None:
     assert groups.exists("/brokers/topics/orders")
 
 
-def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: Groups) -> None:
+def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: ServerGroups) -> None:
     """K20: since when, and which broker it waits for; `null` for the others."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     shell.run("topic", "create", "clicks", "--replica-assignment", "7:8")
@@ -172,7 +172,7 @@ def test_describe_says_that_a_topic_is_being_deleted(shell: Shell, groups: Group
     assert read == f"being deleted, asked at {asked_at}; waits for broker 8 to be back"
 
 
-def test_delete_goes_on_without_a_broker_that_is_lost(shell: Shell, groups: Groups) -> None:
+def test_delete_goes_on_without_a_broker_that_is_lost(shell: Shell, groups: ServerGroups) -> None:
     """K20: previewed with what remains, asked for with --execute, then shown; a live broker is refused."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     _broker(groups, 7)
@@ -199,7 +199,7 @@ def test_delete_goes_on_without_a_broker_that_is_lost(shell: Shell, groups: Grou
     assert "/brokers/ids/7: expected a broker that is lost, found it registered" in refused.err
 
 
-def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: Groups) -> None:
+def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """Exit 2, with who uses it."""
     groups.topic("orders", 1)
     groups.living("billing", "orders", 1, ("a",))
@@ -211,7 +211,7 @@ def test_delete_of_a_topic_in_use_is_refused(shell: Shell, groups: Groups) -> No
     assert groups.exists("/brokers/topics/orders")
 
 
-def test_an_unreadable_topic_hides_no_other(shell: Shell, groups: Groups) -> None:
+def test_an_unreadable_topic_hides_no_other(shell: Shell, groups: ServerGroups) -> None:
     """All topics are described but those; exit 4 names the znode, or 1 where nothing else was asked for."""
     groups.topic("orders", 1)
     groups.zk.multi(Create("/brokers/topics/bad", b"not json"), Create("/brokers/topics/a name", b"{}"))
@@ -232,7 +232,7 @@ def test_missing_topics_are_exit_5(shell: Shell) -> None:
     assert shell.run("topic", "delete", "nothing").code == 5
 
 
-def test_znodes_are_shown_as_they_are(shell: Shell, groups: Groups) -> None:
+def test_znodes_are_shown_as_they_are(shell: Shell, groups: ServerGroups) -> None:
     """Text as text, other bytes as base64, null as null; Stat with ZooKeeper's own names."""
     groups.zk.multi(Create("/text", "π".encode()), Create("/bytes", b"\xff"), Create("/null", None))
 
@@ -247,7 +247,7 @@ def test_znodes_are_shown_as_they_are(shell: Shell, groups: Groups) -> None:
     assert table.lines[-1].startswith("pzxid")
 
 
-def test_a_znode_is_the_same_row_of_csv_alone_and_in_a_tree(shell: Shell, groups: Groups) -> None:
+def test_a_znode_is_the_same_row_of_csv_alone_and_in_a_tree(shell: Shell, groups: ServerGroups) -> None:
     """Past bug: `get` had schema and moment as columns before those of `tree`."""
     groups.zk.multi(Create("/text", b"1"))
 
@@ -258,7 +258,7 @@ def test_a_znode_is_the_same_row_of_csv_alone_and_in_a_tree(shell: Shell, groups
     assert alone.out == tree.out
 
 
-def test_children_are_listed(shell: Shell, groups: Groups) -> None:
+def test_children_are_listed(shell: Shell, groups: ServerGroups) -> None:
     """Names in order; nothing else in the table."""
     groups.zk.multi(Create("/x", None), Create("/x/b", None), Create("/x/a", None))
 
@@ -266,7 +266,7 @@ def test_children_are_listed(shell: Shell, groups: Groups) -> None:
     assert shell.json("znode", "ls", "/x")["children"] == [{"name": n, "path": f"/x/{n}"} for n in "ab"]
 
 
-def test_a_tree_is_drawn_with_data_and_owners(shell: Shell, groups: Groups) -> None:
+def test_a_tree_is_drawn_with_data_and_owners(shell: Shell, groups: ServerGroups) -> None:
     """Lines for people, one object a znode for programs; long data is cut to the width."""
     groups.zk.multi(Create("/x", None), Create("/x/a", b"1"), Create("/x/b", b"y" * 500, ephemeral=True))
     groups.zk.multi(Create("/x/a/deep", b"line\nbreak"))
@@ -291,7 +291,7 @@ def test_missing_and_impossible_paths(shell: Shell) -> None:
     assert "absolute" in relative.err
 
 
-def test_status_is_one_screen(shell: Shell, groups: Groups) -> None:
+def test_status_is_one_screen(shell: Shell, groups: ServerGroups) -> None:
     """Brokers, controller, topics, groups; one row of csv, as of whatever is one thing."""
     groups.topic("orders", 4)
     groups.living("billing", "orders", 4)
@@ -307,7 +307,7 @@ def test_status_is_one_screen(shell: Shell, groups: Groups) -> None:
     assert (row["topics"], row["controller"], json.loads(row["groups"])[0]["group"]) == ("1", "", "billing")
 
 
-def test_doctor_finds_what_is_wrong(shell: Shell, groups: Groups) -> None:
+def test_doctor_finds_what_is_wrong(shell: Shell, groups: ServerGroups) -> None:
     """Healthy: 0. An unreadable broker: 3, with the reason."""
     groups.topic("orders", 1)
     groups.living("billing", "orders", 1, ("a",))
@@ -323,7 +323,7 @@ def test_doctor_finds_what_is_wrong(shell: Shell, groups: Groups) -> None:
     assert "/brokers/ids/1" in ill["findings"][0]["detail"]
 
 
-def test_unreadable_configurations_are_named_by_path(shell: Shell, groups: Groups) -> None:
+def test_unreadable_configurations_are_named_by_path(shell: Shell, groups: ServerGroups) -> None:
     """K35: malformed ones stop nobody and are told, with the command that shows them."""
     groups.topic("orders", 1)
     path = "/config/topics/orders"
@@ -341,7 +341,7 @@ def test_unreadable_configurations_are_named_by_path(shell: Shell, groups: Group
     assert f"unreadable  {path}: expected a configuration" in shell.run("status").out
 
 
-def test_doctor_finds_partitions_that_nobody_leads_or_follows(shell: Shell, groups: Groups) -> None:
+def test_doctor_finds_partitions_that_nobody_leads_or_follows(shell: Shell, groups: ServerGroups) -> None:
     """No live leader is an error, a short ISR a warning; what no controller has seen is neither here."""
     groups.topic("orders", 3)
     _broker(groups, 0)
@@ -364,7 +364,7 @@ def test_doctor_finds_partitions_that_nobody_leads_or_follows(shell: Shell, grou
     assert error["next"] == warning["next"] == "zkgroup topic describe orders"
 
 
-def test_doctor_names_a_wrong_group_that_moves_as_news(shell: Shell, groups: Groups) -> None:
+def test_doctor_names_a_wrong_group_that_moves_as_news(shell: Shell, groups: ServerGroups) -> None:
     """Younger than 10 s is rebalancing: information, not an error."""
     groups.topic("orders", 1)
     groups.living("billing", "orders", 1, ("a",))

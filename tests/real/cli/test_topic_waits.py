@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from tests.worlds.processes import Process
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
-from tests.worlds.written_groups import Groups
 from zkgroup.model.requests import Delete
 from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.brokers import Topic
@@ -21,7 +21,7 @@ SOON = ("--wait", "--timeout", "50ms")
 
 
 @pytest.fixture
-def cluster(groups: Groups) -> Cluster:
+def cluster(groups: ServerGroups) -> Cluster:
     """Brokers 1 to 3 of Kafka, whose controller does nothing."""
     return Cluster(groups)
 

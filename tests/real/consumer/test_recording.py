@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.history_world import good_world
+from tests.worlds.group_history import good_history
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, MemoryHistory, Record, parse, read_files
 from zkgroup.history.records import parse_line
@@ -66,7 +66,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_a_torn_last_line_is_dropped_and_counted() -> None:
     """Only the last line may be torn; anything else that is no record is damage."""
-    lines = [record.line().encode() for record in good_world().records]
+    lines = [record.line().encode() for record in good_history().records]
     whole = b"\n".join(lines) + b"\n"
 
     torn = parse([whole + lines[0][:20], whole[:-1]])

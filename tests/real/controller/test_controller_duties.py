@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.worlds.clients import opener
-from tests.worlds.ruling import Country, Ruling
+from tests.worlds.controller_clusters import tp
+from tests.worlds.server_controllers import RunningCandidate, ServerControllers
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.events import ShutdownAsked
 from zkgroup.controller.machine.rule_books import ControllerSettings
@@ -30,11 +30,11 @@ MANY = 1000
 
 
 @contextmanager
-def opened(zk_server: Any, **settings: Any) -> Iterator[Country]:
+def opened(zk_server: Any, **settings: Any) -> Iterator[ServerControllers]:
     """Brokers 1, 2 and 3 and topics `t` and `u`; no controller yet."""
     with Target(opener(zk_server.address)) as target:
         told = ControllerSettings(auto_rebalance=False, **settings)
-        country = Country(zk_server.address, target.connect(20_000), told)
+        country = ServerControllers(zk_server.address, target.connect(20_000), told)
         paths = ("/admin", delete_topics_path(), "/config", topic_configs_path())
         country.witness.ask(CreateMissing(paths), CreateMissingDone)
         try:
@@ -47,13 +47,15 @@ def opened(zk_server: Any, **settings: Any) -> Iterator[Country]:
 
 
 @pytest.fixture
-def country(zk_server: Any) -> Iterator[Country]:
+def country(zk_server: Any) -> Iterator[ServerControllers]:
     """As `opened`, with Kafka's defaults."""
     with opened(zk_server) as country:
         yield country
 
 
-def make(country: Country, name: str, lists: dict[int, tuple[int, ...]], config: dict[str, str]) -> None:
+def make(
+    country: ServerControllers, name: str, lists: dict[int, tuple[int, ...]], config: dict[str, str]
+) -> None:
     """A topic with its configuration, in one transaction."""
     country.write(
         Create(TopicConfig.path(name), TopicConfig(config).encode()),
@@ -61,17 +63,17 @@ def make(country: Country, name: str, lists: dict[int, tuple[int, ...]], config:
     )
 
 
-def mark(country: Country, name: str) -> None:
+def mark(country: ServerControllers, name: str) -> None:
     country.write(Create(TopicDeletion.path(name), b""))
 
 
-def await_gone(country: Country, name: str) -> None:
+def await_gone(country: ServerControllers, name: str) -> None:
     """Topic, configuration and marker."""
     paths = (Topic.path(name), TopicConfig.path(name), TopicDeletion.path(name))
     wait_until(lambda: all(country.find(path) is None for path in paths))
 
 
-def await_led(country: Country) -> Ruling:
+def await_led(country: ServerControllers) -> RunningCandidate:
     """A controller under which all of `t` and `u` is led."""
     ruler = country.rule()
     country.await_state(tp(0), leader=1)
@@ -81,13 +83,13 @@ def await_led(country: Country) -> Ruling:
     return ruler
 
 
-def version_and_data(country: Country, path: str) -> tuple[int, bytes | None]:
+def version_and_data(country: ServerControllers, path: str) -> tuple[int, bytes | None]:
     znode = country.find(path)
     assert znode is not None, path
     return znode.stat.version, znode.data
 
 
-def test_a_topic_goes_and_what_is_made_after_it_stays(country: Country) -> None:
+def test_a_topic_goes_and_what_is_made_after_it_stays(country: ServerControllers) -> None:
     """Controller item 54, K21: topic, configuration, marker, logs; the next of its name keeps its own."""
     await_led(country)
     kept = [version_and_data(country, path) for path in (Topic.path("u"), TopicConfig.path("u"))]
@@ -103,7 +105,7 @@ def test_a_topic_goes_and_what_is_made_after_it_stays(country: Country) -> None:
     assert [version_and_data(country, path) for path in (Topic.path("u"), TopicConfig.path("u"))] == kept
 
 
-def test_a_deletion_waits_for_a_dead_broker(country: Country) -> None:
+def test_a_deletion_waits_for_a_dead_broker(country: ServerControllers) -> None:
     """Controller item 55: pending, hidden from clients meanwhile, and completed when the broker is back."""
     ruler = await_led(country)
     country.stop_broker(3)
@@ -120,7 +122,7 @@ def test_a_deletion_waits_for_a_dead_broker(country: Country) -> None:
     assert all(each.topic == "u" for each in tuple(country.hosts[3].logs))
 
 
-def test_growth_of_a_topic_that_is_being_deleted_is_undone(country: Country) -> None:
+def test_growth_of_a_topic_that_is_being_deleted_is_undone(country: ServerControllers) -> None:
     """Controller item 53, K23: written by a tool while the deletion waits; it completes all the same."""
     await_led(country)
     country.stop_broker(3)
@@ -136,7 +138,7 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone(country: Country) -> 
     await_gone(country, "t")
 
 
-def lists(country: Country, name: str) -> object:
+def lists(country: ServerControllers, name: str) -> object:
     return Topic.decode("", version_and_data(country, Topic.path(name))[1]).partitions
 
 
@@ -160,7 +162,7 @@ def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> Non
         )
 
 
-def test_a_marker_of_an_unknown_topic_disappears(country: Country) -> None:
+def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> None:
     """Controller item 57: at once, and nobody hears anything of it."""
     await_led(country)
     mark(country, "nobody")
@@ -169,7 +171,7 @@ def test_a_marker_of_an_unknown_topic_disappears(country: Country) -> None:
     assert lists(country, "t") == TWO
 
 
-def test_preferred_leaders_lead_again_and_no_request_stays(country: Country) -> None:
+def test_preferred_leaders_lead_again_and_no_request_stays(country: ServerControllers) -> None:
     """Controller item 58, K18: one that fails and one that is unknown beside one that can be elected."""
     ruler = await_led(country)
     country.stop_broker(1)
@@ -191,7 +193,7 @@ def test_preferred_leaders_lead_again_and_no_request_stays(country: Country) -> 
     wait_until(lambda: country.find(PreferredElection.path()) is None)
 
 
-def test_a_thousand_leaderships_are_handed_over(country: Country) -> None:
+def test_a_thousand_leaderships_are_handed_over(country: ServerControllers) -> None:
     """Controller item 60: none remains, single replicas are left alone, asking again changes nothing."""
     make(country, "many", dict.fromkeys(range(MANY), (1, 2)), {})
     make(country, "single", {0: (1,)}, {})
@@ -208,7 +210,7 @@ def test_a_thousand_leaderships_are_handed_over(country: Country) -> None:
     assert [country.state(tp(number, "many")) for number in range(0, MANY, 50)] == states
 
 
-def ask(ruler: Ruling, request_id: int) -> ShutdownAnswered:
+def ask(ruler: RunningCandidate, request_id: int) -> ShutdownAnswered:
     """Broker 1 wants to stop."""
     ruler.loop.post(ShutdownAsked(request_id, 1))
 
@@ -220,7 +222,7 @@ def ask(ruler: Ruling, request_id: int) -> ShutdownAnswered:
     return found()[0]
 
 
-def test_an_operators_request_elects_who_lives(country: Country) -> None:
+def test_an_operators_request_elects_who_lives(country: ServerControllers) -> None:
     """Recipes 15: nobody in sync lives; the record tells the tool, and the request is gone."""
     await_led(country)
     country.set_isr(tp(0), (1,))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.pure.controller.duties import Writer, fails
 from tests.worlds.clients import opener
+from tests.worlds.duties import Writer, fails
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, Resigned

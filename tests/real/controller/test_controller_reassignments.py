@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Host
 from tests.worlds.clients import opener
-from tests.worlds.ruling import Country, Ruling
+from tests.worlds.controller_clusters import tp
+from tests.worlds.server_controllers import RunningCandidate, ServerControllers
+from tests.worlds.stepped_controllers import Host
 from zkgroup.admin.cancelling import cancel as cancel_moves
 from zkgroup.admin.cancelling import plan_cancel
 from zkgroup.admin.ensemble import Ensemble
@@ -68,7 +68,7 @@ class Leading(Host):
         return response
 
 
-class Moving(Country):
+class Moving(ServerControllers):
     """Brokers 1 to 6, whose followers catch up at once unless they are told to wait."""
 
     def __init__(self, address: str, target: Target) -> None:
@@ -156,7 +156,7 @@ class Stop:
                 self.reached.set()
                 assert self._go_on.wait(60)
 
-    def kill(self, controller: Ruling) -> None:
+    def kill(self, controller: RunningCandidate) -> None:
         """Its session ends, and only then it goes on: nothing that it asks is carried out."""
         controller.client.close()
         self._go_on.set()
@@ -184,7 +184,7 @@ def country(zk_chaos_server: ChaosZooKeeper) -> Iterator[Moving]:
 
 def begun(
     country: Moving, lists: Mapping[int, Brokers], before: Callable[[Request], None] | None = None
-) -> Ruling:
+) -> RunningCandidate:
     """A controller that has made the states of `t`."""
     country.make_topic("t", lists)
     controller = country.rule()

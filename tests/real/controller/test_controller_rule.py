@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.pure.controller.clusters import tp
 from tests.worlds.clients import opener
-from tests.worlds.ruling import Country
+from tests.worlds.controller_clusters import tp
+from tests.worlds.server_controllers import ServerControllers
 from zkgroup.admin import topics
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.errors import ConflictError, OperationRefusedError
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def country(zk_chaos_server: ChaosZooKeeper) -> Iterator[Country]:
+def country(zk_chaos_server: ChaosZooKeeper) -> Iterator[ServerControllers]:
     """Brokers 1, 2 and 3; no controller yet."""
     chaos = zk_chaos_server
     with Target(opener(chaos.direct_address)) as target:
-        country = Country(chaos.address, target.connect(20_000))
+        country = ServerControllers(chaos.address, target.connect(20_000))
         try:
             country.start_broker(1, 2, 3)
             yield country
@@ -50,7 +50,7 @@ def writes_state(request: Request, number: int) -> bool:
     )
 
 
-def test_a_new_topic_has_a_state_for_each_partition(country: Country) -> None:
+def test_a_new_topic_has_a_state_for_each_partition(country: ServerControllers) -> None:
     """Controller item 50: and the parent that the tool lists; every broker can say who leads."""
     country.rule()
     country.make_topic("t", {0: (1, 2), 1: (3, 1)})
@@ -60,7 +60,9 @@ def test_a_new_topic_has_a_state_for_each_partition(country: Country) -> None:
     wait_until(lambda: all(h.metadata == {tp(0): 1, tp(1): 3} for h in country.hosts.values()))
 
 
-def test_a_topic_that_exists_is_not_made_again(zk_chaos_server: ChaosZooKeeper, country: Country) -> None:
+def test_a_topic_that_exists_is_not_made_again(
+    zk_chaos_server: ChaosZooKeeper, country: ServerControllers
+) -> None:
     """Controller item 51: neither its configuration nor its replica lists change, also in a race."""
     client = ZooKeeperClient(zk_chaos_server.direct_address, ClientSettings())
     with closing(client), Blocking(client) as zk:
@@ -90,7 +92,7 @@ def test_a_topic_that_exists_is_not_made_again(zk_chaos_server: ChaosZooKeeper, 
     assert TopicConfig.decode(config.path, config.data).overrides == {"retention.ms": "1"}
 
 
-def test_growth_leaves_the_old_partitions_as_they_are(country: Country) -> None:
+def test_growth_leaves_the_old_partitions_as_they_are(country: ServerControllers) -> None:
     """Controller item 52: also where the tool wrote all lists from an old reading (recipes 15)."""
     controller = country.rule()
     country.make_topic("t", {0: (1, 2)})
@@ -110,7 +112,7 @@ def test_growth_leaves_the_old_partitions_as_they_are(country: Country) -> None:
 
 
 @pytest.mark.parametrize("moment", ["brokers", "topics", "states"])
-def test_a_topic_made_while_it_loads_is_not_lost(country: Country, moment: str) -> None:
+def test_a_topic_made_while_it_loads_is_not_lost(country: ServerControllers, moment: str) -> None:
     """Controller item 23: all watches are armed before anything is read."""
     country.make_topic("t", {0: (1, 2)})
     made: list[str] = []
@@ -133,7 +135,7 @@ def test_a_topic_made_while_it_loads_is_not_lost(country: Country, moment: str) 
     wait_until(lambda: country.hosts[1].metadata.get(tp(0, "late")) == 2)
 
 
-def test_a_state_that_is_there_already_fails_its_partition_alone(country: Country) -> None:
+def test_a_state_that_is_there_already_fails_its_partition_alone(country: ServerControllers) -> None:
     """Controller item 27: it comes between reading and writing; the others are made all the same."""
     theirs = PartitionState(2, 3, (2,), 1)
     done: list[bool] = []
@@ -155,7 +157,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone(country: Countr
     wait_until(lambda: country.hosts[3].metadata == {tp(0): 1, tp(1): 2, tp(2): 1})
 
 
-def test_only_the_conflicting_partition_is_decided_again(country: Country) -> None:
+def test_only_the_conflicting_partition_is_decided_again(country: ServerControllers) -> None:
     """Controller item 34: a leader changes its ISR just before the elections are written."""
     done: list[bool] = []
 
@@ -179,7 +181,7 @@ def test_only_the_conflicting_partition_is_decided_again(country: Country) -> No
     wait_until(lambda: country.roles(3).get(tp(1)) == (3, 1, 2))
 
 
-def test_a_bounced_broker_is_told_its_roles(country: Country) -> None:
+def test_a_bounced_broker_is_told_its_roles(country: ServerControllers) -> None:
     """Controller item 61: gone and back within one watch; its czxid gives it away (K7)."""
     country.make_topic("t", {0: (1, 2), 1: (1,)})
     controller = country.rule()
@@ -193,7 +195,7 @@ def test_a_bounced_broker_is_told_its_roles(country: Country) -> None:
     assert country.state(tp(1)) == PartitionState(1, 2, (1,), 1)
 
 
-def test_who_comes_or_goes_without_leading_is_known_to_all(country: Country) -> None:
+def test_who_comes_or_goes_without_leading_is_known_to_all(country: ServerControllers) -> None:
     """Controller item 62: every broker's live list changes (K27)."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.rule()
@@ -207,7 +209,7 @@ def test_who_comes_or_goes_without_leading_is_known_to_all(country: Country) -> 
     assert country.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
 
 
-def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: Country) -> None:
+def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: ServerControllers) -> None:
     """Controller item 63: also one that nobody can read."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.rule()
@@ -221,7 +223,7 @@ def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: Coun
     wait_until(lambda: not country.children(isr_changes_path()))
 
 
-def test_notifications_left_over_are_deleted(country: Country) -> None:
+def test_notifications_left_over_are_deleted(country: ServerControllers) -> None:
     """Controller item 64: those that came while nobody ruled."""
     country.write(
         Create(IsrChange.prefix(), b"?", sequential=True),
@@ -232,7 +234,7 @@ def test_notifications_left_over_are_deleted(country: Country) -> None:
     wait_until(lambda: not country.children(isr_changes_path()))
 
 
-def test_malformed_znodes_stop_nothing_and_are_named(country: Country) -> None:
+def test_malformed_znodes_stop_nothing_and_are_named(country: ServerControllers) -> None:
     """recipes 13, controller.md 1.4: one of each kind at once; what can be read is served."""
     country.make_topic("t", {0: (1, 2)})
     country.make_topic("u", {0: (1, 2)})
@@ -266,7 +268,9 @@ def test_malformed_znodes_stop_nothing_and_are_named(country: Country) -> None:
     wait_until(is_shown)
 
 
-def test_a_short_disconnection_loses_no_change(zk_chaos_server: ChaosZooKeeper, country: Country) -> None:
+def test_a_short_disconnection_loses_no_change(
+    zk_chaos_server: ChaosZooKeeper, country: ServerControllers
+) -> None:
     """Controller item 22: no resignation; what happened meanwhile is read when the connection is back."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.rule()
@@ -281,7 +285,7 @@ def test_a_short_disconnection_loses_no_change(zk_chaos_server: ChaosZooKeeper, 
     assert len(controller.elections) == 1
 
 
-def test_the_next_controller_serves_what_the_last_one_left(country: Country) -> None:
+def test_the_next_controller_serves_what_the_last_one_left(country: ServerControllers) -> None:
     """Controller item 24: nothing of the first rule is needed, nothing of it survives."""
     country.make_topic("t", {0: (1, 2)})
     first = country.rule()

@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from tests.programs.benchmarks.cluster_tree import FIRST_BROKER, ClusterTree
-from tests.pure.controller.clusters import tp
-from tests.pure.controller.realm import Host
 from tests.worlds.clients import opener
-from tests.worlds.ruling import Country
+from tests.worlds.controller_clusters import tp
+from tests.worlds.server_controllers import ServerControllers
+from tests.worlds.stepped_controllers import Host
 from zkgroup.model.requests import Exists, ListChildren, Read, ReadMany, Request
 from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
@@ -45,7 +45,7 @@ def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeepe
 
     connection = ClientSettings(session_timeout_ms=20_000, bulk_paths=100, max_in_flight=window)
     with Target(opener(chaos.direct_address)) as target:
-        country = Country(chaos.address, target.connect(20_000), connection=connection)
+        country = ServerControllers(chaos.address, target.connect(20_000), connection=connection)
         country.hosts = {FIRST_BROKER + number: Host(FIRST_BROKER + number) for number in range(TREE.brokers)}
         chaos.most_unanswered()
         with closing(country):

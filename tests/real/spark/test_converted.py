@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import INCIDENTS, findings, folder
+from tests.worlds.golden_audits import INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
 from tests.worlds.spark import NAMES
 from zkgroup.audit.events import Event
@@ -132,11 +132,11 @@ def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -
 
 def test_holes_are_damage(spark: Any, tmp_path: Path) -> None:
     """What was missing in the logs is missing in the tables, and said as of the files."""
-    from tests.worlds.zkfiles_world import World
+    from tests.worlds.server_history import ServerHistory
     from zkgroup.audit.spark.job import run
 
     data, output = tmp_path / "version-2", tmp_path / "out"
-    world = World()
+    world = ServerHistory()
     world.open(1)
     for number in range(6):
         world.create(f"/{number}", b"")

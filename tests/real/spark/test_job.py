@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import findings, folder, source
+from tests.worlds.golden_audits import findings, folder, source
+from tests.worlds.server_history import ServerHistory
 from tests.worlds.spark import NAMES
-from tests.worlds.zkfiles_world import World
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.run import audit
@@ -66,7 +66,7 @@ def test_nothing_is_converted_twice_and_what_grows_is_read_on(spark: Any, tmp_pa
     from zkgroup.audit.spark.inputs import given_of, inputs_of
 
     data, output = tmp_path / "version-2", tmp_path / "out"
-    world = World()
+    world = ServerHistory()
     world.open(1)
     world.create("/a", b"1")
     world.log(data)
@@ -105,7 +105,7 @@ def test_another_log_under_the_same_name_is_converted_anew(spark: Any, tmp_path:
     data, output = tmp_path / "version-2", tmp_path / "out"
     paths = []
     for count in (3, 1):
-        world = World()
+        world = ServerHistory()
         world.open(1)
         for number in range(count):
             world.create(f"/{count}-{number}", b"")
@@ -122,7 +122,7 @@ def test_servers_of_one_ensemble_are_joined(spark: Any, tmp_path: Path) -> None:
     """Logs that were rolled at different times, one server without the end: as the laptop joins them."""
     from zkgroup.audit.spark.job import run
 
-    world = World(1 << 32 | 1)
+    world = ServerHistory(1 << 32 | 1)
     world.open(1)
     world.create("/consumers", b"")
     world.create("/consumers/g", b"")

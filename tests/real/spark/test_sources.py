@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.golden import HEALTHY, INCIDENTS, folder
-from tests.worlds.zkfiles_world import World
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.sources import open_source
 from zkgroup.zkfiles.columns import log_columns, snapshot_columns
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
@@ -158,7 +158,7 @@ def test_a_growing_folder_is_read_as_a_stream(spark: Any, tmp_path: Path) -> Non
     """Each batch has what was written since the one before, rolled logs included, and nothing twice."""
     data, out = tmp_path / "version-2", tmp_path / "out"
     data.mkdir()
-    world = World()
+    world = ServerHistory()
     world.open(1)
     world.create("/a", b"1")
     world.log(data)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worlds.node_world import World
+from tests.worlds.memory_brokers import MemoryBrokers
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[MemoryBrokers]:
     """No brokers yet."""
-    world = World()
+    world = MemoryBrokers()
     try:
         yield world
     finally:

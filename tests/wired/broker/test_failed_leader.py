@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.node_world import T0, World
+from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK
 from zkgroup.broker.replica_host import Role
 from zkgroup.broker.settings import BrokerSettings
@@ -37,7 +37,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin(
-    world: World,
+    world: MemoryBrokers,
     folder: Path,
     led: tuple[TopicPartition, ...] = (T0, T1),
     replicas: tuple[int, ...] = (1, 2),
@@ -56,7 +56,7 @@ def begin(
         assert world.running.append(1, tp, 0, b"kept").error == 0
 
 
-def fail(world: World) -> None:
+def fail(world: MemoryBrokers) -> None:
     """The disk takes no line of the first partition; the broker has said so."""
     assert world.running.append(1, T0, 0, b"too much").error == 6
     wait_until(lambda: world.running.told[1].of("failed"))
@@ -64,7 +64,7 @@ def fail(world: World) -> None:
 
 @pytest.mark.usefixtures("full_disk")
 def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
-    world: World, tmp_path: Path
+    world: MemoryBrokers, tmp_path: Path
 ) -> None:
     """It has the controller take all its leaderships without waiting for `close`, and says what is wrong."""
     begin(world, tmp_path / "one")
@@ -89,7 +89,7 @@ def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_the_only_replica_is_given_up_too(world: World, tmp_path: Path) -> None:
+def test_the_only_replica_is_given_up_too(world: MemoryBrokers, tmp_path: Path) -> None:
     """No replica has a role any more, and nobody can lead: it asks as often as it may, and goes."""
     begin(world, tmp_path / "one", led=(T0,), replicas=(1,))
     world.running.idle[2].answers += [ControlledShutdownResponse(0, (T0,))] * 3
@@ -101,7 +101,7 @@ def test_the_only_replica_is_given_up_too(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_without_controlled_shutdown_it_goes_at_once(world: World, tmp_path: Path) -> None:
+def test_without_controlled_shutdown_it_goes_at_once(world: MemoryBrokers, tmp_path: Path) -> None:
     """As on SIGTERM; the end of its session takes its leaderships."""
     begin(world, tmp_path / "one", settings=replace(QUICK, controlled_shutdown_enable=False))
     fail(world)
@@ -112,7 +112,7 @@ def test_without_controlled_shutdown_it_goes_at_once(world: World, tmp_path: Pat
 
 
 def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
-    world: World, tmp_path: Path
+    world: MemoryBrokers, tmp_path: Path
 ) -> None:
     """It was started with an empty folder, and told to lead on: ZooKeeper would show a leader that serves
     nobody."""
@@ -136,7 +136,7 @@ def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: World, tmp_path: Path) -> None:
+def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: MemoryBrokers, tmp_path: Path) -> None:
     """Nobody waits for it once it is out of the ISR, and what the broker leads goes on."""
     world.add(2)
     world.add(1, data=tmp_path / "one")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.node_world import T0, World
+from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
@@ -30,7 +30,7 @@ from zkgroup.znodes.controller import Controller
 from zkgroup.zookeeper.clock import SystemClock
 
 
-def test_lines_are_acknowledged_once_the_followers_have_them(world: World) -> None:
+def test_lines_are_acknowledged_once_the_followers_have_them(world: MemoryBrokers) -> None:
     """Three brokers; two fetch from the leader."""
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2, 3))
@@ -44,7 +44,7 @@ def test_lines_are_acknowledged_once_the_followers_have_them(world: World) -> No
     assert world.running.told[2].of("follower") == [("follower", T0, 0)]
 
 
-def test_many_partitions_share_the_connections_to_a_leader(world: World) -> None:
+def test_many_partitions_share_the_connections_to_a_leader(world: MemoryBrokers) -> None:
     """More partitions than connections: they take turns."""
     world.add(1, 2, settings=replace(QUICK, num_replica_fetchers=2))
     partitions = [TopicPartition("t", number) for number in range(7)]
@@ -57,7 +57,7 @@ def test_many_partitions_share_the_connections_to_a_leader(world: World) -> None
     wait_until(lambda: world.running.brokers[1].health().connections == 2)
 
 
-def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: World) -> None:
+def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: MemoryBrokers) -> None:
     """By time, with ZooKeeper's znode as the truth; acks=all waits for it until it has left."""
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2, 3))
@@ -74,7 +74,7 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: World) -> 
     assert world.running.view(3, T0).log_end_offset == 2
 
 
-def test_the_leadership_moves_and_the_old_leader_follows(world: World) -> None:
+def test_the_leadership_moves_and_the_old_leader_follows(world: MemoryBrokers) -> None:
     """Epochs: what the old one was asked for at the old epoch is refused."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
@@ -87,7 +87,7 @@ def test_the_leadership_moves_and_the_old_leader_follows(world: World) -> None:
     assert world.running.told[1].of("follower") == [("follower", T0, 1)]
 
 
-def test_a_leader_that_is_elsewhere_is_followed_there(world: World, tmp_path: Path) -> None:
+def test_a_leader_that_is_elsewhere_is_followed_there(world: MemoryBrokers, tmp_path: Path) -> None:
     """It was started again under another port and leads on in its term: nobody is told to follow anew."""
     world.add(1, 2)
     world.add(3, data=tmp_path / "data")
@@ -103,7 +103,7 @@ def test_a_leader_that_is_elsewhere_is_followed_there(world: World, tmp_path: Pa
     assert world.running.view(2, T0).log_end_offset == 2
 
 
-def test_a_broker_serves_on_while_zookeeper_is_away(world: World) -> None:
+def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> None:
     """Metadata, lines and fetches; it says how old its metadata is, and whose."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
@@ -122,7 +122,9 @@ def test_a_broker_serves_on_while_zookeeper_is_away(world: World) -> None:
     world.server.resume("b2")
 
 
-def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_in_it(world: World) -> None:
+def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_in_it(
+    world: MemoryBrokers,
+) -> None:
     """K5: registration comes before the election, in every session."""
     world.add(1)
     idle = world.running.idle[1]
@@ -136,7 +138,7 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
     assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
 
 
-def test_a_follower_goes_on_after_the_end_of_its_session(world: World) -> None:
+def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -> None:
     """Nobody has told it anything; the topic is the one that it was told to follow."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
@@ -151,7 +153,7 @@ def test_a_follower_goes_on_after_the_end_of_its_session(world: World) -> None:
 
 
 def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic was made again. Who orders a former term means the former one; the known one is answered
     with 13, and followed."""
@@ -180,7 +182,7 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)
 
 
-def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: World) -> None:
+def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: MemoryBrokers) -> None:
     """5.9: 11 and partitions that remain are no success; the third try is."""
     world.add(1, 2)
     world.server.put("/x")
@@ -199,7 +201,7 @@ def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: Worl
     assert world.zk.exists(BrokerRegistration.path(2)) is None
 
 
-def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: World) -> None:
+def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers) -> None:
     """5.9: from its request on it fetches nothing, whatever it is told, so no leader finds it in sync."""
     world.add(1, 2)
     session = world.server.clients["b1"].session
@@ -235,7 +237,7 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: World) -> Non
     assert roles[-1] == ("follower", T0, 1)
 
 
-def test_a_broker_without_replicas_stops_without_asking(world: World) -> None:
+def test_a_broker_without_replicas_stops_without_asking(world: MemoryBrokers) -> None:
     """There is nothing to hand over, and perhaps no controller yet."""
     world.add(1, settings=BrokerSettings())
     world.running.brokers[1].close()
@@ -243,7 +245,7 @@ def test_a_broker_without_replicas_stops_without_asking(world: World) -> None:
     assert world.running.idle[1].asked == []
 
 
-def test_a_broker_that_is_not_registered_yet_is_no_controller(world: World) -> None:
+def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBrokers) -> None:
     """Past bug: it failed a controlled shutdown that reached its port before it had a candidate."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -261,7 +263,7 @@ def test_a_broker_that_is_not_registered_yet_is_no_controller(world: World) -> N
     assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 0
 
 
-def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: World) -> None:
+def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: MemoryBrokers) -> None:
     """Three tries; the controller is the one of the last UpdateMetadata where ZooKeeper names none."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
@@ -272,7 +274,7 @@ def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: World) -> N
     assert world.zk.exists(BrokerRegistration.path(2)) is None
 
 
-def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: World) -> None:
+def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: MemoryBrokers) -> None:
     """K36: it asks the controller that it knows, three times, and stops."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
@@ -284,7 +286,7 @@ def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: Wor
     assert world.running.idle[2].closed
 
 
-def test_a_folder_remembers_its_broker(world: World, tmp_path: Path) -> None:
+def test_a_folder_remembers_its_broker(world: MemoryBrokers, tmp_path: Path) -> None:
     """Its id is taken where none is given, and another one is refused, as another cluster is."""
     folder = tmp_path / "data"
     first = world.running.add(world.server.client("a"), None, data=folder, settings=QUICK)
@@ -302,7 +304,7 @@ def test_a_folder_remembers_its_broker(world: World, tmp_path: Path) -> None:
 
 
 def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: MemoryBrokers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic was deleted while the broker was away. Once for each controller, and never removed."""
     gone = TopicPartition("gone", 0)
@@ -323,21 +325,21 @@ def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
     assert (tmp_path / "one" / "gone" / "0.jsonl").read_bytes() == b"a\n"
 
 
-def test_a_folder_in_use_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused(world: MemoryBrokers, tmp_path: Path) -> None:
     """Two brokers never share one."""
     world.add(1, data=tmp_path / "data")
     with pytest.raises(ConflictError, match="used by another broker"):
         world.running.add(world.server.client("b"), 1, data=tmp_path / "data")
 
 
-def test_an_id_in_use_is_told_to_whoever_waits(world: World) -> None:
+def test_an_id_in_use_is_told_to_whoever_waits(world: MemoryBrokers) -> None:
     """And the first one is left alone."""
     world.add(1)
     with pytest.raises(BrokerIdInUseError, match=r"on host 127\.0\.0\.1"):
         world.running.add(world.server.client("other"), 1, settings=QUICK)
 
 
-def test_a_port_in_use_is_told_to_whoever_waits(world: World) -> None:
+def test_a_port_in_use_is_told_to_whoever_waits(world: MemoryBrokers) -> None:
     """Nothing is registered then."""
     world.add(1)
     serving = world.running.brokers[1].serving
@@ -347,7 +349,7 @@ def test_a_port_in_use_is_told_to_whoever_waits(world: World) -> None:
     assert world.zk.exists(BrokerRegistration.path(2)) is None
 
 
-def test_without_zookeeper_the_wait_for_the_registration_ends(world: World) -> None:
+def test_without_zookeeper_the_wait_for_the_registration_ends(world: MemoryBrokers) -> None:
     """Closing needs none either."""
     client = world.server.client("b1")
     world.server.suspend("b1")
@@ -358,7 +360,7 @@ def test_without_zookeeper_the_wait_for_the_registration_ends(world: World) -> N
         broker.health()
 
 
-def test_an_advertised_address_is_the_one_that_is_registered(world: World) -> None:
+def test_an_advertised_address_is_the_one_that_is_registered(world: MemoryBrokers) -> None:
     """Others reach the broker under another name than it listens on."""
     settings = replace(QUICK, advertised_host_name="outside", advertised_port=77, broker_rack="r1")
     world.add(1, settings=settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.node_world import T0, World
+from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK
 from zkgroup.model.requests import Create
 from zkgroup.testing import wait_until
@@ -12,7 +12,7 @@ from zkgroup.znodes.configs import BrokerConfig
 from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 
-def _configured(world: World, entity: ConfigEntity, **overrides: str) -> None:
+def _configured(world: MemoryBrokers, entity: ConfigEntity, **overrides: str) -> None:
     """Writes a configuration and its notification."""
     names = {
         "rate": FOLLOWER_RATE,
@@ -26,7 +26,7 @@ def _configured(world: World, entity: ConfigEntity, **overrides: str) -> None:
     world.server.write(Create(ConfigChange.prefix(), data, sequential=True))
 
 
-def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: World) -> None:
+def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: MemoryBrokers) -> None:
     """Kafka's names in `/config`, applied by notification, and taken off by another."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,))
@@ -49,7 +49,7 @@ def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: Wor
     assert world.running.view(2, T0).log_end_offset == 6
 
 
-def test_a_throttled_leader_gives_at_its_rate_to_who_lags(world: World) -> None:
+def test_a_throttled_leader_gives_at_its_rate_to_who_lags(world: MemoryBrokers) -> None:
     """KIP-73: the newcomer waits for the leader's bound; who is in sync gets every line at once."""
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2), isr=(1, 2))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.faces import World
+from tests.worlds.faces import MemberWorld
 from tests.worlds.faces import face as face
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> MemberWorld:
+    return MemberWorld()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, World, orders
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
@@ -31,7 +31,7 @@ NO_OFFSETS: list[dict[Any, Any]] = [
 
 @pytest.mark.parametrize("wrong", NO_OFFSETS, ids=repr)
 def test_a_commit_of_what_is_no_offset_is_refused_at_once(
-    face: Face, world: World, wrong: dict[Any, Any]
+    face: Face, world: MemberWorld, wrong: dict[Any, Any]
 ) -> None:
     """ConfigError, nothing is committed, and the member goes on."""
     with face.member(client=world.client("a")) as member:
@@ -45,7 +45,7 @@ def test_a_commit_of_what_is_no_offset_is_refused_at_once(
         assert member.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_a_consumer_checks_offsets_too(face: Face, world: World) -> None:
+def test_a_consumer_checks_offsets_too(face: Face, world: MemberWorld) -> None:
     """Those of a commit and of a seek."""
     with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
         consumer.wait_until_assigned(TIMEOUT_S)
@@ -58,7 +58,7 @@ def test_a_consumer_checks_offsets_too(face: Face, world: World) -> None:
         assert consumer.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_partitions_are_checked_before_the_member_hears_of_them(face: Face, world: World) -> None:
+def test_partitions_are_checked_before_the_member_hears_of_them(face: Face, world: MemberWorld) -> None:
     """`hand_back` and `committed` of something else are ConfigErrors."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(TIMEOUT_S)
@@ -126,7 +126,7 @@ def test_a_listener_belongs_to_its_face(face: Face) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "5", True, float("nan")], ids=repr)
-def test_a_wait_needs_a_number_of_seconds(face: Face, world: World, wrong: Any) -> None:
+def test_a_wait_needs_a_number_of_seconds(face: Face, world: MemberWorld, wrong: Any) -> None:
     """Also the one of `close`, which used to end the member's thread; infinity means without limit."""
     with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
         for wait in (
@@ -144,7 +144,7 @@ def test_a_wait_needs_a_number_of_seconds(face: Face, world: World, wrong: Any) 
         consumer.close(float("inf"))
 
 
-def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world: World) -> None:
+def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world: MemberWorld) -> None:
     """`ack(None)` and a partition that is none are the caller's error, not silently nothing."""
     with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
         consumer.wait_until_assigned(TIMEOUT_S)
@@ -173,7 +173,7 @@ def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world
         assert consumer.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_a_commit_of_nothing_at_all_is_refused(face: Face, world: World) -> None:
+def test_a_commit_of_nothing_at_all_is_refused(face: Face, world: MemberWorld) -> None:
     """`None` means "what is processed" to a `Consumer` alone."""
     with face.member(client=world.client("a")) as member, pytest.raises(ConfigError, match="mapping"):
         member.commit(None)

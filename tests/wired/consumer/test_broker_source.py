@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, World, orders
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders
 from tests.worlds.line_brokers import LineBrokers
 from tests.worlds.records import places, polled
 from zkgroup.consumer.sources import BrokerSource
@@ -39,7 +39,7 @@ def brokers() -> Iterator[LineBrokers]:
         yield made
 
 
-def register(world: World, brokers: LineBrokers) -> None:
+def register(world: MemberWorld, brokers: LineBrokers) -> None:
     for number, registration in brokers.registrations().items():
         world.server.put(BrokerRegistration.path(number), registration.encode())
 
@@ -51,7 +51,9 @@ def append(brokers: LineBrokers, partitions: list[TopicPartition], *lines: bytes
                 producer.append(tp, line)
 
 
-def test_a_consumer_reads_lines_and_waits_for_more(face: Face, world: World, brokers: LineBrokers) -> None:
+def test_a_consumer_reads_lines_and_waits_for_more(
+    face: Face, world: MemberWorld, brokers: LineBrokers
+) -> None:
     """From every leader, at their offsets; answers are counted."""
     register(world, brokers)
     append(brokers, orders(0, 1, 2, 3), b"a", b"b")
@@ -64,7 +66,7 @@ def test_a_consumer_reads_lines_and_waits_for_more(face: Face, world: World, bro
     assert metrics.counted["zkgroup_lines_fetch_total", "lines"] >= 5
 
 
-def test_a_consumer_goes_on_at_the_next_leader(face: Face, world: World, brokers: LineBrokers) -> None:
+def test_a_consumer_goes_on_at_the_next_leader(face: Face, world: MemberWorld, brokers: LineBrokers) -> None:
     """Its position stays; nothing is read twice."""
     register(world, brokers)
     append(brokers, orders(0), b"a")
@@ -78,7 +80,7 @@ def test_a_consumer_goes_on_at_the_next_leader(face: Face, world: World, brokers
 
 
 def test_nothing_is_claimed_while_no_broker_is_registered(
-    face: Face, world: World, brokers: LineBrokers
+    face: Face, world: MemberWorld, brokers: LineBrokers
 ) -> None:
     """The wait says why: `waiting_for_brokers`."""
     with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
@@ -91,7 +93,7 @@ def test_nothing_is_claimed_while_no_broker_is_registered(
 
 
 def test_lines_that_are_gone_are_the_reset_policys(
-    face: Face, world: World, brokers: LineBrokers, caplog: pytest.LogCaptureFixture
+    face: Face, world: MemberWorld, brokers: LineBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A replica outside the ISR was elected: by default its lines are read from the first on."""
     register(world, brokers)
@@ -108,7 +110,7 @@ def test_lines_that_are_gone_are_the_reset_policys(
     assert "orders-0: offset 2 is out of range: the reset policy 'earliest' decides" in caplog.text
 
 
-def test_a_source_serves_one_consumer(face: Face, world: World, brokers: LineBrokers) -> None:
+def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: LineBrokers) -> None:
     """The second one is refused, until the first is closed."""
     register(world, brokers)
     source = BrokerSource()
@@ -121,7 +123,9 @@ def test_a_source_serves_one_consumer(face: Face, world: World, brokers: LineBro
         assert places(polled(again, 1)) == [(0, 0)]
 
 
-def test_bounds_need_a_leader(world: World, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_need_a_leader(
+    world: MemberWorld, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From 0 to the high watermark; without a leader in time it is said why."""
     source, (tp, *_) = BrokerSource(), orders(0)
     with pytest.raises(ConfigError, match="after `open`"):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
 from zkgroup.testing.clock import wait_until
@@ -14,7 +14,7 @@ from zkgroup.testing.clock import wait_until
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
 
-def test_on_revoked_is_still_the_owner(face: Face, world: World) -> None:
+def test_on_revoked_is_still_the_owner(face: Face, world: MemberWorld) -> None:
     """item 35: what the callback commits is committed before the release."""
     app = Application()
     with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
@@ -27,7 +27,7 @@ def test_on_revoked_is_still_the_owner(face: Face, world: World) -> None:
     assert world.offsets() == {0: 5, 1: 5, 2: 5, 3: 5}
 
 
-def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: World) -> None:
+def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: MemberWorld) -> None:
     """item 41: after revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
     app, release = Application(), threading.Event()
     app.on["revoked"] = lambda _: release.wait(TIMEOUT_S)
@@ -47,7 +47,7 @@ def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: World) -> None:
         release.set()
 
 
-def test_later_callbacks_run_on_a_fresh_worker(world: World) -> None:
+def test_later_callbacks_run_on_a_fresh_worker(world: MemberWorld) -> None:
     """The stuck one keeps its thread to itself."""
     face = Face("blocking")
     app, release = Application(), threading.Event()
@@ -67,7 +67,7 @@ def test_later_callbacks_run_on_a_fresh_worker(world: World) -> None:
         release.set()
 
 
-def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: World) -> None:
+def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: MemberWorld) -> None:
     """It is left behind so that later callbacks run, but the partitions stay this member's."""
     app, release = Application(), threading.Event()
     app.on["assigned"] = lambda _: release.wait(TIMEOUT_S)
@@ -86,7 +86,7 @@ def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: World) -> None:
         release.set()
 
 
-def test_an_error_in_a_callback_ends_the_member(face: Face, world: World) -> None:
+def test_an_error_in_a_callback_ends_the_member(face: Face, world: MemberWorld) -> None:
     """State failed; the next call and close() raise with the cause; the partitions are free."""
     app = Application()
 
@@ -106,7 +106,7 @@ def test_an_error_in_a_callback_ends_the_member(face: Face, world: World) -> Non
     assert world.owners() == {}
 
 
-def test_the_error_of_the_body_is_the_one_seen(face: Face, world: World) -> None:
+def test_the_error_of_the_body_is_the_one_seen(face: Face, world: MemberWorld) -> None:
     """A failed member does not hide what the application itself raised."""
     app = Application()
     app.on["assigned"] = lambda _: 1 / 0
@@ -120,7 +120,7 @@ def test_the_error_of_the_body_is_the_one_seen(face: Face, world: World) -> None
         body()
 
 
-def test_on_revoked_also_runs_on_close(face: Face, world: World) -> None:
+def test_on_revoked_also_runs_on_close(face: Face, world: MemberWorld) -> None:
     """Still the owner: it may commit."""
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:

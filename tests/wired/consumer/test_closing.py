@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, Listener, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Application, Face, Listener, MemberWorld, orders, settings
 from tests.worlds.records import Places, filled, places
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
@@ -28,7 +28,7 @@ from zkgroup.testing.clock import wait_until
 # --- close ----------------------------------------------------------------------------------------
 
 
-def test_close_is_idempotent_and_ends_every_call(face: Face, world: World) -> None:
+def test_close_is_idempotent_and_ends_every_call(face: Face, world: MemberWorld) -> None:
     """MemberClosedError afterwards, and before the start."""
     member = face.member(client=world.client("a"))
     with pytest.raises(MemberClosedError, match="start"):
@@ -45,7 +45,7 @@ def test_close_is_idempotent_and_ends_every_call(face: Face, world: World) -> No
         member.start()
 
 
-def test_close_ends_a_waiting_call(face: Face, world: World) -> None:
+def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
     """Whoever waits in another thread gets MemberClosedError rather than a timeout."""
     world.server.remove("/brokers/topics/orders")
     errors: list[BaseException] = []
@@ -67,7 +67,7 @@ def test_close_ends_a_waiting_call(face: Face, world: World) -> None:
     assert [type(error) for error in errors] == [MemberClosedError]
 
 
-def test_close_returns_while_zookeeper_is_away(face: Face, world: World) -> None:
+def test_close_returns_while_zookeeper_is_away(face: Face, world: MemberWorld) -> None:
     """In time; what stands in the session of a shared client is removed when that is back."""
     member = face.member(client=world.client("a"))
     member.start()
@@ -86,7 +86,7 @@ def test_close_returns_while_zookeeper_is_away(face: Face, world: World) -> None
 # --- callbacks ------------------------------------------------------------------------------------
 
 
-def test_close_inside_a_callback_schedules_and_returns(world: World) -> None:
+def test_close_inside_a_callback_schedules_and_returns(world: MemberWorld) -> None:
     """The callback goes on; on_revoked follows; close() from outside waits for the end."""
     app, closed = Application(), threading.Event()
     member = GroupMember(
@@ -107,7 +107,7 @@ def test_close_inside_a_callback_schedules_and_returns(world: World) -> None:
 
 
 def test_a_callback_may_use_the_member_before_start_has_returned(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: MemberWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Past bug: start() held on, the first callback came, and its close() found no member to end."""
     app, called = Application(), threading.Event()
@@ -134,7 +134,7 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
     assert member.state is MemberState.CLOSED
 
 
-def test_stop_before_start_is_not_lost(world: World) -> None:
+def test_stop_before_start_is_not_lost(world: MemberWorld) -> None:
     """A signal handler may come first; the member then does not join at all."""
     member = GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings())
     member.stop()
@@ -143,7 +143,7 @@ def test_stop_before_start_is_not_lost(world: World) -> None:
         member.start()
 
 
-def test_close_inside_a_coroutine_of_the_listener(world: World) -> None:
+def test_close_inside_a_coroutine_of_the_listener(world: MemberWorld) -> None:
     """The same on the asyncio face."""
     seen: list[str] = []
 
@@ -175,7 +175,7 @@ def test_close_inside_a_coroutine_of_the_listener(world: World) -> None:
 # --- signals --------------------------------------------------------------------------------------
 
 
-def test_stop_in_a_signal_handler_ends_the_iteration(world: World) -> None:
+def test_stop_in_a_signal_handler_ends_the_iteration(world: MemberWorld) -> None:
     """The handler interrupts the very thread that waits for records; nothing is locked twice."""
     source = MemorySource()
     with Consumer(
@@ -195,7 +195,7 @@ def test_stop_in_a_signal_handler_ends_the_iteration(world: World) -> None:
     assert world.offsets()[0] == 1
 
 
-def test_stop_ends_the_wait_for_a_connection(face: Face, world: World) -> None:
+def test_stop_ends_the_wait_for_a_connection(face: Face, world: MemberWorld) -> None:
     """A consumer that is stopped before it has connected delivers nothing, and leaves without an error."""
     client = world.client("a")
     world.server.cut("a")
@@ -215,7 +215,7 @@ def test_stop_ends_the_wait_for_a_connection(face: Face, world: World) -> None:
     assert (came, thread.is_alive()) == ([[]], False)
 
 
-def test_stop_of_a_member_in_a_signal_handler(world: World) -> None:
+def test_stop_of_a_member_in_a_signal_handler(world: MemberWorld) -> None:
     """It only begins to leave."""
     with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
         former = signal.signal(signal.SIGUSR1, lambda *_: member.stop())
@@ -230,7 +230,7 @@ def test_stop_of_a_member_in_a_signal_handler(world: World) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_must_make_its_own_member(world: World, tmp_path: Path) -> None:
+def test_a_forked_process_must_make_its_own_member(world: MemberWorld, tmp_path: Path) -> None:
     """Every call but close() and stop() raises there; the parent's member does not notice (R54)."""
     told = tmp_path / "told"
     with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
@@ -268,7 +268,7 @@ def _in_the_child(member: GroupMember, lease: Lease) -> list[str]:
 # --- asyncio --------------------------------------------------------------------------------------
 
 
-def test_cancelling_a_commit_does_not_lose_its_outcome(world: World) -> None:
+def test_cancelling_a_commit_does_not_lose_its_outcome(world: MemberWorld) -> None:
     """The wait ends, the commit goes on, and what became of it can be asked for."""
 
     async def main() -> None:
@@ -294,7 +294,7 @@ def test_cancelling_a_commit_does_not_lose_its_outcome(world: World) -> None:
     asyncio.run(main())
 
 
-def test_awaiting_costs_no_thread(world: World) -> None:
+def test_awaiting_costs_no_thread(world: MemberWorld) -> None:
     """A hundred coroutines that wait for records, commits and assignments share the member's threads."""
 
     async def main() -> None:
@@ -317,7 +317,7 @@ def test_awaiting_costs_no_thread(world: World) -> None:
     asyncio.run(main())
 
 
-def test_a_busy_iteration_lets_other_tasks_run(world: World) -> None:
+def test_a_busy_iteration_lets_other_tasks_run(world: MemberWorld) -> None:
     """Records that are there already are handed out without waiting, but not for ever."""
 
     async def main() -> int:
@@ -349,7 +349,7 @@ def test_a_busy_iteration_lets_other_tasks_run(world: World) -> None:
     assert asyncio.run(main()) >= 3
 
 
-def test_a_stuck_coroutine_is_cancelled_when_the_member_has_ended(world: World) -> None:
+def test_a_stuck_coroutine_is_cancelled_when_the_member_has_ended(world: MemberWorld) -> None:
     """It was left behind, and keeps nothing alive."""
     ends: list[str] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
 from tests.worlds.records import Places, every, filled, places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
@@ -20,7 +20,7 @@ from zkgroup.testing.clock import wait_until
 # --- iteration and acknowledgements ---------------------------------------------------------------
 
 
-def test_every_record_once_and_the_next_run_goes_on(face: Face, world: World) -> None:
+def test_every_record_once_and_the_next_run_goes_on(face: Face, world: MemberWorld) -> None:
     """item 53: what was processed is committed at close, the next member starts behind it."""
     source = filled(5)
     quick = settings(consumer_timeout_ms=5000)
@@ -39,7 +39,7 @@ def test_every_record_once_and_the_next_run_goes_on(face: Face, world: World) ->
     assert world.offsets() == {0: 5, 1: 5, 2: 6, 3: 5}
 
 
-def test_the_record_in_hand_is_not_processed(face: Face, world: World) -> None:
+def test_the_record_in_hand_is_not_processed(face: Face, world: MemberWorld) -> None:
     """Automatic mode: leaving the loop commits what came before it; the record comes again."""
     source = filled(5, [0])
     with face.consumer(client=world.client("a"), source=source) as consumer:
@@ -53,7 +53,7 @@ def test_the_record_in_hand_is_not_processed(face: Face, world: World) -> None:
     assert again.offset == 2
 
 
-def test_ack_says_it_earlier(face: Face, world: World) -> None:
+def test_ack_says_it_earlier(face: Face, world: MemberWorld) -> None:
     """So a loop that is left after its last record commits that one too."""
     source = filled(5, [0])
     with face.consumer(client=world.client("a"), source=source) as consumer:
@@ -65,7 +65,7 @@ def test_ack_says_it_earlier(face: Face, world: World) -> None:
     assert world.offsets()[0] == 3
 
 
-def test_explicit_mode_commits_what_was_acknowledged(face: Face, world: World) -> None:
+def test_explicit_mode_commits_what_was_acknowledged(face: Face, world: MemberWorld) -> None:
     """In any order: the lowest contiguous position counts."""
     explicit = settings(ack_mode="explicit")
     with face.consumer(client=world.client("a"), source=filled(4, [0]), settings=explicit) as consumer:
@@ -81,7 +81,7 @@ def test_explicit_mode_commits_what_was_acknowledged(face: Face, world: World) -
     assert world.offsets()[0] == 2
 
 
-def test_max_unacked_pauses_a_partition(face: Face, world: World) -> None:
+def test_max_unacked_pauses_a_partition(face: Face, world: MemberWorld) -> None:
     """It goes on when the oldest record is acknowledged."""
     tight = settings(ack_mode="explicit", max_unacked=2)
     with face.consumer(client=world.client("a"), source=filled(5, [0]), settings=tight) as consumer:
@@ -93,7 +93,7 @@ def test_max_unacked_pauses_a_partition(face: Face, world: World) -> None:
         assert places(polled(consumer, 1)) == [(0, 2)]
 
 
-def test_an_acknowledgement_after_the_loss_is_counted(face: Face, world: World) -> None:
+def test_an_acknowledgement_after_the_loss_is_counted(face: Face, world: MemberWorld) -> None:
     """It changes nothing: the record belongs to a claim that is over."""
     app = Application()
     explicit = settings(ack_mode="explicit")
@@ -109,7 +109,7 @@ def test_an_acknowledgement_after_the_loss_is_counted(face: Face, world: World) 
         assert consumer.acks_ignored == 1
 
 
-def test_stop_ends_the_iteration(face: Face, world: World) -> None:
+def test_stop_ends_the_iteration(face: Face, world: MemberWorld) -> None:
     """From another thread, while it waits for records."""
     with face.consumer(client=world.client("a"), source=filled(1, [0])) as consumer:
         came: Places = []
@@ -130,7 +130,7 @@ def test_stop_ends_the_iteration(face: Face, world: World) -> None:
         assert consumer.poll(timeout_s=0.1) == {}
 
 
-def test_close_ends_a_waiting_iteration(face: Face, world: World) -> None:
+def test_close_ends_a_waiting_iteration(face: Face, world: MemberWorld) -> None:
     """Quietly: the loop is over; a poll raises MemberClosedError."""
     consumer = face.consumer(client=world.client("a"), source=filled(0))
     consumer.start()
@@ -179,7 +179,7 @@ class Worker:
         self.consumer.close()
 
 
-def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: World) -> None:
+def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: MemberWorld) -> None:
     """item 36: through a join and a leave in mid-work every record is delivered exactly once."""
     source = MemorySource()
     came: list[tuple[str, int, int]] = []
@@ -208,7 +208,7 @@ def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: World) -> Non
     assert {name for name, _, _ in came} == {"a", "b"}
 
 
-def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face, world: World) -> None:
+def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face, world: MemberWorld) -> None:
     """max_poll_interval_ms: what was acknowledged is committed, then it leaves; the next poll rejoins."""
     app = Application()
     lazy = settings(max_poll_interval_ms=2000)
@@ -224,7 +224,7 @@ def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face,
         wait_until(lambda: consumer.poll(timeout_s=0.05) == {} and len(world.owners()) == 4, TIMEOUT_S)
 
 
-def test_nothing_is_delivered_outside_the_lease(face: Face, world: World) -> None:
+def test_nothing_is_delivered_outside_the_lease(face: Face, world: MemberWorld) -> None:
     """item 50: with ZooKeeper away the records in the buffer stay there until it is back."""
     with face.consumer(
         client=world.client("a", session_timeout_ms=4000),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.admin_world import Meddled
-from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
+from tests.worlds.memory_groups import Meddled
 from zkgroup.consumer import clearing
 from zkgroup.consumer.clearing import clear_away
 from zkgroup.consumer.effects import MemberState
@@ -30,12 +30,12 @@ def _crash(member: Any) -> None:
     assert engine.finished.wait(TIMEOUT_S)
 
 
-def _ids(world: World) -> set[str]:
+def _ids(world: MemberWorld) -> set[str]:
     prefix = "/consumers/g/ids/"
     return {path.removeprefix(prefix) for path in world.server.tree() if path.startswith(prefix)}
 
 
-def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: World) -> None:
+def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: MemberWorld) -> None:
     """Owners, view and registration of the crashed one are gone at once; the session lives on."""
     client = world.client(SHARED)
     first = face.member(client=client, settings=settings(consumer_id="a"))
@@ -64,7 +64,7 @@ def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: World) -> 
             again.wait_until_stable(TIMEOUT_S)  # its name is free again
 
 
-def _claimed(world: World, name: str, session_id: int, *partitions: int) -> None:
+def _claimed(world: MemberWorld, name: str, session_id: int, *partitions: int) -> None:
     """A member's claims as recipes 5 leaves them, each offset bumped and each owner at version 1."""
     for tp in orders(*partitions):
         owner, offset = Owner.path(GROUP, tp), Offset.path(GROUP, tp)
@@ -81,7 +81,7 @@ def _claimed(world: World, name: str, session_id: int, *partitions: int) -> None
 
 
 @pytest.fixture
-def session_id(world: World) -> int:
+def session_id(world: MemberWorld) -> int:
     """The session of the shared client, with the registration of `g_a` and of its neighbour `g_b`."""
     found: list[int] = []
     client = world.client(SHARED)
@@ -96,7 +96,7 @@ def session_id(world: World) -> int:
     return found[0]
 
 
-def test_a_successors_claim_between_reading_and_deleting_stays(world: World, session_id: int) -> None:
+def test_a_successors_claim_between_reading_and_deleting_stays(world: MemberWorld, session_id: int) -> None:
     """recipes 7: its claim has bumped the offset; the others go without that one."""
     _claimed(world, "g_a", session_id, 0, 1)
     _claimed(world, "g_b", session_id, 2)
@@ -111,7 +111,7 @@ def test_a_successors_claim_between_reading_and_deleting_stays(world: World, ses
     assert _ids(world) == {"g_b"}
 
 
-def test_what_is_not_this_sessions_is_left_to_its_own_end(world: World, session_id: int) -> None:
+def test_what_is_not_this_sessions_is_left_to_its_own_end(world: MemberWorld, session_id: int) -> None:
     """A registration of another session under this name: nothing of it is deleted by us."""
     world.server.write(Delete(Registration.path(GROUP, "g_a"), 0), session_id=session_id)
     other = Create(Registration.path(GROUP, "g_a"), b"{}", ephemeral=True)
@@ -124,7 +124,7 @@ def test_what_is_not_this_sessions_is_left_to_its_own_end(world: World, session_
 
 
 def test_without_zookeeper_the_rest_is_told_and_left(
-    world: World, session_id: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: MemberWorld, session_id: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ends with the session; whoever waits for the member's end does not wait for that."""
     monkeypatch.setattr(clearing, "CLEAR_TIMEOUT_S", 0.05)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
@@ -13,7 +13,7 @@ from zkgroup.testing.clock import wait_until
 from zkgroup.testing.server_history import server_transactions
 
 
-def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: World) -> None:
+def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: MemberWorld) -> None:
     """S1-S4, S7-S10 and S22 hold over a join, a lost session, a seek and a leave, deliveries included."""
     recorder, source = Recorder(), MemorySource()
     seen: set[tuple[int, int]] = set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import (
     CommitRefusedError,
@@ -23,7 +23,7 @@ from zkgroup.testing.clock import wait_until
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
 
-def test_a_lone_member_owns_everything_and_leaves_nothing(face: Face, world: World) -> None:
+def test_a_lone_member_owns_everything_and_leaves_nothing(face: Face, world: MemberWorld) -> None:
     """item 53: leases are ordered and valid while it is a member; afterwards no owner is left."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_stable(TIMEOUT_S)
@@ -40,7 +40,7 @@ def test_a_lone_member_owns_everything_and_leaves_nothing(face: Face, world: Wor
     assert member.state is MemberState.CLOSED
 
 
-def test_only_what_moves_is_revoked(face: Face, world: World) -> None:
+def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
     """item 40: partitions that stay keep their token, and their lease goes on."""
     app = Application()
     with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
@@ -58,7 +58,7 @@ def test_only_what_moves_is_revoked(face: Face, world: World) -> None:
             assert second.lease(ZERO) is None
 
 
-def test_threads_of_one_member(face: Face, world: World) -> None:
+def test_threads_of_one_member(face: Face, world: MemberWorld) -> None:
     """A thread count gives that many owners, numbered from 0."""
     with face.member(client=world.client("a"), topics={"orders": 2}) as member:
         member.wait_until_assigned(TIMEOUT_S)
@@ -66,7 +66,7 @@ def test_threads_of_one_member(face: Face, world: World) -> None:
         assert [lease.thread for lease in member.leases()] == [0, 0, 1, 1]
 
 
-def test_a_whitelist_takes_topics_as_they_come(face: Face, world: World) -> None:
+def test_a_whitelist_takes_topics_as_they_come(face: Face, world: MemberWorld) -> None:
     """item 66: a new matching topic gets owners without a new registration."""
     app = Application()
     with face.member(client=world.client("a"), topics=Whitelist("orders.*"), app=app) as member:
@@ -82,7 +82,7 @@ def test_a_whitelist_takes_topics_as_they_come(face: Face, world: World) -> None
 # --- commits --------------------------------------------------------------------------------------
 
 
-def test_a_commit_says_what_became_of_it(face: Face, world: World) -> None:
+def test_a_commit_says_what_became_of_it(face: Face, world: MemberWorld) -> None:
     """The result names the offsets; `committed` reads them back, None where there is none."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(TIMEOUT_S)
@@ -93,7 +93,7 @@ def test_a_commit_says_what_became_of_it(face: Face, world: World) -> None:
         assert member.committed([ZERO, ONE, TWO]) == {ZERO: 42, ONE: 7, TWO: None}
 
 
-def test_one_refused_partition_does_not_stop_the_others(face: Face, world: World) -> None:
+def test_one_refused_partition_does_not_stop_the_others(face: Face, world: MemberWorld) -> None:
     """NotOwnerError when all refusals are of that kind; its result tells what was committed."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(TIMEOUT_S)
@@ -106,7 +106,7 @@ def test_one_refused_partition_does_not_stop_the_others(face: Face, world: World
         assert list(refused.value.result.refused) == [foreign]
 
 
-def test_an_offset_does_not_go_back(face: Face, world: World) -> None:
+def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
     """item 59: OffsetConflictError; mixed kinds are a CommitRefusedError with each reason."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_assigned(TIMEOUT_S)
@@ -126,7 +126,7 @@ def test_an_offset_does_not_go_back(face: Face, world: World) -> None:
 # --- sessions and leases --------------------------------------------------------------------------
 
 
-def test_a_lost_session_is_told_and_the_member_joins_again(face: Face, world: World) -> None:
+def test_a_lost_session_is_told_and_the_member_joins_again(face: Face, world: MemberWorld) -> None:
     """item 51: on_lost for everything, nothing committed, the same id registered anew, new tokens."""
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:
@@ -142,7 +142,7 @@ def test_a_lost_session_is_told_and_the_member_joins_again(face: Face, world: Wo
         assert world.owners() == dict.fromkeys(range(4), f"{member.member_id}-0")
 
 
-def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: World) -> None:
+def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: MemberWorld) -> None:
     """items 49, 50: over by the own clock before the server can end the session; back with its token."""
     app = Application()
     with face.member(
@@ -175,7 +175,7 @@ def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: World) -> Non
 # --- waiting and describing -----------------------------------------------------------------------
 
 
-def owned_by_a_stranger(world: World, partition: int) -> None:
+def owned_by_a_stranger(world: MemberWorld, partition: int) -> None:
     """An owner znode of a session that belongs to no member of ours."""
     stranger = world.client("stranger")
     for path in ("/consumers/g", "/consumers/g/owners", "/consumers/g/owners/orders"):
@@ -187,7 +187,7 @@ def owned_by_a_stranger(world: World, partition: int) -> None:
     )
 
 
-def test_a_timeout_names_the_blockers(face: Face, world: World) -> None:
+def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
     """item 37: one blocked partition delays no other, and the wait says who holds it."""
     owned_by_a_stranger(world, 1)
     with face.member(client=world.client("a")) as member:
@@ -206,7 +206,7 @@ def test_a_timeout_names_the_blockers(face: Face, world: World) -> None:
         assert member.lease(ONE) is not None
 
 
-def test_a_missing_topic_gives_nothing(face: Face, world: World) -> None:
+def test_a_missing_topic_gives_nothing(face: Face, world: MemberWorld) -> None:
     """item 18: the member is stable with no partitions until the topic is created."""
     app = Application()
     with face.member(client=world.client("a"), topics=["invoices"], app=app) as member:
@@ -219,7 +219,7 @@ def test_a_missing_topic_gives_nothing(face: Face, world: World) -> None:
         assert len(app.next("assigned")) == 2
 
 
-def test_the_description_is_that_of_the_command_line(face: Face, world: World) -> None:
+def test_the_description_is_that_of_the_command_line(face: Face, world: MemberWorld) -> None:
     """As a typed value: state, members, partitions with owner, token and offset."""
     with face.member(client=world.client("a")) as member:
         member.wait_until_stable(TIMEOUT_S)
@@ -238,7 +238,7 @@ def test_the_description_is_that_of_the_command_line(face: Face, world: World) -
         )
 
 
-def test_partitions_can_be_handed_back(face: Face, world: World) -> None:
+def test_partitions_can_be_handed_back(face: Face, world: MemberWorld) -> None:
     """Revoked and released; the others stay."""
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:
@@ -253,7 +253,7 @@ def test_partitions_can_be_handed_back(face: Face, world: World) -> None:
 # --- one client, many members ---------------------------------------------------------------------
 
 
-def test_members_of_one_process_share_a_client(face: Face, world: World) -> None:
+def test_members_of_one_process_share_a_client(face: Face, world: MemberWorld) -> None:
     """recipes 1: nothing is mine by session alone; the client outlives its members."""
     shared = world.client("shared")
     with face.member(client=shared, settings=settings(consumer_id="a")) as first:
@@ -266,7 +266,7 @@ def test_members_of_one_process_share_a_client(face: Face, world: World) -> None
         assert len(first.leases()) == 4
 
 
-def test_two_members_of_one_name_on_one_client_are_refused(face: Face, world: World) -> None:
+def test_two_members_of_one_name_on_one_client_are_refused(face: Face, world: MemberWorld) -> None:
     """They would take each other's claims for their own; another group, or the next life, is fine."""
     shared = world.client("shared")
     same: dict[str, Any] = {"client": shared, "settings": settings(consumer_id="a")}
@@ -279,7 +279,7 @@ def test_two_members_of_one_name_on_one_client_are_refused(face: Face, world: Wo
         again.wait_until_assigned(TIMEOUT_S)
 
 
-def test_a_member_registers_once(face: Face, world: World) -> None:
+def test_a_member_registers_once(face: Face, world: MemberWorld) -> None:
     """item 32: a second start makes no second member; the same id again is refused while it lives."""
     client = world.client("a")
     with face.member(client=client, settings=settings(consumer_id="a")) as member:

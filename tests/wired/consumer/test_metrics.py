@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
 from zkgroup.errors import NotOwnerError
 from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import wait_until
 
 
-def test_the_metrics_of_a_member(face: Face, world: World) -> None:
+def test_the_metrics_of_a_member(face: Face, world: MemberWorld) -> None:
     """Names and labels of interfaces.md, fed by a member's life."""
     registry = CollectorRegistry()
 
@@ -49,7 +49,7 @@ def test_the_metrics_of_a_member(face: Face, world: World) -> None:
     assert value("zkgroup_session_state", state="closed", **me) == 1
 
 
-def test_the_lease_that_ran_out_has_nothing_remaining(world: World) -> None:
+def test_the_lease_that_ran_out_has_nothing_remaining(world: MemberWorld) -> None:
     """An operator can alarm on it while ZooKeeper is away."""
     registry = CollectorRegistry()
     labels = {"group": "g", "member": "g_a"}
@@ -72,7 +72,7 @@ def test_the_lease_that_ran_out_has_nothing_remaining(world: World) -> None:
         wait_until(lambda: (remaining_s() or 0) > 0, TIMEOUT_S)
 
 
-def test_a_callback_left_behind_is_counted(world: World) -> None:
+def test_a_callback_left_behind_is_counted(world: MemberWorld) -> None:
     """An operator can alarm on it."""
     import threading
 
@@ -96,7 +96,7 @@ def test_a_callback_left_behind_is_counted(world: World) -> None:
         release.set()
 
 
-def test_members_share_a_sink(world: World) -> None:
+def test_members_share_a_sink(world: MemberWorld) -> None:
     """Two members of one process report to one registry under their own labels."""
     registry = CollectorRegistry()
     sink, face = PrometheusMetrics(registry), Face("blocking")
@@ -143,7 +143,9 @@ class Broken:
         raise OSError("away")
 
 
-def test_a_sink_that_raises_is_told_once(face: Face, world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sink_that_raises_is_told_once(
+    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     """The member works on without metrics."""
     with face.member(client=world.client("a"), metrics=Broken()) as member:
         member.wait_until_assigned(TIMEOUT_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError, OffsetConflictError
@@ -16,7 +16,7 @@ from zkgroup.znodes.consumers import Offset, Reset
 (ZERO,) = orders(0)
 
 
-def test_pause_and_resume(face: Face, world: World) -> None:
+def test_pause_and_resume(face: Face, world: MemberWorld) -> None:
     """A paused partition delivers nothing; the others go on."""
     with face.consumer(client=world.client("a"), source=filled(3, [0, 1])) as consumer:
         consumer.pause(ZERO)
@@ -28,7 +28,7 @@ def test_pause_and_resume(face: Face, world: World) -> None:
         assert places(polled(consumer, 3)) == every(3, [0])
 
 
-def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: World) -> None:
+def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: MemberWorld) -> None:
     """item 59: it is the only way back."""
     with face.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
         polled(consumer, 5)
@@ -50,7 +50,7 @@ def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: World) ->
             consumer.poll(max_records=0)
 
 
-def test_an_operators_reset_moves_an_idle_owner(face: Face, world: World) -> None:
+def test_an_operators_reset_moves_an_idle_owner(face: Face, world: MemberWorld) -> None:
     """recipes 6: the marker is obeyed at once, and the next commit continues from it."""
     with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
         polled(consumer, 10)
@@ -72,7 +72,7 @@ def test_an_operators_reset_moves_an_idle_owner(face: Face, world: World) -> Non
     assert world.offsets()[0] == 10
 
 
-def test_auto_commit_by_timer(face: Face, world: World) -> None:
+def test_auto_commit_by_timer(face: Face, world: MemberWorld) -> None:
     """item 60: processed positions only, one interval after the start, without being asked."""
     quick = settings(auto_commit_interval_ms=50)
     with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=quick) as consumer:
@@ -82,7 +82,7 @@ def test_auto_commit_by_timer(face: Face, world: World) -> None:
         wait_until(lambda: world.offsets().get(0) == 3, TIMEOUT_S)
 
 
-def test_without_auto_commit_only_commit_commits(face: Face, world: World) -> None:
+def test_without_auto_commit_only_commit_commits(face: Face, world: MemberWorld) -> None:
     """Not the timer, not a revocation, not close (R-24)."""
     manual = settings(auto_commit_enable=False, auto_commit_interval_ms=10)
     with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=manual) as consumer:
@@ -99,7 +99,7 @@ def test_without_auto_commit_only_commit_commits(face: Face, world: World) -> No
 
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 2), ("smallest", 2), ("latest", 5), (None, 2)])
 def test_the_policy_decides_where_nothing_is_committed(
-    face: Face, world: World, policy: str | None, start: int
+    face: Face, world: MemberWorld, policy: str | None, start: int
 ) -> None:
     """item 61: the position is committed before the first record is delivered."""
     source = filled(5, [0])
@@ -113,7 +113,7 @@ def test_the_policy_decides_where_nothing_is_committed(
         assert polled(consumer, 6 - start)[0].offset == start
 
 
-def test_the_policy_error_fails_the_consumer(face: Face, world: World) -> None:
+def test_the_policy_error_fails_the_consumer(face: Face, world: MemberWorld) -> None:
     """It names the partition and what to do; nothing is left behind."""
     consumer = face.consumer(
         client=world.client("a"), source=filled(1), settings=settings(auto_offset_reset="error")
@@ -128,7 +128,7 @@ def test_the_policy_error_fails_the_consumer(face: Face, world: World) -> None:
     assert world.owners() == {}
 
 
-def test_a_position_that_the_source_no_longer_has(face: Face, world: World) -> None:
+def test_a_position_that_the_source_no_longer_has(face: Face, world: MemberWorld) -> None:
     """The policy decides as well, and the new position is committed first."""
     source = filled(9, [0])
     with face.consumer(client=world.client("a"), source=source) as consumer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, World, orders, settings
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
 from zkgroup.consumer import guarding
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ConfigError
@@ -54,7 +54,7 @@ def _warnings(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 
 @pytest.mark.parametrize("good", [0, 3, 12])
 def test_a_history_that_raises_stops_and_the_member_goes_on(
-    face: Face, world: World, caplog: pytest.LogCaptureFixture, good: int
+    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
     """At the first record or a later one, on whichever thread: everything is delivered and committed."""
     source, history, metrics = MemorySource(), BrokenHistory(good), Counted()
@@ -117,7 +117,7 @@ def test_errors_of_a_metrics_sink_are_counted() -> None:
     assert (guarded.errors, flaky.sums) == (2, {"x": 3})
 
 
-def test_a_history_file_finds_the_name_of_its_member(face: Face, world: World, tmp_path: Path) -> None:
+def test_a_history_file_finds_the_name_of_its_member(face: Face, world: MemberWorld, tmp_path: Path) -> None:
     """Also a generated one; a second member is refused at its start."""
     with HistoryFile(tmp_path / "h.jsonl") as history:
         with face.member(client=world.client("a"), history=history) as member:

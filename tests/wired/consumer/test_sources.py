@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, World
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld
 from tests.worlds.records import places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.records import SourceRecord
@@ -36,14 +36,14 @@ class Table(RecordSource):
         return [SourceRecord(topic, partition, offset + i, row) for i, row in enumerate(rows)]
 
 
-def test_a_source_of_ones_own(face: Face, world: World) -> None:
+def test_a_source_of_ones_own(face: Face, world: MemberWorld) -> None:
     """Two methods are enough."""
     source = Table({0: [b"a", b"b"], 3: [b"c"]})
     with face.consumer(client=world.client("a"), source=source) as consumer:
         assert places(polled(consumer, 3)) == [(0, 0), (0, 1), (3, 0)]
 
 
-def test_a_source_that_is_away_is_asked_again(face: Face, world: World) -> None:
+def test_a_source_that_is_away_is_asked_again(face: Face, world: MemberWorld) -> None:
     """SourceUnavailableError is a pause, not an end; so is ZooKeeper's absence, which sources ask too."""
     source = Table({0: [b"a"]})
     source.failures = [SourceUnavailableError("away"), StoreUnavailableError("ZooKeeper is away")]
@@ -51,7 +51,7 @@ def test_a_source_that_is_away_is_asked_again(face: Face, world: World) -> None:
         assert places(polled(consumer, 1)) == [(0, 0)]
 
 
-def test_a_source_that_fails_ends_the_consumer(face: Face, world: World) -> None:
+def test_a_source_that_fails_ends_the_consumer(face: Face, world: MemberWorld) -> None:
     """State failed, raised by the next call and by close; its partitions are free for others."""
     source = Table({0: [b"a"]})
     source.failures = [SourceError("the disk is gone")]
@@ -66,7 +66,7 @@ def test_a_source_that_fails_ends_the_consumer(face: Face, world: World) -> None
     assert world.owners() == {}
 
 
-def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: World) -> None:
+def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: MemberWorld) -> None:
     """MemberFailedError, with the original as __cause__."""
     source = Table({0: [b"a"]})
     source.failures = [ZeroDivisionError("oops")]
@@ -79,7 +79,7 @@ def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: Worl
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
-def test_close_does_not_wait_for_a_hanging_source(face: Face, world: World) -> None:
+def test_close_does_not_wait_for_a_hanging_source(face: Face, world: MemberWorld) -> None:
     """A source that does not come back keeps its thread, not the consumer."""
     release = threading.Event()
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.worlds.faces import TIMEOUT_S, Face, World
+from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Multi, Outcome, Request
 from zkgroup.testing.clock import wait_until
@@ -21,7 +21,7 @@ class Late:
     The answer to the claim of the new partition comes late.
     """
 
-    def __init__(self, world: World, store: Store) -> None:
+    def __init__(self, world: MemberWorld, store: Store) -> None:
         self._world = world
         self._store = store
         self._held_back = False
@@ -49,7 +49,7 @@ def _delayed(on_outcome: Callable[[Outcome], None]) -> Callable[[Outcome], None]
     return lambda outcome: threading.Timer(LATE_S, on_outcome, (outcome,)).start()
 
 
-def test_a_claim_that_the_server_shows_is_a_lease_here(face: Face, world: World) -> None:
+def test_a_claim_that_the_server_shows_is_a_lease_here(face: Face, world: MemberWorld) -> None:
     """Past bug: the group was read as converged before the member had the answer to its own claim."""
     client = Late(world, world.client("a"))
     with face.member(client=client) as member:

@@ -33,7 +33,7 @@ class Loop:
         return [arguments for name, arguments in self.called if name == "send"]
 
 
-class World:
+class SteppedPool:
     """A pool whose machine's thread runs when the test says so."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class World:
 
 def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:
     """Not on a later one: of that it will hear, and send again what was in flight."""
-    world = World()
+    world = SteppedPool()
     world.pool.open(OPEN)
     world.pool.send(SEND)
     assert world.loop.sent == []
@@ -79,7 +79,7 @@ def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:
 
 def test_nothing_goes_out_while_there_is_no_connection() -> None:
     """The machine has heard that it broke; what it orders all the same is dropped."""
-    world = World()
+    world = SteppedPool()
     world.pool.open(OPEN)
     world.link.up(1)
     world.link.down(1, "gone")
@@ -90,7 +90,7 @@ def test_nothing_goes_out_while_there_is_no_connection() -> None:
 
 def test_nothing_is_told_of_a_channel_that_was_closed_meanwhile() -> None:
     """Nor of the one before, where the same incarnation has a new one."""
-    world = World()
+    world = SteppedPool()
     world.pool.open(OPEN)
     former = world.link
     former.up(1)
@@ -111,7 +111,7 @@ def test_nothing_is_told_of_a_channel_that_was_closed_meanwhile() -> None:
 
 def test_only_the_incarnation_that_is_meant_is_closed_or_sent_to() -> None:
     """K8."""
-    world = World()
+    world = SteppedPool()
     world.pool.open(OpenChannel(3, 60, "127.0.0.1", 1))
     world.link.up(1)
     world.run()
@@ -126,7 +126,7 @@ def test_only_the_incarnation_that_is_meant_is_closed_or_sent_to() -> None:
 
 def test_a_new_incarnation_ends_the_channel_to_the_former_one() -> None:
     """One channel for each broker."""
-    world = World()
+    world = SteppedPool()
     world.pool.open(OPEN)
     world.pool.open(OpenChannel(3, 60, "127.0.0.1", 1))
     assert [name for name, _ in world.loop.called] == ["begin", "end", "begin"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pure.zookeeper.scripted import STAT
+from tests.worlds.scripted_server import STAT
 from zkgroup.model.requests import (
     Code,
     CreateMissing,
@@ -47,7 +47,7 @@ PATHS = Paths("")
 HELLO = struct.pack("!iiiqi", 36, 0, 4000, 7, 16) + bytes(16)
 
 
-class World:
+class ConnectedExchange:
     """An exchange on a socket pair; the test is the server."""
 
     def __init__(self, ours: socket.socket, theirs: socket.socket) -> None:
@@ -107,14 +107,14 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[ConnectedExchange]:
     """Connected."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield World(ours, theirs)
+        yield ConnectedExchange(ours, theirs)
 
 
-def test_a_break_tells_to_the_byte_what_has_left(world: World) -> None:
+def test_a_break_tells_to_the_byte_what_has_left(world: ConnectedExchange) -> None:
     """Unanswered up to the last request of which any byte was taken, NotSent behind it."""
     while world.sock.unsent < 500_000:
         world.submit(world.multi(100_000))
@@ -129,7 +129,7 @@ def test_a_break_tells_to_the_byte_what_has_left(world: World) -> None:
     assert len(kinds) - touched >= 2
 
 
-def test_the_highest_zxid_seen_does_not_go_down(world: World) -> None:
+def test_the_highest_zxid_seen_does_not_go_down(world: ConnectedExchange) -> None:
     """An answer without a state of its own carries a lower one; the next server must not be older."""
     for zxid in (9, 12, 0, -1, 11):
         world.submit(world.sync())
@@ -138,14 +138,14 @@ def test_the_highest_zxid_seen_does_not_go_down(world: World) -> None:
     assert world.exchange.zxid == 12
 
 
-def test_after_a_break_nothing_is_taken(world: World) -> None:
+def test_after_a_break_nothing_is_taken(world: ConnectedExchange) -> None:
     """Until the next connection is up."""
     world.exchange.detach()
     assert not world.exchange.offer(world.sync())
     assert world.outcomes == []
 
 
-def test_a_ping_without_answer_is_forgotten_with_its_connection(world: World) -> None:
+def test_a_ping_without_answer_is_forgotten_with_its_connection(world: ConnectedExchange) -> None:
     """Past bug: its age ended each handshake that followed, until one happened to be fast enough."""
     world.exchange.ping()
     assert world.exchange.oldest is not None
@@ -156,7 +156,7 @@ def test_a_ping_without_answer_is_forgotten_with_its_connection(world: World) ->
     assert not world.exchange.pinging
 
 
-def test_what_was_given_up_takes_nothing_more_on_any_connection(world: World) -> None:
+def test_what_was_given_up_takes_nothing_more_on_any_connection(world: ConnectedExchange) -> None:
     """Also where the connection comes up at the same moment; what waits is not begun."""
     assert world.exchange.offer(world.sync())
     world.exchange.refuse_more(drop_waiting=True)
@@ -169,7 +169,7 @@ def test_what_was_given_up_takes_nothing_more_on_any_connection(world: World) ->
     assert world.outcomes == [NotSent("given up")]
 
 
-def test_a_call_that_is_given_up_from_a_callback_stops_those_behind_it(world: World) -> None:
+def test_a_call_that_is_given_up_from_a_callback_stops_those_behind_it(world: ConnectedExchange) -> None:
     """Of two calls begun together the second does not leave when the first one's outcome gives up."""
 
     def give_up(_outcome: Outcome) -> None:
@@ -179,7 +179,7 @@ def test_a_call_that_is_given_up_from_a_callback_stops_those_behind_it(world: Wo
     assert world.asked() == []
 
 
-def test_a_callback_of_a_break_cannot_slip_anything_in(world: World) -> None:
+def test_a_callback_of_a_break_cannot_slip_anything_in(world: ConnectedExchange) -> None:
     """What is submitted while the outcomes of a break are told is told not sent as well."""
     late: list[Outcome] = []
 
@@ -191,7 +191,7 @@ def test_a_callback_of_a_break_cannot_slip_anything_in(world: World) -> None:
     assert [type(outcome) for outcome in late] == [NotSent]
 
 
-def test_a_request_refused_here_is_answered_in_its_turn(world: World) -> None:
+def test_a_request_refused_here_is_answered_in_its_turn(world: ConnectedExchange) -> None:
     """Behind those under way."""
     too_big = NotSent("big", too_big=True)
     world.submit(world.sync(), RefusedHere(too_big, world.outcomes.append), world.sync())
@@ -206,7 +206,7 @@ def test_a_request_refused_here_is_answered_in_its_turn(world: World) -> None:
 @pytest.mark.parametrize("call_type", [ReadCall, ListCall])
 @pytest.mark.parametrize("meanwhile", ["nothing", "created", "forbidden"])
 def test_a_watched_read_of_nothing_waits_for_the_creation(
-    world: World, call_type: type[ReadCall | ListCall], meanwhile: str
+    world: ConnectedExchange, call_type: type[ReadCall | ListCall], meanwhile: str
 ) -> None:
     """getData and getChildren leave no watch there, so exists follows; what came between is told at once."""
     request = Read("/a", True) if call_type is ReadCall else ListChildren("/a", True)
@@ -228,7 +228,7 @@ def test_a_watched_read_of_nothing_waits_for_the_creation(
     assert world.watched == (["/a"] if meanwhile == "nothing" else [])
 
 
-def test_a_watch_stands_from_the_answer_on_and_fires_once(world: World) -> None:
+def test_a_watch_stands_from_the_answer_on_and_fires_once(world: ConnectedExchange) -> None:
     """Only for those who asked for one."""
     exists = ExistsCall(Exists("/a", True), PATHS, world.outcomes.append, world.watched.append)
     world.submit(world.read(watch=True), world.read(), exists)
@@ -242,7 +242,7 @@ def test_a_watch_stands_from_the_answer_on_and_fires_once(world: World) -> None:
     assert world.watched == ["/a", "/a"]
 
 
-def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: World) -> None:
+def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: ConnectedExchange) -> None:
     """One packet where everything exists; else the missing ones in order, and then what came after."""
     world.exchange.multi_read = True
     made = CreateMissingCall(CreateMissing(("/a", "/b", "/c")), PATHS, world.outcomes.append)
@@ -264,7 +264,9 @@ def test_making_what_is_missing_looks_first_and_holds_the_others_back(world: Wor
 
 
 @pytest.mark.parametrize("paths", [("/a",), ("/a", "/b")])
-def test_making_what_is_there_already_takes_a_look_at_each(world: World, paths: tuple[str, ...]) -> None:
+def test_making_what_is_there_already_takes_a_look_at_each(
+    world: ConnectedExchange, paths: tuple[str, ...]
+) -> None:
     """Past bug: plain reads, of a single path or on an old server, had no decoder here."""
     world.exchange.multi_read = False
     world.submit(CreateMissingCall(CreateMissing(paths), PATHS, world.outcomes.append))
@@ -275,7 +277,7 @@ def test_making_what_is_there_already_takes_a_look_at_each(world: World, paths: 
     assert world.outcomes == [CreateMissingDone()]
 
 
-def test_making_what_is_missing_tells_the_first_refusal(world: World) -> None:
+def test_making_what_is_missing_tells_the_first_refusal(world: ConnectedExchange) -> None:
     """Those behind it are answered before it is told."""
     world.exchange.multi_read = True
     world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append))
@@ -288,7 +290,7 @@ def test_making_what_is_missing_tells_the_first_refusal(world: World) -> None:
     assert world.outcomes == [Refused(Code.NO_AUTH, "/a")]
 
 
-def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: World) -> None:
+def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: ConnectedExchange) -> None:
     """One of them may have been made."""
     world.exchange.multi_read = True
     world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append), world.sync())
@@ -298,7 +300,7 @@ def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: World) ->
     assert [type(outcome) for outcome in world.outcomes] == [Unanswered, NotSent]
 
 
-def test_a_bulk_read_waits_until_it_is_known_how(world: World) -> None:
+def test_a_bulk_read_waits_until_it_is_known_how(world: ConnectedExchange) -> None:
     """And everything behind it, for the order's sake."""
     world.submit(ReadManyCall(ReadMany(("/a", "/b")), PATHS, world.outcomes.append), world.sync())
     assert world.asked() == []
@@ -315,7 +317,7 @@ def test_a_bulk_read_waits_until_it_is_known_how(world: World) -> None:
     assert world.outcomes == [ReadManyDone((Code.NO_AUTH, None))]
 
 
-def test_bulk_listings_one_by_one(world: World) -> None:
+def test_bulk_listings_one_by_one(world: ConnectedExchange) -> None:
     """The same answers as by multiRead."""
     world.exchange.multi_read = False
     world.submit(ListManyCall(ListMany(("/a", "/b")), PATHS, world.outcomes.append))
@@ -326,7 +328,7 @@ def test_bulk_listings_one_by_one(world: World) -> None:
     assert world.outcomes == [ListManyDone((("x",), None))]
 
 
-def test_acls_are_read_one_by_one_without_knowing_the_server(world: World) -> None:
+def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExchange) -> None:
     """No multiRead reads them; what may not be read is told path by path."""
     assert world.exchange.multi_read is None
     world.submit(ReadAclsCall(ReadAcls(("/a", "/b", "/c")), PATHS, world.outcomes.append))
@@ -340,7 +342,7 @@ def test_acls_are_read_one_by_one_without_knowing_the_server(world: World) -> No
     assert world.outcomes == [ReadAclsDone((acl, Code.NO_AUTH, None))]
 
 
-def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: World) -> None:
+def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: ConnectedExchange) -> None:
     """Once; what else comes of it is dropped."""
     world.exchange.multi_read = True
     world.exchange.settings = ClientSettings(bulk_paths=1)
@@ -351,7 +353,7 @@ def test_a_bulk_read_that_is_refused_as_a_whole_is_told_so(world: World) -> None
     assert world.outcomes == [NotSent("the server is overloaded and did not execute the request")]
 
 
-def test_every_submit_rings_once(world: World) -> None:
+def test_every_submit_rings_once(world: ConnectedExchange) -> None:
     """After the call stands where the connection thread finds it."""
     for number in range(1, 4):
         world.exchange.offer(world.sync())
@@ -359,7 +361,7 @@ def test_every_submit_rings_once(world: World) -> None:
         assert world.exchange.waiting
 
 
-def test_no_more_packets_than_the_window_are_unanswered(world: World) -> None:
+def test_no_more_packets_than_the_window_are_unanswered(world: ConnectedExchange) -> None:
     """Each answer lets one more go; what is asked after a bulk read goes after its last packet."""
     world.exchange.multi_read = True
     world.exchange.settings = ClientSettings(bulk_paths=1, max_in_flight=2)
@@ -380,7 +382,7 @@ def test_no_more_packets_than_the_window_are_unanswered(world: World) -> None:
     assert world.exchange.idle
 
 
-def test_what_waits_for_the_window_ends_with_the_connection(world: World) -> None:
+def test_what_waits_for_the_window_ends_with_the_connection(world: ConnectedExchange) -> None:
     """A bulk read of which a part was sent has no answer; a write that was not begun was not sent."""
     world.exchange.multi_read = True
     world.exchange.settings = ClientSettings(bulk_paths=1, max_in_flight=1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.rows import Log, owner
+from tests.worlds.audit_log import AuditLog, owner
 from zkgroup.audit.findings.claim_stolen import RULE
 
 T0 = ("t", 0)
 
 
-def _group(*, with_lists: bool = False) -> Log:
-    log = Log(with_lists=with_lists)
+def _group(*, with_lists: bool = False) -> AuditLog:
+    log = AuditLog(with_lists=with_lists)
     log.open(1)
     log.open(2)
     log.join("g", "g_a", 1)

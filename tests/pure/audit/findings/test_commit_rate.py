@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log
+from tests.worlds.audit_log import START_MS, AuditLog
 from zkgroup.audit.findings.commit_rate import RULE
 
 A, B = 0xA, 0xB
@@ -11,7 +11,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 def test_commits_of_a_group_are_counted() -> None:
     """Claims are none; a repeated offset is one that says nothing new."""
-    log = Log()
+    log = AuditLog()
     log.wait(-(START_MS % 60_000))
     log.claim_ours("g", T0, "g_a-0", A)
     log.claim_ours("g", T1, "g_b-0", B)
@@ -32,7 +32,7 @@ def test_commits_of_a_group_are_counted() -> None:
 
 def test_each_group_by_itself_and_none_without_commits() -> None:
     """Offsets of a snapshot were committed before."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/consumers/old/offsets/t/0", "3", zxid=4)
     log.claim_ours("idle", T0, "idle_a-0", A)
     log.commit("one", T0, 1, A)

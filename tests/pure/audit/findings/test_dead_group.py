@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log, offset
+from tests.worlds.audit_log import START_MS, AuditLog, offset
 from zkgroup.audit.findings.dead_group import RULE
 
 A = 0xA
@@ -10,9 +10,9 @@ DAY = 86_400_000
 T0, T1 = ("t", 0), ("t", 1)
 
 
-def left() -> Log:
+def left() -> AuditLog:
     """A group whose only member committed and left."""
-    log = Log()
+    log = AuditLog()
     for path in ("/consumers/g", "/consumers/g/ids", "/consumers/g/offsets", "/consumers/g/offsets/t"):
         log.create(path)
     log.open(A)
@@ -68,7 +68,7 @@ def test_a_group_without_offsets_is_none() -> None:
 
 def test_a_snapshot_alone_is_enough() -> None:
     """What counts is when an offset was written, not when it was made."""
-    log = Log()
+    log = AuditLog()
     log.seed("/now", zxid=9, ms=START_MS)
     log.seed(offset("old", T0), "4", zxid=3, ms=START_MS - 30 * DAY, mtime_ms=START_MS - 20 * DAY)
     log.seed(offset("used", T0), "4", zxid=4, ms=START_MS - 30 * DAY, mtime_ms=START_MS - DAY)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.pure.audit.whole import calm, look, places
-from tests.worlds.zkfiles_world import World
+from tests.worlds.audit_folders import calm, look, places
+from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.findings.digest_mismatch import RULE
 from zkgroup.zkfiles.records import TreeDigest
 
 
-def old() -> World:
+def old() -> ServerHistory:
     """A history of a server before 3.6."""
-    world = World(digests=False, lists=False)
+    world = ServerHistory(digests=False, lists=False)
     world.open(1)
     world.create("/a")
     world.create("/a/x")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.double_ownership import RULE
 
 T0 = ("t", 0)
 
 
-def _two(value: int = 5) -> Log:
+def _two(value: int = 5) -> AuditLog:
     """Member a owns the partition in session 1, member b is registered in session 2."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     log.open(2)

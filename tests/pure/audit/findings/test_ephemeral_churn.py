@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.ephemeral_churn import RULE
 
 A, B = 0xA, 0xB
 
 
-def churn(log: Log, session: int, times: int, every_ms: int) -> list[int]:
+def churn(log: AuditLog, session: int, times: int, every_ms: int) -> list[int]:
     """Claims and releases in turn; the zxids of both."""
     zxids = []
     for _ in range(times):
@@ -20,7 +20,7 @@ def churn(log: Log, session: int, times: int, every_ms: int) -> list[int]:
 
 def test_creates_and_deletes_beyond_the_bound_are_found() -> None:
     """Both count."""
-    log = Log()
+    log = AuditLog()
     zxids = churn(log, A, times=60, every_ms=60_000)
 
     (found,) = log.find(RULE, per_hour=100)
@@ -32,7 +32,7 @@ def test_creates_and_deletes_beyond_the_bound_are_found() -> None:
 
 def test_fewer_or_persistent_ones_are_not() -> None:
     """Commits are no ephemerals; a default rebalance is far below the bound."""
-    log = Log()
+    log = AuditLog()
     churn(log, A, times=49, every_ms=60_000)
     for number in range(200):
         log.commit("g", ("t", 0), number, B)
@@ -44,7 +44,7 @@ def test_fewer_or_persistent_ones_are_not() -> None:
 
 def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
     """One without any is a tool, and one that lives on may have just begun."""
-    log = Log()
+    log = AuditLog()
     opened = log.open(A)
     log.join("g", "g_a", A)
     log.wait(3_000)
@@ -62,7 +62,7 @@ def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
 
 def test_a_session_of_a_minute_is_not_short() -> None:
     """The bound itself is long enough."""
-    log = Log()
+    log = AuditLog()
     log.open(A)
     log.join("g", "g_a", A)
     log.wait(60_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log, owner
+from tests.worlds.audit_log import START_MS, AuditLog, owner
 from zkgroup.audit.findings.failed_claims import RULE
 from zkgroup.zkfiles.records import Operation, TransactionType
 
@@ -10,14 +10,14 @@ A, TOOL = 0xA, 0xC
 NODE_EXISTS, NO_NODE, NOT_TRIED = -110, -101, -2
 
 
-def joined() -> Log:
-    log = Log()
+def joined() -> AuditLog:
+    log = AuditLog()
     log.open(A)
     log.join("g", "g_a", A)
     return log
 
 
-def refused(log: Log, session: int, error: int, cxid: int) -> int:
+def refused(log: AuditLog, session: int, error: int, cxid: int) -> int:
     """A single request that failed."""
     return log.write(TransactionType.ERROR, session, Operation(TransactionType.ERROR, error=error), cxid=cxid)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.pure.audit.whole import look
-from tests.worlds.zkfiles_world import World
+from tests.worlds.audit_folders import look
+from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.findings.growth import RULE
 
 
-def grown() -> tuple[World, int, int]:
+def grown() -> tuple[ServerHistory, int, int]:
     """A history with two zxids at which snapshots may be taken."""
-    world = World()
+    world = ServerHistory()
     for path in ("/a", "/a/x", "/a/y", "/b", "/c"):
         world.create(path, b"12")
     before = world.zxid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.rows import START_MS, Log, owner
+from tests.worlds.audit_log import START_MS, AuditLog, owner
 from zkgroup.audit.findings.handover_time import RULE
 from zkgroup.zkfiles.records import TransactionType
 
@@ -12,9 +12,9 @@ A, B = 0xA, 0xB
 T0, T1 = ("t", 0), ("t", 1)
 
 
-def two_members(*, with_lists: bool = True) -> Log:
+def two_members(*, with_lists: bool = True) -> AuditLog:
     """a owns both partitions; b is a member."""
-    log = Log(with_lists=with_lists)
+    log = AuditLog(with_lists=with_lists)
     for session in (A, B):
         log.open(session)
     log.join("g", "g_a", A)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.herd_size import RULE
 
 
 def test_members_of_a_group_watch_its_ids() -> None:
     """Who joins wakes those before; who leaves wakes itself too, as long as it is there."""
-    log = Log()
+    log = AuditLog()
     zxids = [log.join("g", f"g_{number}", 0xA0 + number) for number in range(5)]
     left = log.leave("g", "g_0", 0xA0)
 
@@ -23,7 +23,7 @@ def test_members_of_a_group_watch_its_ids() -> None:
 
 def test_members_of_every_group_watch_brokers_and_topics() -> None:
     """And brokers watch the controller."""
-    log = Log()
+    log = AuditLog()
     log.create("/brokers/ids/1", "{}", 1, ephemeral=True)
     log.create("/brokers/ids/2", "{}", 2, ephemeral=True)
     for number in range(2):
@@ -44,7 +44,7 @@ def test_members_of_every_group_watch_brokers_and_topics() -> None:
 
 def test_small_groups_and_what_nobody_watches_are_not() -> None:
     """Commits wake nobody, however many members there are; a set of the topic is no child."""
-    log = Log()
+    log = AuditLog()
     for number in range(100):
         log.join("g", f"g_{number}", 1000 + number)
     log.commit("g", ("t", 0), 5, 1000)
@@ -57,7 +57,7 @@ def test_small_groups_and_what_nobody_watches_are_not() -> None:
 
 def test_what_was_there_at_the_beginning_woke_nobody() -> None:
     """Seeds are no changes; their lives count as watchers."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     for number in range(4):
         log.seed(f"/consumers/g/ids/g_{number}", "{}", zxid=5 + number, session=0xA0 + number)
     zxid = log.join("g", "g_new", 0xB)

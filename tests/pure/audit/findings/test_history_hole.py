@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.pure.audit.whole import calm, look, places
+from tests.worlds.audit_folders import calm, look, places
 from zkgroup.audit.findings.history_hole import RULE
 from zkgroup.audit.findings.split_history import RULE as SPLIT
 

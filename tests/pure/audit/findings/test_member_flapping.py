@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log
+from tests.worlds.audit_log import START_MS, AuditLog
 from zkgroup.audit.findings.member_flapping import RULE
 
 MINUTE = 60_000
 
 
-def flapping(times: int, every_ms: int, *, up_ms: int = 10_000) -> tuple[Log, list[int]]:
+def flapping(times: int, every_ms: int, *, up_ms: int = 10_000) -> tuple[AuditLog, list[int]]:
     """A member that registers again and again, each time in a new session."""
-    log, zxids = Log(), []
+    log, zxids = AuditLog(), []
     for number in range(times):
         session = 0xA0 + number
         log.open(session)
@@ -61,7 +61,7 @@ def test_each_time_that_it_flapped_is_found_once() -> None:
 
 def test_many_members_that_join_once_are_not() -> None:
     """A group that starts is no flapping, nor the same name in another group."""
-    log = Log()
+    log = AuditLog()
     for number in range(10):
         log.join("g", f"g_{number}", 0xA0 + number)
         log.join(f"group{number}", "same", 0xA0 + number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import OURS, T, alone, shared
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.needless_move import RULE
 
 
@@ -23,7 +23,7 @@ def test_members_of_ours_keep_what_they_can_so_it_is_a_warning() -> None:
     assert [found.severity for found in shared(zkgroup="1", strategy="range").find(RULE)] == ["warning"]
 
 
-def _swap(**extensions: str) -> Log:
+def _swap(**extensions: str) -> AuditLog:
     """b joins and gets two; a gives those, and takes nothing back."""
     log = alone(**extensions)
     log.wait(10_000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.never_owned import RULE
 
 
-def _group() -> Log:
-    log = Log()
+def _group() -> AuditLog:
+    log = AuditLog()
     log.topic("t", 3)
     log.open(1)
     log.join("g", "g_a", 1)
@@ -16,7 +16,7 @@ def _group() -> Log:
     return log
 
 
-def _later(log: Log, ms: int) -> Log:
+def _later(log: AuditLog, ms: int) -> AuditLog:
     log.wait(ms)
     log.create(f"/mark-{log.zxid}")
     return log
@@ -76,7 +76,7 @@ def test_new_partitions_count_from_their_creation() -> None:
 
 def test_a_log_without_its_beginning_speaks_of_what_it_saw_only() -> None:
     """Without the log's beginning an unseen owner may stand: only the released partition is told."""
-    log = Log(zxid=1000)
+    log = AuditLog(zxid=1000)
     log.topic("t", 2)
     log.join("g", "g_a", 1)
     log.claim("g", ("t", 0), "g_a-0", 1)

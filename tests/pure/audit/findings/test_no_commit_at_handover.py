@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log, offset, owner
+from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
 from zkgroup.audit.findings.no_commit_at_handover import RULE
 
 A, B = 0xA, 0xB
@@ -11,7 +11,7 @@ T0 = ("t", 0)
 
 def test_an_owner_that_never_committed_in_over_a_minute_is_told() -> None:
     """However its ownership ended."""
-    log = Log()
+    log = AuditLog()
     log.join("g", "g_a", A)
     claimed = log.claim_ours("g", T0, "g_a-0", A)
     log.wait(60_001)
@@ -29,7 +29,7 @@ def test_an_owner_that_never_committed_in_over_a_minute_is_told() -> None:
 
 def test_one_commit_is_enough_even_with_the_release() -> None:
     """In the transaction of the release, too; not one by another session."""
-    log = Log()
+    log = AuditLog()
     log.claim_ours("g", T0, "g_a-0", A)
     log.wait(90_000)
     log.multi(A, log.setting(offset("g", T0), "4"), log.deletion(owner("g", T0)))
@@ -43,7 +43,7 @@ def test_one_commit_is_enough_even_with_the_release() -> None:
 
 def test_short_ownerships_and_open_ones_are_not() -> None:
     """A minute by default; nobody was handed over to yet."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", T0, "g_a-0", A)
     log.wait(60_000)
     log.release("g", T0, A)
@@ -57,7 +57,7 @@ def test_short_ownerships_and_open_ones_are_not() -> None:
 
 def test_of_an_owner_from_before_the_log_only_the_log_counts() -> None:
     """What it committed before is not known."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(owner("g", T0), "g_a-0", zxid=5, session=A, ms=START_MS - 900_000)
     start = log.create("/start")
     log.wait(50_000)
@@ -70,7 +70,7 @@ def test_of_an_owner_from_before_the_log_only_the_log_counts() -> None:
 
 def test_the_commit_of_one_owner_does_not_excuse_the_next() -> None:
     """Each ownership is asked by itself."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", T0, "g_a-0", A)
     log.commit("g", T0, 3, A)
     log.wait(90_000)
@@ -85,7 +85,7 @@ def test_the_commit_of_one_owner_does_not_excuse_the_next() -> None:
 
 def test_an_owner_of_the_snapshot_that_the_log_saw_commit_is_excused() -> None:
     """One that only released what it had in the snapshot is not."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     for number in (0, 1):
         log.seed(owner("g", ("t", number)), "g_a-0", zxid=5 + number, session=A)
     log.create("/start")

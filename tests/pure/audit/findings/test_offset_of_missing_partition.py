@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log, offset
+from tests.worlds.audit_log import AuditLog, offset
 from zkgroup.audit.findings.offset_of_missing_partition import RULE
 
 A = 0xA
@@ -10,7 +10,7 @@ A = 0xA
 
 def test_offsets_of_topics_that_are_gone_are_found() -> None:
     """Since the topic went, or since the offset was made, whatever came later."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 2)
     log.topic("u", 1)
     log.commit("g", ("t", 0), 5, A)
@@ -38,7 +38,7 @@ def test_offsets_of_topics_that_are_gone_are_found() -> None:
 
 def test_offsets_of_partitions_that_exist_are_none() -> None:
     """Whether the topic came first, grew, or was made again; and an offset that went with its topic."""
-    log = Log()
+    log = AuditLog()
     log.commit("g", ("t", 1), 5, A)
     log.topic("t", 1)
     log.topic("t", 2)
@@ -52,10 +52,10 @@ def test_offsets_of_partitions_that_exist_are_none() -> None:
 
 def test_what_cannot_be_known_is_not_said() -> None:
     """An unreadable topic, and a log whose beginning is not there."""
-    unreadable = Log()
+    unreadable = AuditLog()
     unreadable.create("/brokers/topics/t", "not JSON")
     unreadable.commit("g", ("t", 0), 5, A)
-    partial = Log(zxid=500)
+    partial = AuditLog(zxid=500)
     partial.commit("g", ("t", 0), 5, A)
 
     assert unreadable.find(RULE) == []
@@ -64,7 +64,7 @@ def test_what_cannot_be_known_is_not_said() -> None:
 
 def test_an_owner_of_a_missing_partition_is_no_offset() -> None:
     """That is another finding."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", ("never", 0), "g_a-0", A)
 
     assert log.find(RULE) == []

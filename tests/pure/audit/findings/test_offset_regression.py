@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log, offset, worst
+from tests.worlds.audit_log import AuditLog, offset, worst
 from zkgroup.audit.findings.offset_regression import RULE
 
 A, B, TOOL = 0xA, 0xB, 0xC
 T0 = ("t", 0)
 
 
-def owned_at(value: int) -> Log:
+def owned_at(value: int) -> AuditLog:
     """A log in which member a owns t-0 and has committed."""
-    log = Log()
+    log = AuditLog()
     for session in (A, B, TOOL):
         log.open(session)
     log.join("g", "g_a", A)
@@ -47,7 +47,7 @@ def test_what_rises_or_repeats_is_none() -> None:
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
     """A claim of ours writes what was there; the first one writes -1, which is none."""
-    log = Log()
+    log = AuditLog()
     log.claim_ours("g", T0, "g_a-0", A)
     log.commit("g", T0, 7, A)
     log.release("g", T0, A)
@@ -85,7 +85,7 @@ def test_a_reset_with_a_marker_in_its_transaction_is_told_only() -> None:
 
 def test_an_audit_record_of_an_idle_group_is_a_marker_for_this_group_only() -> None:
     """`/zkgroup/audit/<group>` in the same transaction."""
-    log = Log()
+    log = AuditLog()
     log.commit("g", T0, 50, A)
     log.commit("other", T0, 50, A)
     acted = log.multi(
@@ -144,7 +144,7 @@ def test_a_create_begins_a_new_life_where_the_log_has_a_hole() -> None:
 
 def test_what_the_snapshot_held_counts_as_before() -> None:
     """And a value that is no number changes nothing."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(offset("g", T0), "500", zxid=7, version=3)
     log.commit("g", T0, 501, A)
     log.set(offset("g", T0), "what?", A)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.open_acl import RULE
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, StoredStat, StoredZnode, TransactionType
 
@@ -11,23 +11,23 @@ READABLE: Acl = (AclEntry(1, "world", "anyone"), AclEntry(31, "sasl", "kafka"))
 A = 0xA
 
 
-def create(log: Log, path: str, acl: Acl) -> int:
+def create(log: AuditLog, path: str, acl: Acl) -> int:
     return log.write(TransactionType.CREATE, A, Operation(TransactionType.CREATE, path, b"", acl))
 
 
-def set_acl(log: Log, path: str, acl: Acl, session: int) -> int:
+def set_acl(log: AuditLog, path: str, acl: Acl, session: int) -> int:
     return log.write(
         TransactionType.SET_ACL, session, Operation(TransactionType.SET_ACL, path, acl=acl, version=1)
     )
 
 
-def seed(log: Log, path: str, acl: Acl | None) -> None:
+def seed(log: AuditLog, path: str, acl: Acl | None) -> None:
     log.seeds.append(StoredZnode(path, b"", acl, StoredStat(5, 5, 0, 0, 0, 0, 0, 0, 5)))
 
 
 def test_a_tree_that_is_open_everywhere_is_told_in_one_row() -> None:
     """As every tree of 0.8.2.2 is."""
-    log = Log()
+    log = AuditLog()
     for path in ("/brokers", "/brokers/ids", "/consumers", "/elsewhere"):
         create(log, path, OPEN)
 
@@ -41,7 +41,7 @@ def test_a_tree_that_is_open_everywhere_is_told_in_one_row() -> None:
 
 def test_a_tree_that_is_half_closed_is_warned_of() -> None:
     """Somebody meant to close it; reading may stay open."""
-    log = Log()
+    log = AuditLog()
     create(log, "/brokers", READABLE)
     create(log, "/brokers/ids", READABLE)
     create(log, "/consumers", OPEN)
@@ -56,10 +56,10 @@ def test_a_tree_that_is_half_closed_is_warned_of() -> None:
 
 def test_a_closed_tree_is_not() -> None:
     """Nor one that was closed later, apart from that it was."""
-    closed = Log()
+    closed = AuditLog()
     create(closed, "/brokers", READABLE)
     create(closed, "/elsewhere", OPEN)
-    later = Log()
+    later = AuditLog()
     create(later, "/brokers", OPEN)
     create(later, "/consumers", OPEN)
     set_acl(later, "/brokers", READABLE, 0xB)
@@ -75,10 +75,10 @@ def test_a_closed_tree_is_not() -> None:
 
 def test_an_acl_that_the_snapshot_lacks_is_warned_of() -> None:
     """A known defect of servers; where no ACL at all is known, they were not read."""
-    lacking = Log(zxid=100)
+    lacking = AuditLog(zxid=100)
     seed(lacking, "/brokers", OPEN)
     seed(lacking, "/consumers", None)
-    unread = Log(zxid=100)
+    unread = AuditLog(zxid=100)
     seed(unread, "/brokers", None)
     seed(unread, "/consumers", None)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.orphan_owner import RULE
 
 T0 = ("t", 0)
 
 
-def _group() -> Log:
-    log = Log()
+def _group() -> AuditLog:
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     log.join("g", "g_a", 1)
@@ -70,7 +70,7 @@ def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> Non
 
 def test_a_snapshot_alone_is_enough() -> None:
     """An owner without a registration in a snapshot is an error, with nothing but the snapshot."""
-    log = Log()
+    log = AuditLog()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=7, ms=log.ms - 60_000, session=5)
     log.seed("/mark", zxid=9)
 
@@ -81,7 +81,7 @@ def test_a_snapshot_alone_is_enough() -> None:
 
 def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> None:
     """Its member may have registered before the log begins."""
-    log = Log(zxid=1000)
+    log = AuditLog(zxid=1000)
     log.claim("g", T0, "g_a-0", 1)
     log.wait(60_000)
     log.create("/mark")
@@ -91,7 +91,7 @@ def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> N
 
 def test_of_a_session_that_the_log_saw_begin_all_is_known_without_the_beginning_too() -> None:
     """Whatever it registered is in the log."""
-    log = Log(zxid=1000)
+    log = AuditLog(zxid=1000)
     log.open(1)
     claimed = log.claim("g", T0, "g_a-0", 1)
     log.wait(60_000)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log, owner
+from tests.worlds.audit_log import AuditLog, owner
 from zkgroup.audit.findings.orphan_owner_interval import RULE
 
 T0 = ("t", 0)
 REGISTRATION = "/consumers/g/ids/g_a"
 
 
-def _group() -> Log:
-    log = Log()
+def _group() -> AuditLog:
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     log.join("g", "g_a", 1)
@@ -65,7 +65,7 @@ def test_what_goes_in_one_transaction_has_not_outlived() -> None:
     assert log.find(RULE) == []
 
     for with_lists in (False, True):
-        log = Log(with_lists=with_lists)
+        log = AuditLog(with_lists=with_lists)
         log.open(1)
         log.join("g", "g_a", 1)
         log.claim("g", T0, "g_a-0", 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log, registration
+from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.audit.findings.owner_session_mismatch import RULE
 
 T0 = ("t", 0)
 
 
-def _group() -> Log:
-    log = Log()
+def _group() -> AuditLog:
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     log.open(2)
@@ -69,7 +69,7 @@ def test_a_members_own_claims_are_none() -> None:
 
 def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
     """A registration that was renewed is younger than the claims that it keeps."""
-    log = Log()
+    log = AuditLog()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=5, session=1)
     log.seed("/consumers/g/ids/g_a", registration(), zxid=8, session=1)
     assert log.find(RULE) == []
@@ -80,7 +80,7 @@ def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
 
 def test_an_owner_that_is_not_ephemeral_is_named_so() -> None:
     """An owner of the snapshot that no session holds is told as not ephemeral."""
-    log = Log()
+    log = AuditLog()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=5)
     log.seed("/consumers/g/ids/g_a", registration(), zxid=4, session=1)
 
@@ -91,7 +91,7 @@ def test_an_owner_that_is_not_ephemeral_is_named_so() -> None:
 
 def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> None:
     """A session that was open before the log may be registered: only the one opened within it is told."""
-    log = Log(zxid=1000)
+    log = AuditLog(zxid=1000)
     log.claim("g", T0, "g_a-0", 1)
     log.open(2)
     claimed = log.claim("g", ("t", 1), "g_b-0", 2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.rebalance_storm import RULE
 
 
-def _flapping(times: int, every_ms: int) -> Log:
+def _flapping(times: int, every_ms: int) -> AuditLog:
     """A member of session 1 comes and goes."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     for _ in range(times):

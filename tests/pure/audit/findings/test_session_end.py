@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.session_end import RULE
 
 A, B = 0xA, 0xB
@@ -14,7 +14,7 @@ T0, T1 = ("t", 0), ("t", 1)
 @pytest.mark.parametrize("with_lists", [True, False])
 def test_an_expiry_is_told_with_its_silence_and_what_went(with_lists: bool) -> None:
     """Exactly: no client asked for it. From 3.6 on the record lists what goes."""
-    log = Log(with_lists=with_lists)
+    log = AuditLog(with_lists=with_lists)
     log.open(A, timeout_ms=6_000)
     log.join("g", "g_a", A)
     log.claim("g", T0, "g_a-0", A)
@@ -34,7 +34,7 @@ def test_an_expiry_is_told_with_its_silence_and_what_went(with_lists: bool) -> N
 
 def test_a_close_after_a_long_silence_is_no_expiry() -> None:
     """A client that only read for a minute and then closed."""
-    log = Log()
+    log = AuditLog()
     log.open(A, timeout_ms=6_000)
     log.join("g", "g_a", A)
     log.wait(60_000)
@@ -47,7 +47,7 @@ def test_a_close_after_a_long_silence_is_no_expiry() -> None:
 
 def test_a_close_that_takes_nothing_is_not_told() -> None:
     """Every tool does so; one that expires did not mean to."""
-    log = Log()
+    log = AuditLog()
     log.open(A)
     log.close(A)
     log.open(B)
@@ -60,7 +60,7 @@ def test_a_close_that_takes_nothing_is_not_told() -> None:
 
 def test_a_living_session_and_a_release_are_no_end() -> None:
     """What a session deletes by itself did not go with it."""
-    log = Log()
+    log = AuditLog()
     log.open(A)
     log.claim("g", T0, "g_a-0", A)
     log.release("g", T0, A)
@@ -73,7 +73,7 @@ def test_a_living_session_and_a_release_are_no_end() -> None:
 
 def test_a_session_from_before_the_log_may_have_written_nothing_in_it() -> None:
     """Its ephemerals are in the snapshot."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/brokers/ids/1", "{}", zxid=5, session=A)
     log.expire(A)
 

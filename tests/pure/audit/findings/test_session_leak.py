@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.pure.audit.rows import START_MS, Log
+from tests.worlds.audit_log import START_MS, AuditLog
 from zkgroup.audit.findings.session_leak import RULE
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding
@@ -14,14 +14,14 @@ A, B = 0x100_0000_0000_000A, -0x5F00_0000_0000_0005
 DAY = 86_400_000
 
 
-def found_in(log: Log, sessions: Mapping[int, int]) -> list[Finding]:
+def found_in(log: AuditLog, sessions: Mapping[int, int]) -> list[Finding]:
     """What is found where the snapshot had these sessions, with their timeouts."""
     return find([RULE], lambda: list(events_of(log.transactions, log.seeds, sessions=sessions)))
 
 
 def test_sessions_that_own_and_write_nothing_for_days_are_found() -> None:
     """Those of the snapshot that never wrote since, and those that stopped writing."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     start = log.open(0xC)
     log.wait(DAY)
     wrote = log.create("/something", session=A)
@@ -44,7 +44,7 @@ def test_sessions_that_own_and_write_nothing_for_days_are_found() -> None:
 
 def test_the_sessions_of_its_server_are_counted() -> None:
     """Those that live at the end, whether they leak or not; one that was closed is none."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.open(A + 1)
     log.open(A + 2)
     log.close(A + 2)
@@ -60,7 +60,7 @@ def test_the_sessions_of_its_server_are_counted() -> None:
 
 def test_ephemerals_writes_and_ends_excuse() -> None:
     """Each by itself."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/brokers/ids/1", "{}", zxid=5, session=1)
     log.open(2)
     log.join("g", "g_a", 2)
@@ -73,7 +73,7 @@ def test_ephemerals_writes_and_ends_excuse() -> None:
 
 def test_an_ephemeral_that_was_released_excuses_no_more() -> None:
     """It is the end that counts."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.open(2)
     log.claim("g", ("t", 0), "g_a-0", 2)
     released = log.release("g", ("t", 0), 2)
@@ -85,11 +85,11 @@ def test_an_ephemeral_that_was_released_excuses_no_more() -> None:
 
 def test_a_short_history_cannot_tell() -> None:
     """Three days by default; a snapshot alone says nothing about writes."""
-    short = Log(zxid=100)
+    short = AuditLog(zxid=100)
     short.create("/start")
     short.wait(3 * DAY)
     short.create("/end")
-    alone = Log()
+    alone = AuditLog()
     alone.seed("/old", zxid=1, ms=START_MS - 30 * DAY)
     alone.seed("/new", zxid=2)
 

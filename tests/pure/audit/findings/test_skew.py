@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.audit.groups import T, alone, shared
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.skew import RULE
 
 
-def _later(log: Log, ms: int = 10_001) -> Log:
+def _later(log: AuditLog, ms: int = 10_001) -> AuditLog:
     log.wait(ms)
     log.create(f"/mark-{log.zxid}")
     return log
@@ -41,7 +41,7 @@ def test_shares_that_differ_more_than_the_plan_means_are_a_warning() -> None:
 
 def test_a_plan_that_is_uneven_by_itself_is_info() -> None:
     """Range cuts each topic by itself: the first member gets the odd one of each."""
-    log = Log()
+    log = AuditLog()
     wants = {f"t{n}": 1 for n in range(3)}
     for topic in wants:
         log.topic(topic, 1)
@@ -63,7 +63,7 @@ def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> 
     """Even shares are no skew, nor is one partition for two members."""
     assert _later(shared()).find(RULE) == []
 
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     for session, name in ((1, "g_a"), (2, "g_b")):
         log.open(session)
@@ -95,7 +95,7 @@ def test_where_the_plan_cannot_be_known_nothing_is_said() -> None:
 
 def test_idle_members_beyond_three_are_a_number() -> None:
     """So that the row stays short."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 6)
     for session in range(1, 7):
         log.open(session)
@@ -119,7 +119,7 @@ def test_an_uneven_share_that_is_not_the_plans_is_no_info() -> None:
 
 def test_an_uneven_plan_is_told_of_equals_only_and_where_it_is_what_they_own() -> None:
     """Members that want different topics are no equals; and a plan that is not carried out says nothing."""
-    unequal, unfinished = Log(), Log()
+    unequal, unfinished = AuditLog(), AuditLog()
     for log in (unequal, unfinished):
         for number in range(3):
             log.topic(f"t{number}", 1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.pure.audit.whole import calm, look, places
-from tests.worlds.zkfiles_world import World
+from tests.worlds.audit_folders import calm, look, places
+from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.findings.digest_mismatch import RULE as DIGESTS
 from zkgroup.audit.findings.split_history import RULE
 from zkgroup.zkfiles.records import TreeDigest
 
 
-def branch(data: bytes, *, digests: bool = True) -> World:
+def branch(data: bytes, *, digests: bool = True) -> ServerHistory:
     """Servers that agree up to a point, and two records later again."""
-    world = World(digests=digests)
+    world = ServerHistory(digests=digests)
     world.open(1)
     world.create("/a", b"1")
     world.set("/a", data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log, offset, owner
+from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
 from zkgroup.audit.findings.stalled_offset import RULE
 
 A = 0xA
@@ -12,7 +12,7 @@ MINUTE = 60_000
 
 def test_an_owned_partition_without_a_new_offset_is_told() -> None:
     """From its last change; commits that repeat the offset are none."""
-    log = Log()
+    log = AuditLog()
     log.join("g", "g_a", A)
     log.claim("g", T0, "g_a-0", A)
     log.claim("g", T1, "g_a-0", A)
@@ -31,7 +31,7 @@ def test_an_owned_partition_without_a_new_offset_is_told() -> None:
 
 def test_from_the_claim_where_that_came_later() -> None:
     """A new owner is given its time."""
-    log = Log()
+    log = AuditLog()
     log.commit("g", T0, 5, 0xB)
     log.wait(9 * MINUTE)
     log.claim("g", T0, "g_a-0", A)
@@ -45,7 +45,7 @@ def test_from_the_claim_where_that_came_later() -> None:
 
 def test_nothing_without_an_owner_or_an_offset() -> None:
     """A partition that nobody owns stalls nobody; one without an offset may have it in Kafka."""
-    log = Log()
+    log = AuditLog()
     log.commit("g", T0, 5, A)
     log.claim("g", T1, "g_a-0", A)
     log.wait(20 * MINUTE)
@@ -56,7 +56,7 @@ def test_nothing_without_an_owner_or_an_offset() -> None:
 
 def test_an_offset_of_the_snapshot_stands_since_it_was_written() -> None:
     """Not since it was created."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(owner("g", T0), "g_a-0", zxid=5, session=A, ms=START_MS - 60 * MINUTE)
     log.seed(offset("g", T0), "7", zxid=6, ms=START_MS - 60 * MINUTE, mtime_ms=START_MS - 9 * MINUTE)
     log.create("/start")
@@ -70,7 +70,7 @@ def test_an_offset_of_the_snapshot_stands_since_it_was_written() -> None:
 
 def test_a_seed_is_no_claim_though_it_was_made_with_its_owner() -> None:
     """Both in one transaction, and the offset was written since."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(owner("g", T0), "g_a-0", zxid=5, session=A, ms=START_MS - 60 * MINUTE)
     log.seed(offset("g", T0), "7", zxid=5, ms=START_MS - 60 * MINUTE, mtime_ms=START_MS - MINUTE)
     log.create("/start")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.stuck_topic_deletion import RULE
 
 REQUEST = "/admin/delete_topics/t"
@@ -10,7 +10,7 @@ REQUEST = "/admin/delete_topics/t"
 
 def test_a_topic_that_is_still_there_after_long_is_a_warning() -> None:
     """A deletion asked for over ten minutes ago, with the topic still there, is a warning without an end."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     asked = log.create(REQUEST, b"", 5)
     log.wait(600_001)
@@ -25,7 +25,7 @@ def test_a_topic_that_is_still_there_after_long_is_a_warning() -> None:
 
 def test_one_that_took_long_is_told_too() -> None:
     """A deletion that came to its end after more than ten minutes is told with its length."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     asked = log.create(REQUEST)
     log.wait(700_000)
@@ -39,7 +39,7 @@ def test_one_that_took_long_is_told_too() -> None:
 
 def test_a_quick_one_and_one_whose_topic_is_gone_are_none() -> None:
     """Done within ten minutes, or the topic gone and only the request left behind: no finding."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", 1)
     log.topic("u", 1)
     log.create(REQUEST)
@@ -56,7 +56,7 @@ def test_a_quick_one_and_one_whose_topic_is_gone_are_none() -> None:
 
 def test_a_snapshot_alone_shows_it() -> None:
     """Its latest time is the end."""
-    log = Log()
+    log = AuditLog()
     log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[1]}}', zxid=5)
     log.seed(REQUEST, b"", zxid=6)
     log.seed("/other", b"", zxid=7, ms=log.ms + 700_000)

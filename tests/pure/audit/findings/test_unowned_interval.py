@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.unowned_interval import RULE
 
 T0 = ("t", 0)
 
 
-def _group() -> Log:
-    log = Log()
+def _group() -> AuditLog:
+    log = AuditLog()
     log.topic("t", 1)
     log.open(1)
     log.join("g", "g_a", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import START_MS, Log, offset
+from tests.worlds.audit_log import START_MS, AuditLog, offset
 from zkgroup.audit.findings.write_hot_spot import RULE
 from zkgroup.zkfiles.records import Operation, TransactionType
 
@@ -10,8 +10,8 @@ A, B = 0xA, 0xB
 T0 = ("t", 0)
 
 
-def at_full_minute() -> Log:
-    log = Log()
+def at_full_minute() -> AuditLog:
+    log = AuditLog()
     log.wait(-(START_MS % 60_000))
     return log
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.znode_bloat import RULE
 
 BOUND = 524_288
@@ -10,7 +10,7 @@ BOUND = 524_288
 
 def test_a_large_znode_is_found_where_it_was_written() -> None:
     """By a create, a set, or in the snapshot."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed("/config/old", b"x" * BOUND, zxid=7)
     log.create("/config/new")
     zxid = log.set("/config/new", b"x" * (BOUND + 1))
@@ -24,7 +24,7 @@ def test_a_large_znode_is_found_where_it_was_written() -> None:
 
 def test_what_shrank_or_went_is_not() -> None:
     """It is the end that counts."""
-    log = Log()
+    log = AuditLog()
     for path in ("/config/shrunk", "/config/gone", "/config/below"):
         log.create(path, b"x" * (BOUND - (path == "/config/below")))
     log.set("/config/shrunk", b"")
@@ -35,7 +35,7 @@ def test_what_shrank_or_went_is_not() -> None:
 
 def test_a_wide_parent_is_found() -> None:
     """Each name costs its bytes and four; children of children are of another list."""
-    log = Log()
+    log = AuditLog()
     for number in range(10):
         log.create(f"/brokers/topics/topic-{number}", "{}")
         log.create(f"/brokers/topics/topic-{number}/partitions")
@@ -52,7 +52,7 @@ def test_a_wide_parent_is_found() -> None:
 
 def test_large_subtrees_are_told() -> None:
     """With count and bytes, the largest znode and the widest parent, by the first name of the path."""
-    log = Log()
+    log = AuditLog()
     for number in range(5):
         log.create(f"/consumers/{number}", "four")
     log.set("/consumers/3", "more")
@@ -72,7 +72,7 @@ def test_large_subtrees_are_told() -> None:
 
 def test_subtrees_are_as_deep_as_is_asked_for() -> None:
     """With `depth` 2 each group is one by itself; a parent above is of none of them."""
-    log = Log()
+    log = AuditLog()
     for group in "gh":
         log.create(f"/consumers/{group}")
         for number in range(3 if group == "g" else 2):

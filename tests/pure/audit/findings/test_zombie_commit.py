@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.rows import Log, offset, owner
+from tests.worlds.audit_log import AuditLog, offset, owner
 from zkgroup.audit.findings.zombie_commit import RULE
 from zkgroup.zkfiles.records import Operation, TransactionType
 
@@ -10,9 +10,9 @@ A, B, TOOL = 0xA, 0xB, 0xC
 T0 = ("t", 0)
 
 
-def handed_over(value: int = 10) -> Log:
+def handed_over(value: int = 10) -> AuditLog:
     """A log in which a owned t-0, committed, released it, and b owns it now."""
-    log = Log()
+    log = AuditLog()
     log.join("g", "g_a", A)
     log.join("g", "g_b", B)
     log.claim("g", T0, "g_a-0", A)
@@ -75,7 +75,7 @@ def test_a_commit_behind_its_release_in_one_transaction_is_not() -> None:
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
     """It is written by the new owner, and repeats the offset."""
-    log = Log()
+    log = AuditLog()
     log.claim_ours("g", T0, "g_a-0", A)
     log.commit("g", T0, 3, A)
     log.close(A)
@@ -87,7 +87,7 @@ def test_the_bump_of_a_claim_is_no_commit() -> None:
 def test_the_end_of_a_session_ends_its_ownership() -> None:
     """Whether the record lists what goes, or not."""
     for with_lists in (True, False):
-        log = Log(with_lists=with_lists)
+        log = AuditLog(with_lists=with_lists)
         log.open(A)
         log.claim("g", T0, "g_a-0", A)
         log.expire(A)
@@ -98,7 +98,7 @@ def test_the_end_of_a_session_ends_its_ownership() -> None:
 
 def test_an_owner_of_the_same_text_in_another_session_is_another() -> None:
     """A JVM member adopts it, and commits for a claim that is not its own."""
-    log = Log()
+    log = AuditLog()
     log.claim("g", T0, "g_d-0", A)
     log.join("g", "g_d", B)
     zxid = log.commit("g", T0, 22, B)
@@ -116,7 +116,7 @@ def test_an_operators_reset_is_told_only() -> None:
 
 def test_nothing_is_said_of_a_partition_that_nobody_was_seen_to_own() -> None:
     """Who commits by OffsetCommit v0 owns nothing, and a log may begin under an owner."""
-    log = Log()
+    log = AuditLog()
     log.commit("gv0", T0, 7, A)
     log.commit("gv0", T0, 8, A)
 
@@ -125,7 +125,7 @@ def test_nothing_is_said_of_a_partition_that_nobody_was_seen_to_own() -> None:
 
 def test_an_owner_of_the_snapshot_owns() -> None:
     """The seed says in which session."""
-    log = Log(zxid=100)
+    log = AuditLog(zxid=100)
     log.seed(owner("g", T0), "g_a-0", zxid=5, session=A)
     log.seed(offset("g", T0), "10", zxid=6)
     log.commit("g", T0, 11, A)

@@ -6,14 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tests.pure.audit.report.made import GROUP, busy, data_of
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
+from tests.worlds.made_reports import GROUP, busy, data_of
 from zkgroup.audit.report.keeping import Limits
 
 
-def _story() -> tuple[Log, dict[str, int]]:
+def _story() -> tuple[AuditLog, dict[str, int]]:
     """Two members, one that crashes, and a stranger who sets an offset back."""
-    log, at = Log(), {}
+    log, at = AuditLog(), {}
     log.topic("orders", 2)
     for session in (1, 2, 9):
         log.open(session)
@@ -125,7 +125,7 @@ def test_a_long_history_stays_small() -> None:
 
 def test_replicas_that_are_missing() -> None:
     """A spell begins and ends with the state, and one without a leader is another."""
-    log = Log()
+    log = AuditLog()
     log.topic("t", {0: (1, 2)})
     path = "/brokers/topics/t/partitions/0/state"
     log.create(path, _state(1, [1, 2]))
@@ -147,7 +147,7 @@ def test_replicas_that_are_missing() -> None:
 
 def test_one_tree_has_a_report_too() -> None:
     """Without a log there is one moment, and nothing fails."""
-    log = Log()
+    log = AuditLog()
     log.seed("/consumers/g/owners/t/0", "a-0", session=7)
     log.seed("/consumers/g/offsets/t/0", "12")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.pure.audit.report.made import HOSTILE
+from tests.worlds.made_reports import HOSTILE
 from zkgroup.audit.report.keeping import Kept, Names, number, shown
 from zkgroup.audit.report.timelines import Span, Timeline
 

@@ -10,9 +10,9 @@ from importlib.resources import files
 
 import pytest
 
-from tests.pure.audit import golden
-from tests.pure.audit.report.made import GROUP, HOSTILE, busy, data_in, data_of, shape_of
-from tests.pure.audit.rows import Log
+from tests.worlds import golden_audits
+from tests.worlds.audit_log import AuditLog
+from tests.worlds.made_reports import GROUP, HOSTILE, busy, data_in, data_of, shape_of
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
@@ -60,9 +60,9 @@ def read(html: str) -> Reader:
 @pytest.fixture(scope="module")
 def incidents() -> str:
     """The report of the golden incidents."""
-    source = golden.source(golden.INCIDENTS)
+    source = golden_audits.source(golden_audits.INCIDENTS)
     found = audit(source, ALL_RULES)
-    return page(report_of(source, found, [golden.folder(golden.INCIDENTS)]))
+    return page(report_of(source, found, [golden_audits.folder(golden_audits.INCIDENTS)]))
 
 
 def test_the_page_is_whole(incidents: str) -> None:
@@ -113,7 +113,7 @@ def test_every_section_has_its_data(incidents: str) -> None:
 
 def test_hostile_names_are_text() -> None:
     """Names and data that end scripts, open elements or turn text around stay inside the data."""
-    log = Log()
+    log = AuditLog()
     group = HOSTILE.replace("/", "|")
     log.topic("t", 1)
     for session in (1, 2):
@@ -124,7 +124,7 @@ def test_hostile_names_are_text() -> None:
     log.commit(group, ("t", 0), 5, 2)
     log.create("/brokers/ids/1", HOSTILE, 2, ephemeral=True)
     log.create("/controller", HOSTILE, 2, ephemeral=True)
-    calm = Log()
+    calm = AuditLog()
     calm.join(GROUP, "m", 1)
 
     html, plain = page(data_of(log)), page(data_of(calm))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pure.consumer.machine.stage import (
+from tests.worlds.stepped_group import (
     GROUP,
-    Stage,
+    SteppedGroup,
     claims,
     is_stable,
     multis,
@@ -36,7 +36,7 @@ READ_BACK = reads("/offsets/")
 
 
 def lose_reply(
-    stage: Stage,
+    stage: SteppedGroup,
     then: Callable[[], object] = lambda: None,
     before: Callable[[Request], bool] = READ_BACK,
 ) -> None:
@@ -53,7 +53,7 @@ def lose_reply(
     stage.when("client-a", writes_to("/owners/", Create), lose)
 
 
-def token_of(stage: Stage, number: int = 0) -> int:
+def token_of(stage: SteppedGroup, number: int = 0) -> int:
     owner = stage.owner(number)
     assert owner is not None
     return owner.stat.czxid
@@ -69,7 +69,7 @@ def given(actor: Actor, number: int = 0) -> list[int]:
     return [grant.token for grant in grants if grant.topic_partition == tp(number)]
 
 
-def claimed_in_a(stage: Stage, number: int, thread: int = 0) -> None:
+def claimed_in_a(stage: SteppedGroup, number: int, thread: int = 0) -> None:
     """A claim by the recipe, in the session and name of member a, of which its machine knows nothing."""
     session, owner = stage.client("client-a").session, Owner.path(GROUP, tp(number))
     text = f"g_a-{thread}".encode()
@@ -87,7 +87,7 @@ def claimed_in_a(stage: Stage, number: int, thread: int = 0) -> None:
 
 def test_claim_whose_reply_was_lost_is_adopted() -> None:
     """Recipes 5: nothing is released and nothing claimed again; token and fence are those read back."""
-    stage = Stage()
+    stage = SteppedGroup()
     lose_reply(stage)
     member = stage.join("a", run_ms=3000)
 
@@ -99,7 +99,7 @@ def test_claim_whose_reply_was_lost_is_adopted() -> None:
 
 def test_adopted_claim_starts_from_the_offset_read_with_it() -> None:
     """recipes 5: a foreign write after the claim counts, with its version; not what was read before."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     stage.server.put(OFFSET, b"3")
     lose_reply(stage, lambda: stage.stranger(SetData(OFFSET, b"9", -1)))
     member = stage.join("a", run_ms=3000)
@@ -113,7 +113,7 @@ def test_adopted_claim_starts_from_the_offset_read_with_it() -> None:
 def test_claim_refused_by_a_claim_of_our_own_adopts_it() -> None:
     """Recipes 5: NodeExists, and the owner is mine: adopted with the offset read; the others are claimed at
     once."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.when("client-a", writes_to("/owners/", Create), lambda: claimed_in_a(stage, 1))
     member = stage.join("a", run_ms=3000)
 
@@ -139,7 +139,7 @@ def test_claim_without_its_offset_is_released_and_made_anew(
     meanwhile: tuple[Create | Delete, ...], offset: int | None
 ) -> None:
     """Recipes 6: the version that fenced it is gone; of a new life's version nothing was proved."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     first: list[int] = []
 
     def wipe() -> None:
@@ -159,7 +159,7 @@ def test_claim_without_its_offset_is_released_and_made_anew(
 
 def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
     """Item 19: an offset that cannot be read is no value to start from, whoever claimed it."""
-    stage = Stage(topics={"t": 1}, rebalance_backoff_ms=500)
+    stage = SteppedGroup(topics={"t": 1}, rebalance_backoff_ms=500)
     lose_reply(stage, lambda: stage.stranger(SetData(OFFSET, b"x", -1)))
     member = stage.join("a", run_ms=3000)
 
@@ -172,7 +172,7 @@ def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
 
 def test_claim_that_is_not_wanted_any_more_is_released() -> None:
     """Recipes 5: mine, but the plan does not name it."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", run_ms=None)
     lose_reply(stage, lambda: member.give(ev.HandBackRequested(frozenset({tp(0)}))))
     stage.run(3000)
@@ -183,7 +183,7 @@ def test_claim_that_is_not_wanted_any_more_is_released() -> None:
 
 def test_claim_of_another_thread_is_made_anew() -> None:
     """Recipes 5: mine, but the plan names it for another of my threads."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: claimed_in_a(stage, 0, thread=1))
     member = stage.join("a", {"t": 2}, run_ms=3000)
 
@@ -195,7 +195,7 @@ def test_claim_of_another_thread_is_made_anew() -> None:
 def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> None:
     """Recipes 10: a stranger deletes the registration, the session lives, and the owner stands in it. The
     application may have had its token, so it is not given again."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
 
     def unregister() -> None:
         stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
@@ -216,7 +216,7 @@ def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> N
 
 def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
     """Recipes 5: left over in the session of a shared client; its token was somebody else's to use."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     first = stage.join("a", client="shared")
     first.kill()
     stage.actors.pop("a")
@@ -229,7 +229,7 @@ def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
 @pytest.mark.parametrize("name", ["9" * 5000, "²", "٣", "007"])
 def test_a_name_that_is_no_number_is_nobodys_partition(name: str) -> None:
     """Past bug: digits without end below `owners` ended a member on a shared client, and the checker."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.server.put(f"/consumers/{GROUP}/owners/t/{name}", b"g_a-0")
 
     member = stage.join("a", client="shared", run_ms=3000)

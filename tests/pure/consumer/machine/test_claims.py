@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.pure.consumer.machine.stage import (
+from tests.worlds.stepped_group import (
     GROUP,
-    Stage,
+    SteppedGroup,
     claims,
     is_stable,
     owned,
@@ -34,7 +34,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 
-def block(stage: Stage, number: int) -> None:
+def block(stage: SteppedGroup, number: int) -> None:
     """A stranger's session holds the partition."""
     if stage.client("stranger").session is None:
         stage.drain()
@@ -48,9 +48,9 @@ def block(stage: Stage, number: int) -> None:
 
 def blocked_stage(
     topics: dict[str, int] | None = None, number: int = 1, **settings: object
-) -> tuple[Stage, Actor]:
+) -> tuple[SteppedGroup, Actor]:
     """A member one of whose partitions, by default 1 of 4, is held by a stranger's session."""
-    stage = Stage(topics, **settings)
+    stage = SteppedGroup(topics, **settings)
     block(stage, number)
     return stage, stage.join("a", run_ms=2000)
 
@@ -83,7 +83,7 @@ def test_blocked_claim_is_looked_at_again_without_a_watch() -> None:
 
 def test_equal_text_of_another_session_is_a_conflict() -> None:
     """Item 38: mine is session and text; a JVM member would adopt it."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     stage.client("stranger")
     stage.drain()
     session = stage.client("stranger").session
@@ -100,7 +100,7 @@ def test_equal_text_of_another_session_is_a_conflict() -> None:
 
 def test_own_session_with_another_members_text_is_a_conflict() -> None:
     """Recipes 1: members that share a client share a session; the session alone never suffices."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     second = stage.join("b", client="shared")
 
@@ -193,7 +193,7 @@ def test_offset_that_was_read_back_serves_the_next_claim_alone() -> None:
 
 def test_parent_that_is_gone_is_made_again() -> None:
     """Recipes 5: NoNode at the claim; it was there at the member's claim before, and somebody deleted it."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     member.inbox.append(ev.HandBackRequested(frozenset(map(tp, range(4)))))
     stage.run(1000)
@@ -207,7 +207,7 @@ def test_parent_that_is_gone_is_made_again() -> None:
 
 def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
     """Item 55: BadVersion, read again, claimed again; the value of the claim is where it starts."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     stage.server.put("/consumers/g/offsets/t/0", b"5")
     stage.when(
         "client-a",
@@ -222,7 +222,7 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
 
 def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
     """Item 39, recipes 5: ephemeralOwner and text are mine: adopted as it stands, not claimed again."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
     member = stage.join("a", run_ms=3000)
@@ -238,7 +238,7 @@ def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
 
 def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
     """Item 39, recipes 10: nothing of mine stands there, so it is claimed again with what was read back."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_request")
     member = stage.join("a", run_ms=3000)
 
@@ -249,7 +249,7 @@ def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
 
 def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:
     """Recipes 5: the claim is refused at the topic's version, and a new picture is taken."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: stage.topic("t", 3))
     member = stage.join("a")
 
@@ -259,7 +259,7 @@ def test_topic_that_grows_between_picture_and_claim_is_seen_first() -> None:
 
 def test_claim_rests_on_the_topic_it_was_planned_from() -> None:
     """Recipes 5: `check` of the topic's version; a change in between is a new picture, not a wrong claim."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     (claim,) = claims(member)
 
@@ -269,7 +269,7 @@ def test_claim_rests_on_the_topic_it_was_planned_from() -> None:
 
 def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
     """Recipes 5: owner of data version 1, offset created as -1 or set to the same value."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     member = stage.join("a")
     owner = stage.owner(0)
@@ -285,7 +285,7 @@ def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
 
 def test_claims_too_big_for_one_packet_are_several() -> None:
     """Recipes 5: cut by bytes, each transaction stands alone."""
-    stage = Stage(topics={"t": 40})
+    stage = SteppedGroup(topics={"t": 40})
     member = stage.join("a", run_ms=None)
     config = MemberConfig(
         group=GROUP,
@@ -302,7 +302,7 @@ def test_claims_too_big_for_one_packet_are_several() -> None:
 
 def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
     """Item 19: the partition waits, the path is told once; when it is readable it is claimed."""
-    stage = Stage(topics={"t": 2}, rebalance_backoff_ms=500)
+    stage = SteppedGroup(topics={"t": 2}, rebalance_backoff_ms=500)
     stage.server.put("/consumers/g/offsets/t/0", b"x")
     member = stage.join("a", run_ms=5000)
 
@@ -315,7 +315,7 @@ def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
 
 def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
     """Recipes 5, D-06: verified by bulk read every 30 s; told as a loss, then claimed with a new token."""
-    stage = Stage(topics={"t": 1}, verify_interval_ms=5000)
+    stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=5000)
     member = stage.join("a")
     token = member.machine.held()[tp(0)].token
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
@@ -330,7 +330,7 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
 
 def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() -> None:
     """Recipes 5: a JVM member deletes by path, so what is held is looked at soon."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/ids")
     member = stage.join("a")
     jvm = b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, multis, reads, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, reads, told, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import FinishCommit, Lose, MoveTo
 from zkgroup.errors import CommitUnknownError, LeaseLostError, NotOwnerError, OffsetConflictError
@@ -27,7 +27,7 @@ def last(actor: Actor) -> FinishCommit:
     return told(actor, FinishCommit)[-1]
 
 
-def reset(stage: Stage, number: int, value: int) -> None:
+def reset(stage: SteppedGroup, number: int, value: int) -> None:
     """What `offsets reset --force` writes (recipes 6)."""
     marker = Reset.path(GROUP, tp(number))
     gone = [Delete(marker, -1)] if stage.server.find(marker) else []
@@ -36,19 +36,19 @@ def reset(stage: Stage, number: int, value: int) -> None:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage(topics={"t": 3}, verify_interval_ms=600_000)
+def stage() -> SteppedGroup:
+    return SteppedGroup(topics={"t": 3}, verify_interval_ms=600_000)
 
 
 @pytest.fixture
-def member(stage: Stage) -> Actor:
+def member(stage: SteppedGroup) -> Actor:
     actor = stage.join("a")
     stage.commit(actor, {tp(n): 10 for n in range(3)})
     actor.asked.clear()
     return actor
 
 
-def test_batch_is_one_transaction_with_all_its_checks(stage: Stage, member: Actor) -> None:
+def test_batch_is_one_transaction_with_all_its_checks(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: the registration, and for each partition the owner and the offset under its fence."""
     stage.commit(member, {tp(0): 11, tp(1): 12})
 
@@ -64,7 +64,7 @@ def test_batch_is_one_transaction_with_all_its_checks(stage: Stage, member: Acto
     assert last(member).committed == {tp(0): 11, tp(1): 12}
 
 
-def test_unchanged_values_are_not_written(stage: Stage, member: Actor) -> None:
+def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Actor) -> None:
     """Item 56: they count as committed; nothing is sent."""
     stage.commit(member, {tp(0): 10})
 
@@ -72,7 +72,7 @@ def test_unchanged_values_are_not_written(stage: Stage, member: Actor) -> None:
     assert commits(member) == []
 
 
-def test_offset_does_not_go_back_without_a_seek(stage: Stage, member: Actor) -> None:
+def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Actor) -> None:
     """Item 59: refused without a write; with a seek it is written."""
     stage.commit(member, {tp(0): 7})
     assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
@@ -82,7 +82,9 @@ def test_offset_does_not_go_back_without_a_seek(stage: Stage, member: Actor) -> 
     assert stage.offset(0).data == b"7"
 
 
-def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(stage: Stage, member: Actor) -> None:
+def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(
+    stage: SteppedGroup, member: Actor
+) -> None:
     """interfaces, "Commit": what could be committed is, whatever happens to the others."""
     stage.commit(member, {tp(0): 11, tp(9): 1})
 
@@ -90,7 +92,7 @@ def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(stage: St
     assert isinstance(last(member).refused[tp(9)], NotOwnerError)
 
 
-def test_commit_fails_without_effect_where_the_owner_is_gone(stage: Stage, member: Actor) -> None:
+def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup, member: Actor) -> None:
     """Item 57: the rest of the batch is sent once more; the partition is lost, and claimed again."""
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11, tp(1): 12})
@@ -102,7 +104,7 @@ def test_commit_fails_without_effect_where_the_owner_is_gone(stage: Stage, membe
     assert member.machine.held()[tp(0)].offset == 10
 
 
-def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: Stage, member: Actor) -> None:
+def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup, member: Actor) -> None:
     """Item 57: a JVM claim has data version 0, so the check of version 1 never passes."""
     stage.client("jvm")
     stage.drain()
@@ -117,7 +119,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: Stage, membe
     assert stage.offset(0).data == b"10"
 
 
-def test_equal_text_claimed_by_another_session_is_not_mine(stage: Stage, member: Actor) -> None:
+def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 1 [T]: a re-created owner znode is not the claim that is held."""
     path = Owner.path(GROUP, tp(0))
     stage.stranger(Delete(path, -1))
@@ -140,7 +142,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
     policy: str, written: bytes, moves: list[int]
 ) -> None:
     """Item 58, recipes 6: without effect first, then adopted (a possible skip) or written over."""
-    stage = Stage(topics={"t": 1}, on_foreign_commit=policy)
+    stage = SteppedGroup(topics={"t": 1}, on_foreign_commit=policy)
     member = stage.join("a")
     stage.commit(member, {tp(0): 10})
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
@@ -155,7 +157,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
 @pytest.mark.parametrize(("jvm", "policy"), [(True, "reassert"), (False, "adopt")])
 def test_default_policy_depends_on_who_is_registered(jvm: bool, policy: str) -> None:
     """Recipes 6: `reassert` while a member without our key is registered, `adopt` in groups of ours alone."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     if jvm:
         text = b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}'
@@ -167,7 +169,7 @@ def test_default_policy_depends_on_who_is_registered(jvm: bool, policy: str) -> 
     assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
 
 
-def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: Stage, member: Actor) -> None:
+def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 10: version fence + 1 with my value is my own write; nothing is written twice."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_reply")
     stage.commit(member, {tp(0): 11})
@@ -177,7 +179,7 @@ def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: Stage, member: Ac
     assert stage.offset(0).stat.version == 2
 
 
-def test_lost_request_of_a_commit_is_sent_again(stage: Stage, member: Actor) -> None:
+def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 10: read back after an acknowledged write; the fence stands, so it was not applied."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_request")
     stage.commit(member, {tp(0): 11})
@@ -187,7 +189,7 @@ def test_lost_request_of_a_commit_is_sent_again(stage: Stage, member: Actor) -> 
     assert len(commits(member)) == 2
 
 
-def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: Stage, member: Actor) -> None:
+def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 10: before that, an old request may still be in flight and a read tells nothing."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="late")
     stage.commit(member, {tp(0): 11})
@@ -201,7 +203,7 @@ def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: Stage, member
     assert stage.offset(0).stat.version == 2
 
 
-def test_refused_commit_reads_offsets_before_owners(stage: Stage, member: Actor) -> None:
+def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6 [M]: in the other order a successor's fence could be taken for ours."""
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
@@ -215,7 +217,7 @@ def test_refused_commit_reads_offsets_before_owners(stage: Stage, member: Actor)
 # --- resets ---------------------------------------------------------------------------------------
 
 
-def test_idle_owner_obeys_a_reset(stage: Stage, member: Actor) -> None:
+def test_idle_owner_obeys_a_reset(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: by the child watch on `resets`; the marker's offset, the version just read as fence."""
     reset(stage, 1, 3)
     stage.run(200)
@@ -225,7 +227,7 @@ def test_idle_owner_obeys_a_reset(stage: Stage, member: Actor) -> None:
     assert stage.offset(1).data == b"4"
 
 
-def test_second_reset_with_the_same_value_is_obeyed_again(stage: Stage, member: Actor) -> None:
+def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: the marker is deleted and created, so the watch fires and its mzxid is new."""
     reset(stage, 1, 3)
     stage.run(200)
@@ -236,7 +238,7 @@ def test_second_reset_with_the_same_value_is_obeyed_again(stage: Stage, member: 
     assert [m.offset for m in told(member, MoveTo)] == [3, 3]
 
 
-def test_reset_comes_before_any_other_reading_of_a_refusal(stage: Stage, member: Actor) -> None:
+def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6 [M]: also when a stranger wrote the offset after it; comparing for equality loses it."""
     actor_watches = member.client.child_watches
     actor_watches.clear()  # the commit finds it first
@@ -249,7 +251,7 @@ def test_reset_comes_before_any_other_reading_of_a_refusal(stage: Stage, member:
     assert stage.offset(0).data == b"2"
 
 
-def test_position_from_before_a_reset_is_void(stage: Stage, member: Actor) -> None:
+def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: a commit that the application asked for before it heard of the reset is refused."""
     stage.commit(member, {tp(1): 12})
     before = ev.CommitRequested(99, {tp(1): 15}, last_move_id=member.application._last_move)
@@ -263,7 +265,7 @@ def test_position_from_before_a_reset_is_void(stage: Stage, member: Actor) -> No
     assert stage.offset(1).data == b"3"
 
 
-def test_old_marker_means_nothing_to_a_later_claim(stage: Stage, member: Actor) -> None:
+def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: a claim is newer than the marker; only markers after my last write are orders."""
     reset(stage, 0, 3)
     stage.run(200)
@@ -275,7 +277,7 @@ def test_old_marker_means_nothing_to_a_later_claim(stage: Stage, member: Actor) 
     assert stage.offset(0).data == b"9"
 
 
-def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: Stage, member: Actor) -> None:
+def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: another life of the offset znode; versions of the old one mean nothing any more."""
     path = Offset.path(GROUP, tp(0))
     token = member.machine.held()[tp(0)].token
@@ -291,7 +293,7 @@ def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: Stage, member:
 # --- without a lease ------------------------------------------------------------------------------
 
 
-def test_commit_without_a_lease_is_refused_at_once(stage: Stage, member: Actor) -> None:
+def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 9: no commit outside the lease."""
     stage.server.suspend("client-a")
     stage.run(5000)
@@ -300,7 +302,7 @@ def test_commit_without_a_lease_is_refused_at_once(stage: Stage, member: Actor) 
     assert isinstance(last(member).refused[tp(0)], LeaseLostError)
 
 
-def test_commit_while_suspended_waits_for_the_lease_to_end(stage: Stage, member: Actor) -> None:
+def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 10: nothing is issued while suspended; the lease's end tells what could not be sent."""
     stage.server.suspend("client-a")
     stage.drain()
@@ -313,7 +315,7 @@ def test_commit_while_suspended_waits_for_the_lease_to_end(stage: Stage, member:
     assert isinstance(last(member).refused[tp(0)], LeaseLostError)
 
 
-def test_commit_while_suspended_is_written_after_a_short_break(stage: Stage, member: Actor) -> None:
+def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGroup, member: Actor) -> None:
     """Item 49: a break shorter than the lease costs nothing but time."""
     stage.server.suspend("client-a")
     stage.drain()
@@ -324,7 +326,9 @@ def test_commit_while_suspended_is_written_after_a_short_break(stage: Stage, mem
     assert last(member).committed == {tp(0): 11}
 
 
-def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(stage: Stage, member: Actor) -> None:
+def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
+    stage: SteppedGroup, member: Actor
+) -> None:
     """interfaces, "Commit": neither committed nor refused is claimed where nobody knows."""
     stage.when("client-a", writes_to("/offsets/", SetData), lambda: stage.server.suspend("client-a"))
     stage.commit(member, {tp(0): 11})
@@ -333,7 +337,7 @@ def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(stage: St
     assert isinstance(last(member).refused[tp(0)], CommitUnknownError)
 
 
-def test_stale_commit_of_an_earlier_claim_is_void(stage: Stage, member: Actor) -> None:
+def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: a partition can be lost and claimed again while a commit is on its way to the machine."""
     old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application._last_move)
     member.application._open[98] = {}
@@ -348,7 +352,7 @@ def test_stale_commit_of_an_earlier_claim_is_void(stage: Stage, member: Actor) -
     assert stage.offset(0).data == b"10"
 
 
-def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: Stage, member: Actor) -> None:
+def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, member: Actor) -> None:
     """Recipes 6: the partition is claimed anew between two commits that were asked for at once."""
     token = member.machine.held()[tp(0)].token
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
@@ -365,7 +369,7 @@ def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: Stage, member:
 
 def test_thousand_partitions_are_one_packet() -> None:
     """Speed (issue, 4): a fenced commit of 1,000 partitions is one transaction."""
-    stage = Stage(topics={"t": 1000})
+    stage = SteppedGroup(topics={"t": 1000})
     member = stage.join("a")
     member.asked.clear()
     stage.commit(member, {tp(n): n + 1 for n in range(1000)})

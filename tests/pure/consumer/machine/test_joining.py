@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, claims, is_stable, multis, packets, told, tp
+from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, is_stable, multis, packets, told, tp
 from zkgroup.consumer.effects import Assign, ChangeState, ExtendLease, Finish, MemberState
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.errors import MemberIdInUseError, UnsupportedRegexError
@@ -17,7 +17,7 @@ from zkgroup.znodes.consumers import Registration
 
 def test_registration_is_created_with_its_final_data() -> None:
     """Items 2, 3, 9: one create with the data that stays, Kafka's keys first, ours after them as text."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.join("a", {"t": 2})
     znode = stage.registration("a")
 
@@ -36,7 +36,7 @@ def test_registration_is_created_with_its_final_data() -> None:
 
 def test_order_on_the_wire_is_register_watch_claim() -> None:
     """Item 31: register, then the watches, then the first claim; `sync` before everything (recipes 3)."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
 
     def first(wanted: type, part: str) -> int:
@@ -51,7 +51,7 @@ def test_order_on_the_wire_is_register_watch_claim() -> None:
 
 def test_parents_are_made_at_the_join_even_where_nothing_is_claimed() -> None:
     """Recipes 5: tools die where `offsets` is missing, so a member without partitions makes it as well."""
-    stage = Stage(topics={})
+    stage = SteppedGroup(topics={})
     member = stage.join("a")
 
     assert is_stable(member)
@@ -61,7 +61,7 @@ def test_parents_are_made_at_the_join_even_where_nothing_is_claimed() -> None:
 
 def test_znodes_are_ephemeral_or_persistent_as_kafka_has_them() -> None:
     """Items 7, 8, 10: registration and owners of this session, parents and offsets persistent, bare text."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.commit(member, {tp(0): 0})
     session = member.client.session
@@ -75,7 +75,7 @@ def test_znodes_are_ephemeral_or_persistent_as_kafka_has_them() -> None:
 
 def test_lost_reply_of_the_registration_is_recognised() -> None:
     """Recipes 10: NodeExists with my session and my text is my own create."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
     while not any(isinstance(r, Multi) for r in member.asked):
         stage.server.deliver(next(s for s in stage.server.pending() if s.kind != "catch_up"))
@@ -92,7 +92,7 @@ def test_lost_reply_of_the_registration_is_recognised() -> None:
 
 def test_ghost_of_an_own_former_session_is_waited_for_without_limit() -> None:
     """Item 52, recipes 2: the old session's registration is waited for, and reported once."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     session = member.client.session
     assert session is not None
@@ -110,7 +110,7 @@ def test_ghost_of_an_own_former_session_is_waited_for_without_limit() -> None:
 
 def test_registration_of_another_session_fails_the_member_after_two_timeouts() -> None:
     """Item 52, recipes 2: anybody else's is waited for 2 T, then the error names session and path."""
-    stage = Stage()
+    stage = SteppedGroup()
     first = stage.actors["first"] = stage.join("a")
     second = stage.join("a", client="other", run_ms=11_000)
 
@@ -126,7 +126,7 @@ def test_registration_of_another_session_fails_the_member_after_two_timeouts() -
 
 def test_short_obstacle_of_another_session_is_waited_out() -> None:
     """Recipes 2: a killed process's registration goes with its session, and the name is taken over."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.join("a").kill()
     stage.actors.pop("a")
     stage.server.suspend("client-a")
@@ -138,7 +138,7 @@ def test_short_obstacle_of_another_session_is_waited_out() -> None:
 
 def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
     """Item 51: nothing is committed or deleted for the old ownership; one new registration, one rebalance."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     before = stage.registration("a")
     rebalances = len(stage.notes("rebalance.begin"))
@@ -164,7 +164,7 @@ def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
 
 def test_session_is_that_of_the_registration_read_back() -> None:
     """Recipes 2 [M]: a registration found in another session than believed ends everything held."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     other = stage.client("other")
     stage.drain()
@@ -182,7 +182,7 @@ def test_session_is_that_of_the_registration_read_back() -> None:
 
 def test_joiner_costs_ten_packets_and_an_unaffected_member_two() -> None:
     """Recipes 3: one children read and one bulk read; the verification of own owners rides along."""
-    stage = Stage(topics={"t": 3})
+    stage = SteppedGroup(topics={"t": 3})
     first = stage.join("a", {"t": 3})
     first.asked.clear()
     joiner = stage.join("z", {"t": 1}, run_ms=200)
@@ -196,7 +196,7 @@ def test_join_into_a_big_group_stays_within_its_packet_budget(
     members: int, partitions: int, most: int
 ) -> None:
     """D8: packets grow with the members, not with their square and not with the partitions."""
-    stage = Stage(topics={"t": partitions}, session_timeout_ms=60_000, publish_interval_ms=60_000)
+    stage = SteppedGroup(topics={"t": partitions}, session_timeout_ms=60_000, publish_interval_ms=60_000)
     for number in range(members):
         stage.client(f"client-m{number:03}", 60_000)
         stage.join(f"m{number:03}", run_ms=None)
@@ -213,7 +213,7 @@ def test_join_into_a_big_group_stays_within_its_packet_budget(
 
 def test_first_members_of_a_group_are_one_rebalance() -> None:
     """Recipes 3: the first member of an empty group waits for those that start with it."""
-    stage = Stage(topics={"t": 8})
+    stage = SteppedGroup(topics={"t": 8})
     for name in "abcd":
         stage.join(name, run_ms=20)
     stage.run(2000)
@@ -232,7 +232,7 @@ def test_unknown_java_construct_is_refused_at_the_join() -> None:
 
 def test_lease_begins_with_the_registration() -> None:
     """Recipes 9: the create is the first write that counts; nothing is assigned before a lease."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     kinds = [type(e) for e in member.effects]
 
@@ -241,7 +241,7 @@ def test_lease_begins_with_the_registration() -> None:
 
 def test_states_of_a_plain_join() -> None:
     """interfaces, "States of a member": new, joining, stable."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     changes = [(c.before.value, c.after.value) for c in told(member, ChangeState)]
 
@@ -250,7 +250,7 @@ def test_states_of_a_plain_join() -> None:
 
 def test_own_topics_are_those_of_the_registration_as_read() -> None:
     """Item 30: what is planned for this member is what its znode says, read back like anybody's."""
-    stage = Stage({"t": 2, "u": 2})
+    stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1})
     own = [r for r in member.asked if isinstance(r, ReadMany) and Registration.path(GROUP, "g_a") in r.paths]
     (begun,) = stage.notes("rebalance.begin")
@@ -261,7 +261,7 @@ def test_own_topics_are_those_of_the_registration_as_read() -> None:
 
 def test_registration_that_a_stranger_rewrote_is_replaced() -> None:
     """Recipes 2: what a plan depends on never changes by setData; a rewritten registration is made anew."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     path = Registration.path(GROUP, "g_a")
     stage.stranger(SetData(path, b"t", -1))

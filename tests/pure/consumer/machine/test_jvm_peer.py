@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, tp
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, tp
 from zkgroup.assignment import assign
 from zkgroup.model import EvaluatedMember, StaticSubscription
 from zkgroup.model.requests import Create, Delete, Operation
@@ -19,7 +19,7 @@ WANTS_NOTHING = Registration.of(StaticSubscription({}), 0).encode()
 class JvmPeer:
     """Claims as ZookeeperConsumerConnector of 0.8.2.2 does: one by one, and all back after a conflict."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: SteppedGroup, name: str) -> None:
         self.stage = stage
         self.member = f"{GROUP}_{name}"
         client = stage.client(name, 30_000)
@@ -67,7 +67,7 @@ class JvmPeer:
 @pytest.mark.parametrize("stuck", [False, True], ids=["callbacks return", "callbacks hang"])
 def test_jvm_peer_gets_its_share_before_it_gives_up(stuck: bool) -> None:
     """Item 42: even where `on_revoked` hangs, ours have released in time for one of its attempts."""
-    stage = Stage({"t": PARTITIONS})
+    stage = SteppedGroup({"t": PARTITIONS})
     ours = stage.join("a")
     assert set(stage.owners().values()) == {"a-0"}
     if stuck:
@@ -83,7 +83,7 @@ def test_jvm_peer_gets_its_share_before_it_gives_up(stuck: bool) -> None:
 
 def test_jvm_peer_that_joins_a_burst_is_not_starved() -> None:
     """Item 42: joins that never let the group settle put a rebalance off by `settle_max_ms` at the most."""
-    stage = Stage({"t": PARTITIONS})
+    stage = SteppedGroup({"t": PARTITIONS})
     stage.join("a")
     peer = JvmPeer(stage, "jvm")
     started_ms = stage.clock.now_ms()

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, multis, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, multis, told, tp, writes_to
 from zkgroup.consumer.effects import (
     Abandon,
     Assign,
@@ -41,7 +41,7 @@ def until(actor: Actor) -> int:
 
 def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
     """Recipes 9: sent_at + fraction x T - min(tick / 2, T / 4); the time of the answer plays no part."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     sent_ms = stage.clock.now_ms()
     member.asked.clear()
@@ -57,7 +57,7 @@ def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
 
 def test_reads_and_sync_do_not_renew() -> None:
     """Recipes 9: a follower cut off from the quorum answers them too."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     before = until(member)
     stage.topic("t", 6)
@@ -71,7 +71,7 @@ def test_reads_and_sync_do_not_renew() -> None:
 TIMEOUTS_MS = [2000, 4000, 6000, 10_000, 30_000]
 
 
-def writes_ms(stage: Stage) -> list[int]:
+def writes_ms(stage: SteppedGroup) -> list[int]:
     """When the server applied or refused transactions of member a, of whatever kind."""
     return [
         entry.time_ms for entry in stage.server.log if (entry.kind, entry.client) == ("write", "client-a")
@@ -81,7 +81,7 @@ def writes_ms(stage: Stage) -> list[int]:
 @pytest.mark.parametrize("timeout_ms", TIMEOUTS_MS)
 def test_idle_session_makes_at_most_six_quorum_writes_in_a_timeout(timeout_ms: int) -> None:
     """Recipes 9: T/6 and up to 20 % more, however the jitter is drawn; so no T holds more than six."""
-    stage = Stage(session_timeout_ms=timeout_ms)
+    stage = SteppedGroup(session_timeout_ms=timeout_ms)
     stage.client("client-a", timeout_ms)
     member = stage.join("a", run_ms=20_000, jitter=random.Random(timeout_ms).random)
     before = len(writes_ms(stage))
@@ -99,7 +99,7 @@ def test_idle_session_makes_at_most_six_quorum_writes_in_a_timeout(timeout_ms: i
 @pytest.mark.parametrize("jitter", [0.0, 0.999])
 def test_no_heartbeat_while_commits_flow(timeout_ms: int, jitter: float) -> None:
     """A commit is a quorum write and renews the lease itself; here they are just not T/6 apart."""
-    stage = Stage(session_timeout_ms=timeout_ms)
+    stage = SteppedGroup(session_timeout_ms=timeout_ms)
     stage.client("client-a", timeout_ms)
     member = stage.join("a", run_ms=20_000, jitter=lambda: jitter)
     stage.commit(member, {tp(0): 0})
@@ -117,7 +117,7 @@ def test_no_heartbeat_while_commits_flow(timeout_ms: int, jitter: float) -> None
 @pytest.mark.parametrize("timeout_ms", TIMEOUTS_MS)
 def test_lease_outlives_a_heartbeat_that_gets_lost(timeout_ms: int) -> None:
     """The lease spans two of the longest periods."""
-    stage = Stage(session_timeout_ms=timeout_ms)
+    stage = SteppedGroup(session_timeout_ms=timeout_ms)
     stage.client("client-a", timeout_ms)
     member = stage.join("a", run_ms=20_000, jitter=lambda: 0.999)
     lost: list[int] = []
@@ -136,7 +136,7 @@ def test_lease_outlives_a_heartbeat_that_gets_lost(timeout_ms: int) -> None:
 
 def test_break_shorter_than_the_lease_revokes_nothing() -> None:
     """Item 49: no rebalance, ownership intact, no callback; watches are armed anew."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     before = member.machine.held()
     member.effects.clear()
@@ -154,7 +154,7 @@ def test_break_shorter_than_the_lease_revokes_nothing() -> None:
 
 def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session() -> None:
     """Item 50: the lease ends by the own clock, well before T."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.run(100)
     stage.server.suspend("client-a")
@@ -169,7 +169,7 @@ def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session
 
 def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
     """Recipes 9: owner czxid and offset version unchanged: no callback, same tokens, lease again."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
     stage.client("client-a").session_timeout_ms = 60_000
     stage.run(2000)
@@ -189,7 +189,7 @@ def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
 
 def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
     """Recipes 9: what was taken meanwhile is lost; the lease comes back only after the read-back."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
     stage.client("client-a").session_timeout_ms = 60_000
     stage.run(2000)
@@ -207,7 +207,7 @@ def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
 
 def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
     """Recipes 9: T after the last acknowledged write; on_lost first, then the client is told."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.server.suspend("client-a")
     member.effects.clear()
@@ -221,7 +221,7 @@ def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
 
 def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
     """Reliability 3.1: the first step after a long stop ends the lease before it looks at its event."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.drain()
     for at_ms in (2000, 5000, 9000):
@@ -237,7 +237,7 @@ def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
 
 def test_lost_session_tells_on_lost_and_writes_nothing_for_it() -> None:
     """Item 51: no commit, no delete for the old ownership."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     member.application.deliver(tp(0)) if member.application.deliverable(0) else None
     member.asked.clear()
@@ -254,7 +254,7 @@ def test_lost_session_tells_on_lost_and_writes_nothing_for_it() -> None:
 
 def test_write_refused_at_the_own_registration_ends_everything() -> None:
     """Recipes 10 [M]: no retry and no read-back; on_lost, then register again, without any session event."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
     member.effects.clear()
@@ -268,7 +268,7 @@ def test_write_refused_at_the_own_registration_ends_everything() -> None:
 
 def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
     """Recipes 9, 10: an idle member learns by its heartbeat that it is not registered."""
-    stage = Stage(verify_interval_ms=600_000)
+    stage = SteppedGroup(verify_interval_ms=600_000)
     member = stage.join("a")
     member.client.child_watches.clear()
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
@@ -281,7 +281,7 @@ def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
 @pytest.mark.parametrize("timeout_ms", [4000, 30_000])
 def test_granted_timeout_counts_not_the_one_asked_for(timeout_ms: int) -> None:
     """Reliability 1.3: the server may grant another; the lease follows it."""
-    stage = Stage(session_timeout_ms=10_000)
+    stage = SteppedGroup(session_timeout_ms=10_000)
     stage.client("client-a", timeout_ms)
     member = stage.join("a")
     renewal = stage.notes("lease.renew")[0].fields
@@ -292,7 +292,7 @@ def test_granted_timeout_counts_not_the_one_asked_for(timeout_ms: int) -> None:
 
 def test_nothing_is_issued_while_suspended() -> None:
     """Recipes 10: a request issued then would be sent later."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.server.suspend("client-a")
     stage.drain()

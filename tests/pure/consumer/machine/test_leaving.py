@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, is_stable, multis, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, multis, told, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import EndOverdue, Finish, FinishCommit, MemberState, Revoke
 from zkgroup.errors import NotOwnerError
@@ -11,13 +11,13 @@ from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Registration
 
 
-def close(stage: Stage, actor: Actor, *, closes_session: bool = True, deadline_ms: int = 5000) -> None:
+def close(stage: SteppedGroup, actor: Actor, *, closes_session: bool = True, deadline_ms: int = 5000) -> None:
     actor.inbox.append(ev.CloseRequested(closes_session, stage.clock.now_ms() + deadline_ms))
 
 
 def test_own_client_commits_once_and_lets_the_session_remove_everything() -> None:
     """Item 53: delivery stopped, one commit, session closed; `ids` and owners vanish in one transaction."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a")
     stage.commit(member, {tp(0): 0, tp(1): 0})
     for _ in range(3):
@@ -40,7 +40,7 @@ def test_own_client_commits_once_and_lets_the_session_remove_everything() -> Non
 
 def test_shared_client_releases_everything_then_its_registration() -> None:
     """Recipes 7: owners first, the registration last; the neighbour is not touched."""
-    stage = Stage(topics={"t": 4})
+    stage = SteppedGroup(topics={"t": 4})
     first, second = stage.join("a", client="shared"), stage.join("b", client="shared")
     first.asked.clear()
     close(stage, first, closes_session=False)
@@ -56,7 +56,7 @@ def test_shared_client_releases_everything_then_its_registration() -> None:
 
 def test_close_of_a_member_that_never_connected_ends_at_once() -> None:
     """Nothing is registered, so nothing has to be removed."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.client("client-a").held = True
     member = stage.join("a", run_ms=100)
     close(stage, member)
@@ -67,7 +67,7 @@ def test_close_of_a_member_that_never_connected_ends_at_once() -> None:
 
 def test_close_while_cut_off_ends_by_its_deadline() -> None:
     """L9: a close never hangs; an unanswered callback is over then."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.hangs.add("a")
     stage.server.suspend("client-a")
@@ -80,7 +80,7 @@ def test_close_while_cut_off_ends_by_its_deadline() -> None:
 
 def test_member_on_a_shared_client_goes_on_until_its_znodes_are_gone() -> None:
     """Recipes 7: the session lives on with the client; what stands in it is removed when it is back."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.server.suspend("shared")
     close(stage, member, closes_session=False, deadline_ms=1000)
@@ -95,7 +95,7 @@ def test_member_on_a_shared_client_goes_on_until_its_znodes_are_gone() -> None:
 
 def test_commit_inside_the_last_callback_is_written() -> None:
     """interfaces, `on_revoked`: still owner, may commit; also on close."""
-    stage = Stage(topics={"t": 1})
+    stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.hangs.add("a")
     close(stage, member)
@@ -111,7 +111,7 @@ def test_commit_inside_the_last_callback_is_written() -> None:
 
 def test_commit_after_the_end_is_refused() -> None:
     """Effects, `Finish`: afterwards every commit is told as refused, nothing is asked."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     close(stage, member)
     stage.run(500)
@@ -125,7 +125,7 @@ def test_commit_after_the_end_is_refused() -> None:
 
 def test_failed_application_leaves_cleanly_and_tells_its_error() -> None:
     """interfaces, "Callbacks": their errors set the state `failed`; what is owned goes to the others."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     error = RuntimeError("on_assigned")
     member.inbox.append(ev.ApplicationFailed(error))
@@ -139,7 +139,7 @@ def test_failed_application_leaves_cleanly_and_tells_its_error() -> None:
 
 def test_member_that_does_not_poll_leaves_until_it_does() -> None:
     """interfaces, `max_poll_interval_ms`: released, out of the group; the next poll joins again."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     other = stage.join("b")
     member.inbox.append(ev.PollOverdue())
@@ -158,7 +158,7 @@ def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None
     """Recipes 2: deleted and created at once, so no other member sees the group without us; claims stand."""
     from zkgroup.model import StaticSubscription
 
-    stage = Stage({"t": 2, "u": 2})
+    stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1})
     tokens = {held: grant.token for held, grant in member.machine.held().items()}
     member.asked.clear()
@@ -177,7 +177,7 @@ def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None
 
 def test_lost_session_while_leaving_ends_the_member() -> None:
     """Recipes 10: a leaving member has then left; it does not register again."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a", client="shared")
     stage.hangs.add("a")
     close(stage, member, closes_session=False, deadline_ms=60_000)
@@ -191,7 +191,7 @@ def test_lost_session_while_leaving_ends_the_member() -> None:
 
 def test_leftovers_of_an_earlier_member_on_a_shared_client_are_released() -> None:
     """Recipes 5: claims of this name in this session that nobody holds are leaked claims."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     first.kill()
     stage.actors.pop("a")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.pure.consumer.machine.stage import (
+from tests.worlds.stepped_group import (
     GROUP,
-    Stage,
+    SteppedGroup,
     claims,
     is_stable,
     multis,
@@ -27,7 +27,7 @@ from zkgroup.znodes.consumers import Registration
 
 def test_poison_registration_is_ignored_and_reported_once() -> None:
     """Item 16: the member owns nothing, the others go on, one report a life of the znode."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")
     stage.server.put(Registration.path(GROUP, "g_0"), b"t")
     member = stage.join("a", run_ms=2000)
@@ -41,7 +41,7 @@ def test_poison_registration_is_ignored_and_reported_once() -> None:
 
 def test_registration_that_vanishes_between_list_and_read_means_another_picture() -> None:
     """Item 17: the closing read of `ids` shows that the group has moved."""
-    stage = Stage()
+    stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")
     stage.server.put("/consumers/g/ids")
     stage.server.put(path, b'{"version":1,"subscription":{"t":1},"pattern":"static"}')
@@ -54,7 +54,7 @@ def test_registration_that_vanishes_between_list_and_read_means_another_picture(
 
 def test_registration_hidden_by_an_acl_is_reported_and_stops_nobody() -> None:
     """Item 16: as poison: the peer owns nothing for us, the others go on."""
-    stage = Stage()
+    stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")
     stage.server.put("/consumers/g/ids")
     stage.server.put(path, b"{}")
@@ -80,7 +80,7 @@ def test_registration_hidden_by_an_acl_is_reported_and_stops_nobody() -> None:
 
 def test_peer_wildcard_that_cannot_be_evaluated_leaves_this_member_unassigned() -> None:
     """Item 67: reported; nothing is guessed."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")
     text = rb'{"version":1,"subscription":{"\\p{Alpha}+":1},"pattern":"white_list","timestamp":"1"}'
     stage.server.put(Registration.path(GROUP, "g_j"), text)
@@ -92,7 +92,7 @@ def test_peer_wildcard_that_cannot_be_evaluated_leaves_this_member_unassigned() 
 
 def test_no_broker_means_no_claim_and_no_release() -> None:
     """Item 46: waiting is told; the first broker makes the claims; the last one's end changes nothing."""
-    stage = Stage(require_brokers=True)
+    stage = SteppedGroup(require_brokers=True)
     member = stage.join("a", run_ms=2000)
     assert (owned(member), member.machine.describe().reason) == ([], "waiting_for_brokers")
 
@@ -106,7 +106,7 @@ def test_no_broker_means_no_claim_and_no_release() -> None:
 
 def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> None:
     """Recipes 4: if any registration does not publish sticky, every member of ours uses range and says so."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.join("a", settings=GroupSettings(partition_assignment_strategy="sticky"))
     stage.join("b", settings=GroupSettings(partition_assignment_strategy="range"))
 
@@ -116,7 +116,7 @@ def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> N
 
 def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
     """Item 27: nobody claims or releases by a plan that cannot be made; it is told."""
-    stage = Stage({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
+    stage = SteppedGroup({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
     first = stage.join("a", {"t": 1})
     tokens = {held: grant.token for held, grant in first.machine.held().items()}
     second = stage.join("b", {"u": 1}, run_ms=5000)
@@ -132,7 +132,7 @@ def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
 
 def test_sticky_moves_only_what_it_must() -> None:
     """Recipes 4: the plan znode is the common past; two of four move to the joiner."""
-    stage = Stage(partition_assignment_strategy="sticky")
+    stage = SteppedGroup(partition_assignment_strategy="sticky")
     first = stage.join("b")
     stage.join("a")
     third = stage.join("c")
@@ -144,7 +144,7 @@ def test_sticky_moves_only_what_it_must() -> None:
 
 def test_sticky_claim_checks_the_plan() -> None:
     """Recipes 4: every sticky claim contains `check(plan, version)`."""
-    stage = Stage(partition_assignment_strategy="sticky")
+    stage = SteppedGroup(partition_assignment_strategy="sticky")
     member = stage.join("a")
     (claim,) = claims(member)
 
@@ -153,7 +153,7 @@ def test_sticky_claim_checks_the_plan() -> None:
 
 def test_sticky_plan_of_a_grown_topic_is_written_anew() -> None:
     """Recipes 4: same members, other topics: the plan's inputs differ."""
-    stage = Stage(partition_assignment_strategy="sticky")
+    stage = SteppedGroup(partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     stage.topic("t", 7)
     stage.run(2000)
@@ -167,7 +167,7 @@ def test_sticky_plan_of_a_grown_topic_is_written_anew() -> None:
 
 def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None:
     """interfaces, `hand_back`: revoked and released, and left to the next plan."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     member.inbox.append(ev.HandBackRequested(frozenset({tp(2)})))
     stage.run(2000)
@@ -180,7 +180,7 @@ def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None
 
 def test_registrations_that_are_known_are_not_read_again() -> None:
     """Recipes 3: of a group that gets a member each one reads the new registration and its own."""
-    stage = Stage(topics={"t": 12})
+    stage = SteppedGroup(topics={"t": 12})
     first = stage.join("a")
     for name in "bcd":
         stage.join(name)
@@ -199,7 +199,7 @@ def test_registrations_that_are_known_are_not_read_again() -> None:
 
 def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
     """Recipes 9: a check-only write every T/6 or a little later, whatever the number of partitions."""
-    stage = Stage(topics={"t": 500})
+    stage = SteppedGroup(topics={"t": 500})
     member = stage.join("a", run_ms=20_000)
     member.asked.clear()
     stage.run(60_000)
@@ -211,7 +211,7 @@ def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
 
 def test_unchanged_step_does_not_depend_on_the_number_of_partitions() -> None:
     """D8: a step in which nothing changed looks at no partition."""
-    stage = Stage(topics={"t": 2000})
+    stage = SteppedGroup(topics={"t": 2000})
     member = stage.join("a", run_ms=3000)
     touched: list[TopicPartition] = []
 

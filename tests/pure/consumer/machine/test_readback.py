@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.consumer.machine.stage import GROUP, tp
+from tests.worlds.stepped_group import GROUP, tp
 from zkgroup.consumer.machine.ownership import Held
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.readback import Identity, Seen, Verdict, adopted, judge

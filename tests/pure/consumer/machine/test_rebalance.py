@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.consumer.machine.stage import (
+from tests.worlds.stepped_group import (
     GROUP,
-    Stage,
+    SteppedGroup,
     is_stable,
     multis,
     owned,
@@ -32,7 +32,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 def test_join_and_leave_of_a_member_rebalance() -> None:
     """Item 33: a child change of `ids`."""
-    stage = Stage()
+    stage = SteppedGroup()
     first = stage.join("a")
     second = stage.join("b")
     assert (owned(first), owned(second)) == ([0, 1], [2, 3])
@@ -44,7 +44,7 @@ def test_join_and_leave_of_a_member_rebalance() -> None:
 
 def test_share_of_a_killed_member_is_taken_over_once_its_session_is_over() -> None:
     """Item 54: within its session timeout and a moment, by the watch; not before the session has ended."""
-    stage = Stage()
+    stage = SteppedGroup()
     first, second = stage.join("a"), stage.join("b")
     second.kill()
     stage.actors.pop("b")
@@ -58,7 +58,7 @@ def test_share_of_a_killed_member_is_taken_over_once_its_session_is_over() -> No
 
 def test_growth_of_a_topic_rebalances() -> None:
     """Items 33, 47: a data watch per topic; the new partitions get owners."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.topic("t", 6)
     stage.run(1000)
@@ -68,7 +68,7 @@ def test_growth_of_a_topic_rebalances() -> None:
 
 def test_creation_of_a_missing_topic_rebalances() -> None:
     """Items 18, 33: a missing topic has no partitions, and its creation is heard of."""
-    stage = Stage(topics={})
+    stage = SteppedGroup(topics={})
     member = stage.join("a")
     assert is_stable(member)
 
@@ -79,7 +79,7 @@ def test_creation_of_a_missing_topic_rebalances() -> None:
 
 def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
     """Item 33: a data change of an `ids` child is not watched for, so it is not heard of; nor is it read."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")
     foreign = Registration.path(GROUP, "g_j")
     stage.server.put(foreign, b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}')
@@ -98,7 +98,7 @@ def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
 
 def test_deletion_of_a_topic_releases_its_partitions_only() -> None:
     """Item 48: the others are not touched."""
-    stage = Stage({"t": 2, "u": 2})
+    stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1, "u": 1})
     tokens = {held: grant.token for held, grant in member.machine.held().items()}
     stage.server.remove(Topic.path("u"))
@@ -112,7 +112,7 @@ def test_deletion_of_a_topic_releases_its_partitions_only() -> None:
 
 def test_new_topic_of_a_wildcard_needs_no_new_registration() -> None:
     """Item 66: new owner znodes, the registration stays as it is."""
-    stage = Stage({"t1": 1})
+    stage = SteppedGroup({"t1": 1})
     member = stage.join("a", Whitelist("t.*"))
     before = stage.registration("a")
     stage.topic("t2", 2)
@@ -125,7 +125,7 @@ def test_new_topic_of_a_wildcard_needs_no_new_registration() -> None:
 @pytest.mark.parametrize("pattern", ["white", "black"])
 def test_internal_topic_is_left_out_also_of_a_peers_wildcard(pattern: str) -> None:
     """Item 65: `exclude.internal.topics` of the reader counts, for every member's wildcard alike."""
-    stage = Stage({"t": 2, "__consumer_offsets": 4})
+    stage = SteppedGroup({"t": 2, "__consumer_offsets": 4})
     wanted = Whitelist(".*") if pattern == "white" else Blacklist("nothing")
     first, second = stage.join("a", wanted), stage.join("b", wanted)
 
@@ -135,7 +135,7 @@ def test_internal_topic_is_left_out_also_of_a_peers_wildcard(pattern: str) -> No
 
 def test_ten_changes_during_a_rebalance_lead_to_one_more() -> None:
     """Item 34: events say only that something changed; what is there is read once."""
-    stage = Stage(topics={"t": 24})
+    stage = SteppedGroup(topics={"t": 24})
     first = stage.join("a")
     stage.hangs.add("a")
     stage.join("b", run_ms=200)  # `a` is revoking now
@@ -152,7 +152,7 @@ def test_ten_changes_during_a_rebalance_lead_to_one_more() -> None:
 
 def test_member_that_came_back_under_its_name_is_noticed() -> None:
     """Recipes 3: names are equal, but `cversion` has risen by two: its registration is read again."""
-    stage = Stage({"t": 2, "u": 2})
+    stage = SteppedGroup({"t": 2, "u": 2})
     first = stage.join("a", {"t": 1, "u": 1})
     second = stage.join("b", {"t": 1})
     assert owned(first) == [0, 0, 1]
@@ -168,7 +168,7 @@ def test_member_that_came_back_under_its_name_is_noticed() -> None:
 
 def test_partitions_that_do_not_move_keep_their_claim() -> None:
     """Item 40: same czxid, nothing is told to the application about them."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     before = {held: grant.token for held, grant in member.machine.held().items()}
     member.effects.clear()
@@ -182,7 +182,7 @@ def test_partitions_that_do_not_move_keep_their_claim() -> None:
 
 def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -> None:
     """Items 35, 36, recipes 7: stop, callback, then commit and release in one multi."""
-    stage = Stage(topics={"t": 2})
+    stage = SteppedGroup(topics={"t": 2})
     member = stage.join("b")
     stage.commit(member, {tp(0): 0, tp(1): 0})
     member.application.deliver(tp(0))
@@ -203,7 +203,7 @@ def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -
 
 def test_member_that_loses_and_gains_releases_before_it_claims() -> None:
     """Item 35: release precedes any claim of the same rebalance."""
-    stage = Stage(topics={"t": 6})
+    stage = SteppedGroup(topics={"t": 6})
     stage.join("b")
     member = stage.join("c")
     member.asked.clear()
@@ -219,7 +219,7 @@ def test_member_that_loses_and_gains_releases_before_it_claims() -> None:
 
 def test_delivery_has_stopped_before_the_owner_goes() -> None:
     """Item 36: the owner znode stands until the callback has returned."""
-    stage = Stage()
+    stage = SteppedGroup()
     stage.hangs.add("a")
     member = stage.join("a")
     stage.join("b", run_ms=500)
@@ -233,7 +233,7 @@ def test_delivery_has_stopped_before_the_owner_goes() -> None:
 
 def test_stuck_callback_delays_the_release_until_the_deadline_only() -> None:
     """Item 41: then the partitions go all the same, and its late answer is ignored."""
-    stage = Stage(revoke_timeout_ms=800)
+    stage = SteppedGroup(revoke_timeout_ms=800)
     stage.hangs.add("a")
     member = stage.join("a")
     second = stage.join("b", run_ms=None)
@@ -250,7 +250,7 @@ def test_stuck_callback_delays_the_release_until_the_deadline_only() -> None:
 
 def test_positions_of_the_callback_are_committed_with_the_release() -> None:
     """Recipes 7: the processed position is in the release's transaction, and the successor starts there."""
-    stage = Stage()
+    stage = SteppedGroup()
     member = stage.join("a")
     stage.commit(member, {tp(n): 0 for n in range(4)})
     for _ in range(5):
@@ -262,7 +262,7 @@ def test_positions_of_the_callback_are_committed_with_the_release() -> None:
 
 def test_move_between_threads_of_one_member_is_one_transaction() -> None:
     """Recipes 5: delete, create, set, bump in one multi; a new token; revoked, then assigned."""
-    stage = Stage(topics={"t": 3})
+    stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
     before = member.machine.held()
     stage.commit(member, {tp(n): 7 for n in range(3)})

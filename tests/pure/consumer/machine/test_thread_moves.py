@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.pure.consumer.machine.stage import GROUP, Stage, claims, is_stable, multis, reads, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, is_stable, multis, reads, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.model.requests import Check, Create, Delete, Operation
 from zkgroup.testing.memory_zookeeper import Fault
@@ -19,14 +19,14 @@ OWNER = Owner.path(GROUP, MOVED)
 
 def moving_stage(
     fault: Fault,
-    at_the_move: Callable[[Stage, Actor], None] = lambda stage, member: None,
-    before_the_read_back: Callable[[Stage], None] = lambda stage: None,
-) -> tuple[Stage, Actor]:
+    at_the_move: Callable[[SteppedGroup, Actor], None] = lambda stage, member: None,
+    before_the_read_back: Callable[[SteppedGroup], None] = lambda stage: None,
+) -> tuple[SteppedGroup, Actor]:
     """A member of two threads, three partitions that become five, and a fault for the move's transaction.
 
     `at_the_move` happens just before that, `before_the_read_back` before the offset of the partition is read.
     """
-    stage = Stage(topics={"t": 3})
+    stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
     assert member.machine.held()[MOVED].thread == 1
     stage.commit(member, {MOVED: 7})
@@ -43,7 +43,7 @@ def moving_stage(
     return stage, member
 
 
-def given_up(stage: Stage, member: Actor) -> None:
+def given_up(stage: SteppedGroup, member: Actor) -> None:
     """The application does not want the partition any more; the plan does not name it until the next one."""
     member.inbox.append(ev.HandBackRequested(frozenset({MOVED})))
 
@@ -81,7 +81,7 @@ def test_move_that_was_not_applied_is_sent_again() -> None:
 def test_move_that_is_planned_no_more_is_sent_again_as_a_release() -> None:
     """It rests on nothing then: neither on the topic, which has changed meanwhile, nor on a plan."""
 
-    def meanwhile(stage: Stage, member: Actor) -> None:
+    def meanwhile(stage: SteppedGroup, member: Actor) -> None:
         given_up(stage, member)
         stage.server.put(Topic.path("t"), Topic(dict.fromkeys(range(5), (0, 1))).encode())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.consumer.machine.stage import Stage, is_stable, owned
+from tests.worlds.stepped_group import SteppedGroup, is_stable, owned
 from zkgroup.model.requests import ReadMany
 from zkgroup.testing.simulation.actor import Actor
 
@@ -11,9 +11,9 @@ LONGEST_MS = round(VERIFY_MS * 1.3) + 1000
 """To the next verification, and from there until what it has found counts as a gap."""
 
 
-def deaf_stage() -> tuple[Stage, Actor]:
+def deaf_stage() -> tuple[SteppedGroup, Actor]:
     """A member that owns everything, and whose server has forgotten its watches."""
-    stage = Stage(verify_interval_ms=VERIFY_MS)
+    stage = SteppedGroup(verify_interval_ms=VERIFY_MS)
     member = stage.join("a", run_ms=2000)
     assert owned(member) == [0, 1, 2, 3]
     member.client.child_watches.clear()
@@ -21,7 +21,7 @@ def deaf_stage() -> tuple[Stage, Actor]:
     return stage, member
 
 
-def gaps(stage: Stage) -> int:
+def gaps(stage: SteppedGroup) -> int:
     return len(stage.notes("watch_gap", "a"))
 
 
@@ -81,7 +81,7 @@ def test_watch_that_is_only_late_is_no_gap() -> None:
 
 def test_nothing_that_is_told_counts_as_a_gap() -> None:
     """A group that comes, grows and goes for a minute, with a verification each five seconds."""
-    stage = Stage(verify_interval_ms=VERIFY_MS)
+    stage = SteppedGroup(verify_interval_ms=VERIFY_MS)
     member = stage.join("a", run_ms=2000)
     for number in range(10):
         stage.join(f"m{number}", run_ms=3000)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.real.cli.audit.golden import V394, copy
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.audit.live import walk
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
@@ -20,7 +20,7 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
 
-def test_a_living_tree_is_written_and_read_back(shell: Shell, groups: Groups, tmp_path: Path) -> None:
+def test_a_living_tree_is_written_and_read_back(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
     """Below the chroot of the address; its Stats and data are those that a client reads."""
     groups.parents("g")
     groups.zk.multi(Create("/consumers/g/ids/one", b"\x00\xff", ephemeral=True))
@@ -39,7 +39,7 @@ def test_a_living_tree_is_written_and_read_back(shell: Shell, groups: Groups, tm
 
 
 def test_questions_of_a_living_ensemble_are_those_of_its_export(
-    shell: Shell, groups: Groups, tmp_path: Path
+    shell: Shell, groups: ServerGroups, tmp_path: Path
 ) -> None:
     """What needs no log is answered, the rest is named."""
     groups.parents("g")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.pure.audit.report.made import data_in
 from tests.real.cli.audit.golden import INCIDENTS, V394, copy
+from tests.worlds.made_reports import data_in
+from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_groups import Groups
 from zkgroup.audit.report import parquet, writing
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.model.requests import Create
@@ -165,7 +165,7 @@ def test_a_damaged_file_is_told_in_the_page(lone_shell: Shell, tmp_path: Path) -
     assert data["damages"]
 
 
-def test_a_living_ensemble_has_a_report(shell: Shell, groups: Groups, tmp_path: Path) -> None:
+def test_a_living_ensemble_has_a_report(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
     """One tree: who owns what now and where it stands; what needs a log is said to be left out."""
     groups.parents("g")
     groups.zk.multi(

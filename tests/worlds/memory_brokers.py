@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.running_brokers import QUICK, Running
+from tests.worlds.running_brokers import QUICK, RunningBrokers
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.testing import MemoryZooKeeper
@@ -13,12 +13,12 @@ from zkgroup.zookeeper.clock import SystemClock
 T0 = TopicPartition("t", 0)
 
 
-class World:
+class MemoryBrokers:
     """A server in memory, brokers, and somebody who looks."""
 
     def __init__(self) -> None:
         self.server = MemoryZooKeeper(SystemClock())
-        self.running = Running()
+        self.running = RunningBrokers()
         self.zk = Blocking(self.server.client("witness"))
 
     def add(self, *brokers: int, settings: BrokerSettings = QUICK, **more: object) -> None:

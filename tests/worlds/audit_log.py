@@ -21,7 +21,7 @@ START_MS = 1_700_000_000_000
 Partition = tuple[str, int]
 
 
-class Log:
+class AuditLog:
     """The records of one server, in order."""
 
     def __init__(self, zxid: int = 1, *, with_lists: bool = False) -> None:

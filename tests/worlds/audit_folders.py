@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.worlds.zkfiles_world import World
+from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Finding, WholeRule
 from zkgroup.zkfiles.history import History
@@ -16,9 +16,9 @@ def look(rule: WholeRule, *folders: Path, **bounds: float) -> list[Finding]:
     return list(rule.look(History(*folders), Facts(), {**rule.bounds, **bounds}))
 
 
-def calm(zxid: int = 1) -> World:
+def calm(zxid: int = 1) -> ServerHistory:
     """A history without any fault."""
-    world = World(zxid)
+    world = ServerHistory(zxid)
     world.open(1)
     world.create("/a", b"1")
     world.set("/a", b"2")

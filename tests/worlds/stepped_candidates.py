@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.worlds.stepped_world import SteppedWorld
+from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Resigned
@@ -23,10 +23,10 @@ GRACE_AND_SPREAD_MS = 2250
 """With a jitter of one half."""
 
 
-class Node:
+class CandidateNode:
     """One candidate in its loop, without a thread."""
 
-    def __init__(self, world: World, name: str, candidate: Candidate) -> None:
+    def __init__(self, world: SteppedCandidates, name: str, candidate: Candidate) -> None:
         self.broker, self.name = candidate.core.config.broker, name
         self.machine = candidate
         self.effects: list[ControllerEffect] = []
@@ -64,7 +64,7 @@ class Node:
         return [each for each in self.effects if not isinstance(each, (ExtendLease, Note))]
 
 
-class World(SteppedWorld[Node]):
+class SteppedCandidates(SteppedMachines[CandidateNode]):
     """A server, a clock, and everybody who stands."""
 
     def node(
@@ -75,21 +75,21 @@ class World(SteppedWorld[Node]):
         duties: Duties = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
         name: str | None = None,
-    ) -> Node:
+    ) -> CandidateNode:
         alone = ControllerOnly("h", 9000 + broker) if controller_only else None
         config = CandidateConfig(broker=broker, controller_only=alone)
-        node = Node(self, name or f"n{broker}", Candidate(config, duties, prepare))
+        node = CandidateNode(self, name or f"n{broker}", Candidate(config, duties, prepare))
         self.nodes.append(node)
         return node
 
-    def until_asked(self, node: Node, path: str) -> Multi:
+    def until_asked(self, node: CandidateNode, path: str) -> Multi:
         """Everything up to the moment before this node's transaction about this path is executed."""
         self.run(lambda: self.asked(node, path) is not None)
         request = self.asked(node, path)
         assert request is not None, f"{node.name} never asked about {path}"
         return request
 
-    def asked(self, node: Node, path: str) -> Multi | None:
+    def asked(self, node: CandidateNode, path: str) -> Multi | None:
         """The transaction that is the node's next request, if it is about this path."""
         flight = node.client.requests[0].request if node.client.requests else None
         is_about = isinstance(flight, Multi) and any(op.path == path for op in flight.operations)
@@ -108,7 +108,7 @@ class World(SteppedWorld[Node]):
         self.write(SetData(EPOCH, ControllerEpoch(value + 1).encode(), version))
 
     @property
-    def rulers(self) -> list[Node]:
+    def rulers(self) -> list[CandidateNode]:
         return [node for node in self.nodes if node.rules]
 
     def real(self, broker: int = 9, *, epoch: int | None = None) -> int:
@@ -133,11 +133,11 @@ class World(SteppedWorld[Node]):
             self.bump()
 
 
-def elected(node: Node) -> Elected:
+def elected(node: CandidateNode) -> Elected:
     """The node's last election."""
     return [effect for effect in node.effects if isinstance(effect, Elected)][-1]
 
 
-def resigned(node: Node) -> list[str]:
+def resigned(node: CandidateNode) -> list[str]:
     """Why the node gave up, in order."""
     return [effect.reason for effect in node.effects if isinstance(effect, Resigned)]

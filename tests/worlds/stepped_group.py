@@ -32,7 +32,7 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
     return TopicPartition(topic, number)
 
 
-class Stage:
+class SteppedGroup:
     """A group on one memory server."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **settings: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tests.worlds.stepped_world import SteppedWorld
+from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import (
     BrokerEffect,
@@ -68,10 +68,10 @@ class Guarded:
         return getattr(self._client, name)
 
 
-class Node:
+class BrokerNode:
     """One broker's machine in its loop, without a thread."""
 
-    def __init__(self, world: World, config: BrokerConfig, name: str, folder: str | None) -> None:
+    def __init__(self, world: SteppedBrokers, config: BrokerConfig, name: str, folder: str | None) -> None:
         self.machine = BrokerMachine(config)
         self.effects: list[BrokerEffect] = []
         self.client: MemoryClient = world.server.client(name)
@@ -126,27 +126,27 @@ class Node:
         return [note for note in self.told(Note) if note.kind == kind]
 
 
-class World(SteppedWorld[Node]):
+class SteppedBrokers(SteppedMachines[BrokerNode]):
     """A server, a clock, and brokers."""
 
     def node(
         self, broker: int | None = 1, *, name: str | None = None, folder: str | None = None, **config: object
-    ) -> Node:
+    ) -> BrokerNode:
         made = BrokerConfig(broker=broker, new_cluster_id=bytes(16), **config)  # type: ignore[arg-type]
-        node = Node(self, made, name or f"n{len(self.nodes)}", folder)
+        node = BrokerNode(self, made, name or f"n{len(self.nodes)}", folder)
         self.nodes.append(node)
         return node
 
-    def until_asked(self, node: Node, path: str) -> None:
+    def until_asked(self, node: BrokerNode, path: str) -> None:
         """Everything up to the moment before this node's transaction about this path is executed."""
         self.run(lambda: self._asks(node, path))
         assert self._asks(node, path), f"{node.client.name} never asked about {path}"
 
-    def _asks(self, node: Node, path: str) -> bool:
+    def _asks(self, node: BrokerNode, path: str) -> bool:
         flight = node.client.requests[0].request if node.client.requests else None
         return isinstance(flight, Multi) and any(op.path.startswith(path) for op in flight.operations)
 
-    def lose(self, node: Node, fault: Fault) -> None:
+    def lose(self, node: BrokerNode, fault: Fault) -> None:
         """What becomes of the node's next request."""
         self.deliver(Step("request", node.client.name), fault)
 
@@ -155,7 +155,7 @@ class World(SteppedWorld[Node]):
         return BrokerRegistration.decode(path, self.find(path).data)
 
     def lead(
-        self, node: Node, *, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), epoch: int = 0
+        self, node: BrokerNode, *, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), epoch: int = 0
     ) -> None:
         """The controller makes the node leader of `T0`: the state stands, and the host is told."""
         path = PartitionState.path(T0)

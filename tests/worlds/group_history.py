@@ -34,7 +34,7 @@ def tp(number: int) -> TopicPartition:
     return TopicPartition(TOPIC, number)
 
 
-class World:
+class GroupHistory:
     """One group on one topic. Sessions are numbers; member `g_a` is called `a`."""
 
     def __init__(self, partitions: int = 4) -> None:
@@ -265,9 +265,9 @@ class World:
             self.note(name, kind, **{**fields, **{key: broken[key] for key in broken if key in fields}})
 
 
-def good_world() -> World:
+def good_history() -> GroupHistory:
     """Two members share four partitions; one ends, its share goes on at the other; one commit is stale."""
-    world = World()
+    world = GroupHistory()
     world.register("a", 1)
     world.rebalance("a", ["a"])
     world.claim("a", 0, 1, 2, 3)

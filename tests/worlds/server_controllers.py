@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from tests.pure.controller.realm import Host
+from tests.worlds.stepped_controllers import Host
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, OpenChannel, SendToBroker
@@ -57,12 +57,12 @@ class Looking(ZooKeeperClient):
         super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
 
 
-class Ruling:
+class RunningCandidate:
     """A candidate in its own thread, whose channels lead to the hosts of a cluster."""
 
     def __init__(
         self,
-        cluster: Country,
+        cluster: ServerControllers,
         address: str,
         broker: int,
         before: Callable[[Request], None] | None,
@@ -137,7 +137,7 @@ class Ruling:
                 pass
 
 
-class Country:
+class ServerControllers:
     """Brokers, topics and controllers on one server, and somebody who looks and writes past them."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Country:
         self.address, self.witness, self.settings = address, witness, settings or ControllerSettings()
         self.connection = connection or ClientSettings(session_timeout_ms=20_000)
         self.hosts: dict[int, Host] = {}
-        self.controllers: list[Ruling] = []
+        self.controllers: list[RunningCandidate] = []
         witness.ask(CreateMissing(PARENTS), CreateMissingDone)
 
     def close(self) -> None:
@@ -160,13 +160,13 @@ class Country:
 
     # --- who there is -----------------------------------------------------------------------------
 
-    def stand(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> Ruling:
+    def stand(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> RunningCandidate:
         """A new candidate."""
-        controller = Ruling(self, self.address, broker, before, self.settings, self.connection)
+        controller = RunningCandidate(self, self.address, broker, before, self.settings, self.connection)
         self.controllers.append(controller)
         return controller
 
-    def rule(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> Ruling:
+    def rule(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> RunningCandidate:
         """A new candidate that has been elected and has loaded."""
         controller = self.stand(broker, before)
         controller.await_loaded()

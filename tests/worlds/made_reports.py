@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from tests.pure.audit.rows import Log
+from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.keeping import Limits
@@ -20,17 +20,17 @@ HOSTILE = (
 """A name that ends what it is in, wherever a page forgets to escape it."""
 
 
-def found_in(log: Log) -> Found:
+def found_in(log: AuditLog) -> Found:
     """What the rules that fold rows find."""
     return Found(find(RULES, log.events), [], log.facts())
 
 
-def data_of(log: Log, limits: Limits | None = None) -> dict[str, Any]:
+def data_of(log: AuditLog, limits: Limits | None = None) -> dict[str, Any]:
     """The data of a report of a history."""
     return gather(log.events(), found_in(log), About(inputs=["made"]), limits)
 
 
-def shape_of(log: Log) -> dict[str, Any]:
+def shape_of(log: AuditLog) -> dict[str, Any]:
     """The same without findings, which take most of the time."""
     return gather(log.events(), Found([], [], log.facts()), About(inputs=["made"]))
 
@@ -42,9 +42,9 @@ def data_in(html: str) -> dict[str, Any]:
     return dict(json.loads(match[1]))
 
 
-def busy(partitions: int, rounds: int, members: int = 4) -> Log:
+def busy(partitions: int, rounds: int, members: int = 4) -> AuditLog:
     """A group whose members come and go, commit, and are written over by a stranger now and then."""
-    log = Log()
+    log = AuditLog()
     log.topic("orders", dict.fromkeys(range(partitions), (1, 2)))
     stranger = 99
     log.open(stranger)

@@ -21,7 +21,7 @@ class Looped(Protocol):
 N = TypeVar("N", bound=Looped)
 
 
-class SteppedWorld(Generic[N]):
+class SteppedMachines(Generic[N]):
     """A server, a clock, and nodes. Nothing happens by itself."""
 
     def __init__(self) -> None:

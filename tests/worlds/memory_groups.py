@@ -49,7 +49,7 @@ from zkgroup.zookeeper.blocking import Blocking
 OURS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true"}
 
 
-class World:
+class MemoryGroups:
     """One ensemble with an operator on it."""
 
     def __init__(self) -> None:

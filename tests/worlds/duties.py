@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.controller.candidates import EPOCH
+from tests.worlds.stepped_candidates import EPOCH
 from zkgroup.controller.machine.election import FENCE_PATHS, Election, Work
 from zkgroup.controller.machine.fence import Fence
 from zkgroup.machinery.procedures import Procedure, Query, ask, write

@@ -50,7 +50,7 @@ def registration(wants: int) -> bytes:
     return Registration.of(StaticSubscription({topic: 1}), 0, extensions).encode()
 
 
-class TwoWorlds:
+class ModelAndServer:
     """Both trees. `s` is the model's state, `server` the memory server, in direct mode."""
 
     def __init__(self, cfg: Configuration) -> None:

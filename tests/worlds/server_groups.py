@@ -28,7 +28,7 @@ from zkgroup.zookeeper.blocking import Blocking
 OURS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true"}
 
 
-class Groups:
+class ServerGroups:
     """Topics, and members that share one session."""
 
     def __init__(self, address: str) -> None:

@@ -16,10 +16,10 @@ from zkgroup.zkfiles.tree import Tree
 START_MS = 1_700_000_000_000
 STEP_MS = 1000
 OPEN_ACL: Acl = writer.OPEN_ACL
-Change = Callable[["World"], Operation]
+Change = Callable[["ServerHistory"], Operation]
 
 
-class World:
+class ServerHistory:
     """Each method that writes gives the zxid. Time goes on by a second with each record."""
 
     def __init__(self, zxid: int = 1, *, digests: bool = True, lists: bool = True) -> None:

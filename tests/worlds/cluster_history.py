@@ -25,7 +25,7 @@ def broken(report: ClusterReport) -> set[str]:
     return {violation.invariant for violation in report.violations}
 
 
-class World:
+class ClusterHistory:
     """Brokers 1 to 4, each in the session of a hundred times its id, and one partition on 1, 2, 3."""
 
     def __init__(self) -> None:

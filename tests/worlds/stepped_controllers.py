@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.pure.controller.candidates import GRACE_AND_SPREAD_MS, Node, World
+from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS, CandidateNode, SteppedCandidates
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import (
@@ -106,10 +106,10 @@ class Host:
                 self.metadata[info.topic_partition] = info.leader
 
 
-class Ruler(Node):
+class ControllerNode(CandidateNode):
     """A controller whose channels lead to the hosts."""
 
-    def __init__(self, realm: Realm, name: str, candidate: Candidate) -> None:
+    def __init__(self, realm: SteppedControllers, name: str, candidate: Candidate) -> None:
         super().__init__(realm, name, candidate)
         self._realm = realm
         self.loop.stop()
@@ -174,7 +174,7 @@ class Ruler(Node):
         self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
 
 
-class Realm(World):
+class SteppedControllers(SteppedCandidates):
     """Brokers 1, 2 and 3 by default; the controller is none of them."""
 
     def __init__(self, brokers: Brokers = (1, 2, 3), **settings: object) -> None:
@@ -189,7 +189,7 @@ class Realm(World):
 
     # --- who there is -----------------------------------------------------------------------------
 
-    def rule(self) -> Ruler:
+    def rule(self) -> ControllerNode:
         """A new controller, and everything that follows from its coming."""
         ruler = self.stand()
         self.run()
@@ -197,15 +197,15 @@ class Realm(World):
             self.advance(GRACE_AND_SPREAD_MS)
         return ruler
 
-    def stand(self) -> Ruler:
+    def stand(self) -> ControllerNode:
         """A new candidate, that nothing has happened to yet."""
         self._rulers += 1
         config = CandidateConfig(broker=CONTROLLER_ID + self._rulers)
-        ruler = Ruler(self, f"ruler-{self._rulers}", Candidate(config, self.settings))
+        ruler = ControllerNode(self, f"ruler-{self._rulers}", Candidate(config, self.settings))
         self.nodes.append(ruler)
         return ruler
 
-    def crash(self, ruler: Ruler) -> None:
+    def crash(self, ruler: ControllerNode) -> None:
         """The controller's process is gone, and with it, at once, its session."""
         self.nodes.remove(ruler)
         ruler.loop.stop()
@@ -282,7 +282,7 @@ class Realm(World):
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def run_until_written(self, ruler: Ruler, writes: int) -> bool:
+    def run_until_written(self, ruler: ControllerNode, writes: int) -> bool:
         """Goes on until so many transactions of the controller were executed; False where it came to rest.
 
         The replies of the last one have not arrived. Heartbeats do not count.
@@ -300,7 +300,7 @@ class Realm(World):
         raise AssertionError(f"no rest: {self.server.pending()}")
 
 
-def is_writing(ruler: Ruler) -> bool:
+def is_writing(ruler: ControllerNode) -> bool:
     """Whether the controller's next request is a transaction that changes something."""
     flight = ruler.client.requests[0].request if ruler.client.requests else None
     return isinstance(flight, Multi) and len(flight.operations) > 2
@@ -309,7 +309,7 @@ def is_writing(ruler: Ruler) -> bool:
 TWO = {0: (1, 2), 1: (2, 3)}
 
 
-def loses_answer(world: Realm, ruler: Ruler, nth: int, fault: Fault) -> bool:
+def loses_answer(world: SteppedControllers, ruler: ControllerNode, nth: int, fault: Fault) -> bool:
     """The nth write from here on gets no answer, and what follows of it; False where there are fewer."""
     if nth > 1 and not world.run_until_written(ruler, nth - 1):
         return False
@@ -322,21 +322,21 @@ def loses_answer(world: Realm, ruler: Ruler, nth: int, fault: Fault) -> bool:
     return True
 
 
-def realm(**settings: object) -> tuple[Realm, Ruler]:
+def realm(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """Brokers 1 to 3, topics `t` (two partitions) and `u`, and a controller that rules them."""
-    world = Realm(**settings)
+    world = SteppedControllers(**settings)
     world.make_topic("t", TWO, {"retention.ms": "5"})
     world.make_topic("u", {0: (1, 2, 3)})
     return world, world.rule()
 
 
-def left_of(world: Realm, topic: str) -> set[str]:
+def left_of(world: SteppedControllers, topic: str) -> set[str]:
     """Every znode that the topic still has."""
     paths = (Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic))
     return {each for path in paths for each in world.below(path)}
 
 
-def is_gone(world: Realm, topic: str = "t") -> bool:
+def is_gone(world: SteppedControllers, topic: str = "t") -> bool:
     """Whether nothing of a topic is left, in ZooKeeper, in logs or in metadata."""
     kept = [each for host in world.hosts.values() for each in (*host.logs, *host.metadata)]
     return not left_of(world, topic) and all(each.topic != topic for each in kept)
