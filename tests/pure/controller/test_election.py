@@ -263,7 +263,7 @@ def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
 
 def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
     """S11: the candidate that makes it again has seen it, and begins where it was."""
-    world = World()
+    world = SteppedCandidates()
     first, second = world.node(1), world.node(2)
     world.run()
     for _ in range(2):
