@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import leaks
+from tests import idle, leaks
 from tests.project import ROOT
 from tests.worlds.witness import witness as witness
 
@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     leaks.mark_descendants()
     config.pluginmanager.register(_WiderFixtures(), "zkgroup-wider-fixtures")
+    config.pluginmanager.register(idle.IdleReport(), "zkgroup-idle")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

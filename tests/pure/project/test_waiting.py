@@ -14,7 +14,10 @@ from concurrent.futures import Future
 import pytest
 
 from tests import waiting
+from tests.project import ROOT
 from tests.waiting import becomes, ended, eventually, eventually_on_loop, happened, joined, next_like, outcome
+
+pytest_plugins = ["pytester"]
 
 
 @pytest.fixture
@@ -106,3 +109,34 @@ def test_what_a_future_ends_with_is_its_own() -> None:
     assert outcome(done) == 3
     with pytest.raises(TimeoutError, match="its own"):
         outcome(failed)
+
+
+def test_idle_time_on_real_servers_is_told_after_a_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum and the tests, of several processes as of one; a wait inside another counts once."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeconftest(
+        "from tests.idle import IdleReport\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(IdleReport())\n"
+    )
+    folder = pytester.mkdir("tests") / "real"
+    folder.mkdir()
+    (folder / "test_it.py").write_text(
+        "import threading, pytest\nfrom tests import waiting\n"
+        "@pytest.mark.parametrize('number', range(12))\n"
+        "def test_it(number):\n"
+        "    with waiting.waiting(), waiting.waiting():\n"
+        "        threading.Event().wait(0.3 if number == 7 else 0.02)\n"
+    )
+
+    for processes in ("0", "2"):
+        ran = pytester.runpytest_subprocess("-n", processes, "-p", "no:randomly", "-p", "no:cacheprovider")
+
+        ran.assert_outcomes(passed=12)
+        told = [line.split() for line in ran.outlines if line.split()[1:2] == ["s"]]
+        sum_s, longest_s = float(told[0][0]), float(told[1][0])
+        assert len(told) == 11
+        assert told[1][2].endswith("test_it[7]")
+        assert longest_s >= 0.3
+        assert sum_s >= longest_s
