@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.waiting import eventually
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
     Connected,
@@ -15,7 +16,6 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -47,7 +47,7 @@ def reconnected(caller: Caller, incarnation: int = 1) -> None:
     def answers() -> bool:
         return caller.submit(Sync("/"), incarnation).outcome() == SyncDone()
 
-    wait_until(answers, 60, lambda: f"told {caller.events}")
+    eventually(answers, what=lambda: f"told {caller.events}")
 
 
 def gone(witness: Caller, path: str) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.worlds.faces import TIMEOUT_S
+from tests.waiting import eventually
 from zkgroup.consumer.records import Record
 from zkgroup.consumer.sources.memory import MemorySource
-from zkgroup.testing.clock import wait_until
 
 Places = list[tuple[int, int]]
 
@@ -38,5 +37,5 @@ def polled(consumer: Any, count: int) -> list[Record]:
             came.extend(records)
         return len(came) >= count
 
-    wait_until(enough, TIMEOUT_S, lambda: f"{len(came)} of {count}")
+    eventually(enough, what=lambda: f"{len(came)} of {count}")
     return came

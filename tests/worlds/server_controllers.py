@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from tests.waiting import eventually
 from tests.worlds.stepped_controllers import Host
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
@@ -29,7 +30,6 @@ from zkgroup.model.requests import (
     Request,
     SetData,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Caller
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
@@ -103,7 +103,7 @@ class RunningCandidate:
         return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
 
     def await_loaded(self) -> None:
-        wait_until(lambda: self.notes("controller.loaded"))
+        eventually(lambda: self.notes("controller.loaded"))
 
     def at_rest(self) -> bool:
         """Whether nothing is left to look at and no broker has to answer; asked in the machine's thread."""
@@ -219,7 +219,7 @@ class ServerControllers:
                 found.append(state)
             return bool(found)
 
-        wait_until(leads)
+        eventually(leads)
         return found[0]
 
     def set_isr(self, topic_partition: TopicPartition, isr: Brokers) -> None:

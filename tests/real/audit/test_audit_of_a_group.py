@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.waiting import becomes
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 from zkgroup.history import read_transactions
-from zkgroup.testing import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path
@@ -52,13 +52,13 @@ def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: Kazoo
     with _member(zk_ensemble, "ada") as ada:
         ada.wait_until_assigned(timeout_s=60)
         with _member(zk_ensemble, "bob") as bob:
-            wait_until(lambda: {len(each.leases()) for each in (ada, bob)} == {len(ORDERS) // 2}, 60)
+            becomes(lambda: {len(each.leases()) for each in (ada, bob)}, {len(ORDERS) // 2})
             for member in (ada, bob):
                 member.commit({lease.topic_partition: 7 for lease in member.leases()})
             planted = stranger.set(Offset.path(GROUP, ORDERS[0]), b"3")
         stranger.sync(ids_path(GROUP))  # its server may be behind the one at which bob has left
         assert set(stranger.get_children(ids_path(GROUP))) == {f"{GROUP}_ada"}
-        wait_until(lambda: len(ada.leases()) == len(ORDERS), 60)  # else both leave in one rebalance
+        becomes(lambda: len(ada.leases()), len(ORDERS))  # else both leave in one rebalance
 
     source = open_source(_folders(zk_ensemble), zk_ensemble.chroot)
     found = audit(source, ALL_RULES, group=GROUP).findings

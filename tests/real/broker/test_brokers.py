@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.running_brokers import QUICK as QUICKEST
 from tests.worlds.running_brokers import Told, ask
 from zkgroup.broker.machine.core import BrokerConfig
@@ -21,7 +22,6 @@ from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Connected, Create, SessionEvent
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
@@ -158,9 +158,9 @@ def test_null_and_empty_parents_and_markers_are_alike(cluster: Cluster, data: by
         cluster.zk.multi(Create(path, data))
     cluster.add(1)
     cluster.create_topic("t", (1,))
-    wait_until(lambda: cluster.state("t"), WAIT_S)
+    eventually(lambda: cluster.state("t"))
     cluster.zk.multi(Create(TopicDeletion.path("t"), data))
-    wait_until(lambda: cluster.zk.exists(TopicDeletion.path("t")) is None, WAIT_S)
+    becomes(lambda: cluster.zk.exists(TopicDeletion.path("t")), None)
 
     cluster.zk.sync()
     assert cluster.zk.exists(Topic.path("t")) is None
@@ -228,12 +228,12 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
     cluster, chaos = behind
     machine = Machine(chaos.address)
     try:
-        wait_until(lambda: machine.told(Registered), WAIT_S)
+        eventually(lambda: machine.told(Registered))
         (first,) = [event.session for event in machine.sessions if isinstance(event, Connected)]
         chaos.swallow()
         machine.client.abandon(first.incarnation, "given up by its own clock")
         chaos.heal(cut=True)
-        wait_until(lambda: len(machine.told(Registered)) == 2, WAIT_S)
+        becomes(lambda: len(machine.told(Registered)), 2)
         found = cluster.zk.read(PATH).stat
         assert found.czxid == machine.told(Registered)[1].epoch
         assert found.ephemeral_owner != first.session_id
@@ -254,13 +254,13 @@ def test_old_notifications_are_deleted_by_ctime(cluster: Cluster) -> None:
     assert CHANGE_AGE_MAX_MS == 15 * 60 * 1000
     machine = Machine(cluster.address, change_age_max_ms=5000)
     try:
-        wait_until(lambda: machine.told(Registered), WAIT_S)
+        eventually(lambda: machine.told(Registered))
         old = _notify(cluster)
         born_ms = cluster.zk.read(old).stat.ctime
         cluster.zk.create_missing("/clock")
-        wait_until(lambda: _server_time(cluster) > born_ms + 5500, WAIT_S)
+        eventually(lambda: _server_time(cluster) > born_ms + 5500)
         young = _notify(cluster)
-        wait_until(lambda: cluster.find(old) is None, WAIT_S)
+        becomes(lambda: cluster.find(old), None)
 
         assert cluster.zk.exists(young) is not None
     finally:
@@ -284,10 +284,10 @@ def test_a_broker_that_leaves_hands_its_leaderships_over(cluster: Cluster) -> No
     """5.9 among brokers and a controller of ours; the controller itself leaves last but one."""
     cluster.add(1, 2, 3)
     cluster.create_topic("t", (1, 2), (2, 3), (3, 1))
-    wait_until(lambda: cluster.leaders(1, "t") == [1, 2, 3], WAIT_S)
+    becomes(lambda: cluster.leaders(1, "t"), [1, 2, 3])
     cluster.brokers[1].close()
-    wait_until(lambda: cluster.leaders(2, "t") == [2, 2, 3], WAIT_S)
-    wait_until(lambda: cluster.leaders(3, "t") == [2, 2, 3], WAIT_S)
+    becomes(lambda: cluster.leaders(2, "t"), [2, 2, 3])
+    becomes(lambda: cluster.leaders(3, "t"), [2, 2, 3])
 
     state = cluster.state("t")
     assert state is not None
@@ -301,14 +301,14 @@ def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> No
     Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans.
     """
     cluster.zk.wait_connected()
-    wait_until(lambda: _counted(zk_server) == (0, 2), WAIT_S, lambda: str(_counted(zk_server)))
+    becomes(lambda: _counted(zk_server), (0, 2))
     cluster.add(1, 2, 3)
     for topic in ("t", "u"):
         cluster.create_topic(topic, (1, 2))
-    wait_until(lambda: cluster.state("t") and cluster.state("u"), WAIT_S)
+    eventually(lambda: cluster.state("t") and cluster.state("u"))
 
     at_rest = (3 * 3 + 2 + 6 + 3, 3 + 2)
-    wait_until(lambda: _counted(zk_server) == at_rest, WAIT_S, lambda: str(_counted(zk_server)))
+    becomes(lambda: _counted(zk_server), at_rest)
 
 
 def _counted(zk_server: Any) -> tuple[int, int]:
@@ -326,20 +326,20 @@ def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
     timeout_ms = 3000
     cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=timeout_ms))
     cluster.create_topic("t", (1, 2), (2, 1))
-    wait_until(lambda: cluster.leaders(1, "t") == cluster.leaders(2, "t") == [1, 2], WAIT_S)
+    eventually(lambda: cluster.leaders(1, "t") == cluster.leaders(2, "t") == [1, 2])
     epochs = {broker: cluster.brokers[broker].epoch for broker in (1, 2)}
     chaos.cut(refuse=True)
     clock = SystemClock()
     until_ms = clock.now_ms() + 10 * timeout_ms
-    wait_until(lambda: _serves(cluster) and clock.now_ms() > until_ms, WAIT_S)
+    eventually(lambda: _serves(cluster) and clock.now_ms() > until_ms)
     assert cluster.find(PATH) is None
     chaos.heal()
 
-    wait_until(lambda: all(cluster.brokers[one].epoch != epochs[one] for one in epochs), WAIT_S)
-    wait_until(lambda: cluster.find(Controller.path()) is not None, WAIT_S)
-    wait_until(lambda: sorted((cluster.state("t", 0) or _NONE).isr) == [1, 2], WAIT_S)
-    wait_until(lambda: sorted((cluster.state("t", 1) or _NONE).isr) == [1, 2], WAIT_S)
-    wait_until(lambda: all(one in (1, 2) for one in cluster.leaders(1, "t")), WAIT_S)
+    eventually(lambda: all(cluster.brokers[one].epoch != epochs[one] for one in epochs))
+    eventually(lambda: cluster.find(Controller.path()) is not None)
+    becomes(lambda: sorted((cluster.state("t", 0) or _NONE).isr), [1, 2])
+    becomes(lambda: sorted((cluster.state("t", 1) or _NONE).isr), [1, 2])
+    eventually(lambda: all(one in (1, 2) for one in cluster.leaders(1, "t")))
 
 
 _NONE = PartitionState(-1, 0, (), 0)

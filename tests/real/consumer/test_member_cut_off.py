@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import leader_of, opener
 from tests.worlds.faces import Application, Listener, orders, settings
 from tests.worlds.recording import Recorder
@@ -16,7 +17,6 @@ from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model.requests import Create, Read, ReadDone
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
 from zkgroup.testing.peer_links import PeerLinks
@@ -84,7 +84,7 @@ class Work:
             for partition in range(4):
                 self._source.append("orders", partition, b"")
         all_of_them = 4 * self._source.bounds(FIRST).end
-        wait_until(lambda: len(self.seen) == all_of_them, PATIENCE_S, lambda: f"{len(self.seen)} came")
+        becomes(lambda: len(self.seen), all_of_them)
 
 
 @pytest.fixture
@@ -128,28 +128,24 @@ def test_a_member_at_a_server_cut_off_stops_before_others_begin(
     valid_at_takeover: list[bool] = []
     app = Application()
     with work.consumer("a", [cut_off], Application()) as first:
-        wait_until(lambda: shares(first) == (4,), PATIENCE_S)
+        becomes(lambda: shares(first), (4,))
         lease = first.lease(FIRST)
         assert lease is not None
         app.on["assigned"] = lambda new: valid_at_takeover.extend(lease.is_valid for _ in taken(new))
         with work.consumer("b", rest, app) as second:
-            wait_until(lambda: shares(first, second) == (2, 2), PATIENCE_S)
+            becomes(lambda: shares(first, second), (2, 2))
             work.feed()
 
             zk_chaos.isolate(cut_off, **ways)
             work.feed()
 
-            wait_until(lambda: valid_at_takeover, PATIENCE_S)
+            eventually(lambda: valid_at_takeover)
             assert not any(valid_at_takeover)
-            wait_until(
-                lambda: shares(first, second) == (0, 4), PATIENCE_S, lambda: str(shares(first, second))
-            )
+            becomes(lambda: shares(first, second), (0, 4))
             work.feed()
 
             zk_chaos.heal()
-            wait_until(
-                lambda: shares(first, second) == (2, 2), PATIENCE_S, lambda: str(shares(first, second))
-            )
+            becomes(lambda: shares(first, second), (2, 2))
             work.feed()
 
     report = check_history(work.recorder.records, (), CheckOptions(group="g"))
@@ -178,9 +174,9 @@ def test_its_own_server_still_shows_it_as_the_owner(patient: ChaosZooKeeper) -> 
     with Target(opener(patient.addresses[cut_off])) as here:
         neighbour = here.connect(60_000)
         with work.consumer("a", [cut_off], Application()) as first:
-            wait_until(lambda: shares(first) == (4,), PATIENCE_S)
+            becomes(lambda: shares(first), (4,))
             with work.consumer("b", rest, app) as second:
-                wait_until(lambda: shares(first, second) == (2, 2), PATIENCE_S)
+                becomes(lambda: shares(first, second), (2, 2))
 
                 patient.isolate(cut_off)
                 assert begun.wait(PATIENCE_S)

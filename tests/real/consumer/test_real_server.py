@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.faces import TIMEOUT_S, Application, Face, orders, settings
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model.requests import Create
 from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.testing.clock import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -132,7 +132,7 @@ def test_a_short_restart_of_the_server_revokes_nothing(
         def commits() -> bool:
             return bool(member.commit({orders(0)[0]: 5}).committed)
 
-        wait_until(lambda: _succeeds(commits), TIMEOUT_S)
+        eventually(lambda: _succeeds(commits))
         assert {lease.topic_partition: lease.token for lease in member.leases()} == before
         assert app.seen.empty()
 
@@ -156,7 +156,7 @@ def test_close_does_not_wait_for_a_server_that_hangs(face: Face, zk_server: Tree
         zk_server.server(0).resume()
 
     assert member.state is MemberState.CLOSED
-    wait_until(lambda: owners(blocking) == {}, PATIENCE_S)
+    becomes(lambda: owners(blocking), {})
 
 
 def test_nobody_there_is_said_in_time(face: Face) -> None:
@@ -263,23 +263,23 @@ def test_the_others_take_over_from_a_killed_process(
 ) -> None:
     """item 54: nothing is lost, only the uncommitted tail comes again, and the killed one may come back."""
     first, second = start("a"), start("b")
-    wait_until(lambda: set(owners(blocking).values()) == {"g_a-0", "g_b-0"}, PATIENCE_S)
-    wait_until(lambda: offsets(blocking) == dict.fromkeys(range(4), 50), PATIENCE_S)
+    becomes(lambda: set(owners(blocking).values()), {"g_a-0", "g_b-0"})
+    becomes(lambda: offsets(blocking), dict.fromkeys(range(4), 50))
 
     first.send(signal.SIGKILL)
     for partition in range(4):
         append(folder, partition, 50)
 
-    wait_until(lambda: set(owners(blocking).values()) == {"g_b-0"}, PATIENCE_S)
-    wait_until(lambda: offsets(blocking) == dict.fromkeys(range(4), 100), PATIENCE_S)
+    becomes(lambda: set(owners(blocking).values()), {"g_b-0"})
+    becomes(lambda: offsets(blocking), dict.fromkeys(range(4), 100))
     everything = {(partition, offset) for partition in range(4) for offset in range(100)}
-    wait_until(lambda: {*first.records, *second.records} == everything, PATIENCE_S)  # said, and read here
+    becomes(lambda: {*first.records, *second.records}, everything)  # said, and read here
     tail = sorted(set(first.records) & set(second.records))
     assert all(offset >= 50 for _, offset in tail)
 
     third = start("a")
     third.wait_assigned([0, 1])
-    wait_until(lambda: len(set(owners(blocking).values())) == 2, PATIENCE_S)
+    becomes(lambda: len(set(owners(blocking).values())), 2)
 
 
 def test_a_process_that_was_stopped_too_long_has_lost_its_share(
@@ -288,23 +288,23 @@ def test_a_process_that_was_stopped_too_long_has_lost_its_share(
     """S8: after a pause beyond the session it delivers nothing of the old claim, is told, and rejoins."""
     first = start("a")
     first.next("assigned")
-    wait_until(lambda: len(first.records) == 200, PATIENCE_S)
+    becomes(lambda: len(first.records), 200)
     # what was said last is processed with the next step of the loop: a revocation before would repeat it
-    wait_until(lambda: offsets(blocking) == dict.fromkeys(range(4), 50), PATIENCE_S)
+    becomes(lambda: offsets(blocking), dict.fromkeys(range(4), 50))
     second = start("b")
     second.wait_assigned([2, 3])
 
     first.send(signal.SIGSTOP)
-    wait_until(lambda: set(owners(blocking).values()) == {"g_b-0"}, PATIENCE_S)
+    becomes(lambda: set(owners(blocking).values()), {"g_b-0"})
     append(folder, 0, 10)
-    wait_until(lambda: second.records.count((0, 59)) == 1, PATIENCE_S)
-    wait_until(lambda: offsets(blocking)[0] == 60, PATIENCE_S)
+    becomes(lambda: second.records.count((0, 59)), 1)
+    becomes(lambda: offsets(blocking)[0], 60)
     first.send(signal.SIGCONT)
 
     assert first.next("lost")["partitions"] == [0, 1]
     first.wait_assigned([0, 1])
     append(folder, 0, 1)
-    wait_until(lambda: (0, 60) in first.records + second.records, PATIENCE_S)
+    eventually(lambda: (0, 60) in first.records + second.records)
     assert [place for place in first.records if place in second.records] == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import RunningCandidate, ServerControllers
@@ -15,7 +16,6 @@ from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.controller.machine.events import ShutdownAsked
 from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, SetData
-from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Target
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import PreferredElection
@@ -70,7 +70,7 @@ def mark(country: ServerControllers, name: str) -> None:
 def await_gone(country: ServerControllers, name: str) -> None:
     """Topic, configuration and marker."""
     paths = (Topic.path(name), TopicConfig.path(name), TopicDeletion.path(name))
-    wait_until(lambda: all(country.find(path) is None for path in paths))
+    eventually(lambda: all(country.find(path) is None for path in paths))
 
 
 def await_led(country: ServerControllers) -> RunningCandidate:
@@ -79,7 +79,7 @@ def await_led(country: ServerControllers) -> RunningCandidate:
     country.await_state(tp(0), leader=1)
     country.await_state(tp(1), leader=2)
     country.await_state(tp(0, "u"), leader=1)
-    wait_until(lambda: all(tp(0) in host.metadata for host in country.hosts.values()))
+    eventually(lambda: all(tp(0) in host.metadata for host in country.hosts.values()))
     return ruler
 
 
@@ -109,10 +109,10 @@ def test_a_deletion_waits_for_a_dead_broker(country: ServerControllers) -> None:
     """Controller item 55: pending, hidden from clients meanwhile, and completed when the broker is back."""
     ruler = await_led(country)
     country.stop_broker(3)
-    wait_until(lambda: country.live_lists(1)[-1] == {1, 2})
+    becomes(lambda: country.live_lists(1)[-1], {1, 2})
     mark(country, "t")
-    wait_until(lambda: not any(each.topic == "t" for each in tuple(country.hosts[2].logs)))
-    wait_until(ruler.at_rest)
+    eventually(lambda: not any(each.topic == "t" for each in tuple(country.hosts[2].logs)))
+    eventually(ruler.at_rest)
     assert country.find(Topic.path("t")) is not None
     assert country.find(TopicDeletion.path("t")) is not None
     assert all(each.topic == "u" for id_ in (1, 2) for each in tuple(country.hosts[id_].metadata))
@@ -126,12 +126,12 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone(country: ServerContro
     """Controller item 53, K23: written by a tool while the deletion waits; it completes all the same."""
     await_led(country)
     country.stop_broker(3)
-    wait_until(lambda: country.live_lists(1)[-1] == {1, 2})
+    becomes(lambda: country.live_lists(1)[-1], {1, 2})
     mark(country, "t")
-    wait_until(lambda: not any(each.topic == "t" for each in tuple(country.hosts[2].logs)))
+    eventually(lambda: not any(each.topic == "t" for each in tuple(country.hosts[2].logs)))
     version, _ = version_and_data(country, Topic.path("t"))
     country.write(SetData(Topic.path("t"), Topic({**TWO, 2: (1, 3)}).encode(), version))
-    wait_until(lambda: lists(country, "t") == TWO)
+    becomes(lambda: lists(country, "t"), TWO)
     assert country.find(PartitionState.path(tp(2))) is None
     country.start_broker(3)
 
@@ -147,13 +147,13 @@ def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> Non
     with opened(zk_server, delete_topics=False) as country:
         ruler = await_led(country)
         mark(country, "t")
-        wait_until(lambda: country.find(TopicDeletion.path("t")) is None)
+        becomes(lambda: country.find(TopicDeletion.path("t")), None)
         country.controllers.remove(ruler)
         ruler.close()
         mark(country, "t")
         successor = country.rule(101)
-        wait_until(lambda: country.find(TopicDeletion.path("t")) is None)
-        wait_until(successor.at_rest)
+        becomes(lambda: country.find(TopicDeletion.path("t")), None)
+        eventually(successor.at_rest)
 
         assert lists(country, "t") == TWO
         assert all(host.metadata[tp(0)] == 1 for host in country.hosts.values())
@@ -166,7 +166,7 @@ def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> 
     """Controller item 57: at once, and nobody hears anything of it."""
     await_led(country)
     mark(country, "nobody")
-    wait_until(lambda: country.find(TopicDeletion.path("nobody")) is None)
+    becomes(lambda: country.find(TopicDeletion.path("nobody")), None)
 
     assert lists(country, "t") == TWO
 
@@ -177,20 +177,20 @@ def test_preferred_leaders_lead_again_and_no_request_stays(country: ServerContro
     country.stop_broker(1)
     country.await_state(tp(0), leader=2)
     country.start_broker(1)
-    wait_until(lambda: country.live_lists(2)[-1] == {1, 2, 3})
-    wait_until(ruler.at_rest)
+    becomes(lambda: country.live_lists(2)[-1], {1, 2, 3})
+    eventually(ruler.at_rest)
     country.await_state(tp(0, "u"), leader=2)
     country.set_isr(tp(0), (2, 1))
     asked = PreferredElection((tp(0), tp(0, "u"), tp(5), tp(0, "nobody")))
     country.write(Create(PreferredElection.path(), asked.encode()))
-    wait_until(lambda: country.find(PreferredElection.path()) is None)
+    becomes(lambda: country.find(PreferredElection.path()), None)
 
     assert country.await_state(tp(0), leader=1).isr == (2, 1)
     assert country.await_state(tp(0, "u"), leader=2).isr == (2, 3)
     country.set_isr(tp(0, "u"), (2, 3, 1))
     country.write(Create(PreferredElection.path(), PreferredElection((tp(0, "u"),)).encode()))
     country.await_state(tp(0, "u"), leader=1)
-    wait_until(lambda: country.find(PreferredElection.path()) is None)
+    becomes(lambda: country.find(PreferredElection.path()), None)
 
 
 def test_a_thousand_leaderships_are_handed_over(country: ServerControllers) -> None:
@@ -200,7 +200,7 @@ def test_a_thousand_leaderships_are_handed_over(country: ServerControllers) -> N
     ruler = await_led(country)
     country.await_state(tp(MANY - 1, "many"), leader=1)
     alone = country.await_state(tp(0, "single"), leader=1)
-    wait_until(ruler.at_rest)
+    eventually(ruler.at_rest)
     assert ask(ruler, 1) == ShutdownAnswered(1, 0, ())
     states = [country.state(tp(number, "many")) for number in range(0, MANY, 50)]
     assert {(state.leader, state.isr) for state in states if state} == {(2, (2,))}
@@ -218,7 +218,7 @@ def ask(ruler: RunningCandidate, request_id: int) -> ShutdownAnswered:
         answers = [each for each in tuple(ruler.effects) if isinstance(each, ShutdownAnswered)]
         return [each for each in answers if each.request_id == request_id]
 
-    wait_until(lambda: bool(found()), 60)
+    eventually(lambda: found())
     return found()[0]
 
 
@@ -230,7 +230,7 @@ def test_an_operators_request_elects_who_lives(country: ServerControllers) -> No
     country.await_state(tp(0), leader=-1)
     country.write(Create(UncleanElection.path(), UncleanElection((tp(0),), 5, "ada").encode()))
     state = country.await_state(tp(0), leader=2)
-    wait_until(lambda: country.find(UncleanElection.path()) is None)
+    becomes(lambda: country.find(UncleanElection.path()), None)
 
     assert state.isr == (2,)
     (name,) = country.children("/zkgroup/controller/elected")

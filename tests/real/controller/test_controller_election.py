@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import eventually
 from tests.worlds.clients import opener
 from tests.worlds.duties import Writer, fails
 from zkgroup.controller.machine.candidate import Candidate, Duties
@@ -30,7 +31,6 @@ from zkgroup.model.requests import (
     SetData,
     Suspended,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
@@ -165,7 +165,7 @@ class Cluster:
 
     def ruler(self, epoch: int = 1) -> Standing:
         """The one that rules in this epoch."""
-        wait_until(lambda: [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch])
+        eventually(lambda: [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch])
         (ruler,) = [n for n in self.nodes if n.elections and n.elections[-1].epoch == epoch]
         return ruler
 
@@ -229,10 +229,10 @@ def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) ->
             armed.append(cluster.chaos.drop_reply("multi"))
 
     node = cluster.add(1, before=before)
-    wait_until(lambda: Suspended.__name__ in node.events)
+    eventually(lambda: Suspended.__name__ in node.events)
     other = cluster.add(2)
     ruler = cluster.ruler(1)
-    wait_until(lambda: ruler.may_send)
+    eventually(lambda: ruler.may_send)
 
     assert ruler is node
     assert node.elections[0].czxid == cluster.stat(CONTROLLER).czxid
@@ -249,7 +249,7 @@ def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
     cluster.witness.write(Delete(CONTROLLER, 1))
     cluster.ruler(2)
 
-    wait_until(lambda: ruler.resignations)
+    eventually(lambda: ruler.resignations)
     assert ruler.resignations == ["/controller was deleted"]
     assert sum(node.rules for node in cluster.nodes) == 1
 
@@ -260,8 +260,8 @@ def test_a_controller_replaced_by_another_id_ends_the_rule(cluster: Cluster) -> 
     cluster.ruler(1)
     cluster.witness.write(Delete(CONTROLLER, 1), Create(CONTROLLER, Controller(7, 0).encode(), True))
     theirs = cluster.stat(CONTROLLER)
-    wait_until(lambda: node.resignations)
-    wait_until(lambda: node.machine.election.stage is Stage.WATCHING)
+    eventually(lambda: node.resignations)
+    eventually(lambda: node.machine.election.stage is Stage.WATCHING)
 
     assert node.resignations == ["/controller was replaced"]
     assert cluster.stat(CONTROLLER) == theirs
@@ -283,7 +283,7 @@ def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Clust
 
     theirs: list[ZnodeStat] = []
     node = cluster.add(1, duties=lambda election: ("load", fails), before=before)
-    wait_until(lambda: theirs and node.machine.election.stage is Stage.WATCHING)
+    eventually(lambda: theirs and node.machine.election.stage is Stage.WATCHING)
 
     assert node.resignations == ["failed: ValueError: an unreadable znode"]
     assert cluster.stat(CONTROLLER) == theirs[0]
@@ -343,8 +343,8 @@ def test_a_short_disconnection_changes_nothing(cluster: Cluster) -> None:
     ruler = cluster.ruler(1)
     cluster.chaos.cut()
     for node in cluster.nodes:
-        wait_until(lambda node=node: node.events.count(Connected.__name__) >= 2)
-    wait_until(lambda: ruler.may_send)
+        eventually(lambda node=node: node.events.count(Connected.__name__) >= 2)
+    eventually(lambda: ruler.may_send)
 
     assert not any(node.resignations for node in cluster.nodes)
     assert sum(len(node.elections) for node in cluster.nodes) == 1

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import RunningCandidate, ServerControllers
@@ -32,7 +33,6 @@ from zkgroup.model.requests import (
     Request,
     SetData,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
 from zkgroup.wire.control import LeaderAndIsrRequest, PartitionStateInfo
@@ -133,7 +133,7 @@ class Moving(ServerControllers):
         return Topic.decode(znode.path, znode.data).partitions
 
     def await_end(self) -> None:
-        wait_until(lambda: self.find(REQUEST) is None, timeout_s=60)
+        becomes(lambda: self.find(REQUEST), None)
 
     def records(self) -> list[FinishedReassignment]:
         parent = finished_reassignments_path()
@@ -190,7 +190,7 @@ def begun(
     controller = country.rule()
     for number, replicas in lists.items():
         country.await_state(tp(number), leader=replicas[0])
-    wait_until(controller.at_rest)
+    eventually(controller.at_rest)
     if before is not None:
         controller.client.before = before
     return controller
@@ -219,7 +219,7 @@ def test_the_table_of_4_4(country: Moving) -> None:
     assert country.stood() == ((4, 5, 6), 4, (4, 5, 6), 3)
     (record,) = country.records()
     assert (record.before, record.target, record.outcome) == ((1, 2, 3), (4, 5, 6), "done")
-    wait_until(lambda: [id_ for id_, host in country.hosts.items() if tp(0) in host.logs] == [4, 5, 6])
+    becomes(lambda: [id_ for id_, host in country.hosts.items() if tp(0) in host.logs], [4, 5, 6])
 
 
 @pytest.mark.parametrize("number", range(1, 6))
@@ -243,10 +243,10 @@ def test_a_target_that_is_down_is_waited_for(country: Moving) -> None:
     country.stop_broker(3)
     first = begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 1)})
-    wait_until(lambda: first.waiting().get("move of t-0") == "waits for brokers that are down: broker 3")
+    becomes(lambda: first.waiting().get("move of t-0"), "waits for brokers that are down: broker 3")
     first.client.close()
     second = country.rule(101)
-    wait_until(lambda: "move of t-0" in second.waiting())
+    eventually(lambda: "move of t-0" in second.waiting())
     assert country.stood()[0] == (1, 2)
 
     country.start_broker(3)
@@ -261,7 +261,7 @@ def test_a_second_execution_is_refused_and_a_cancellation_is_not(
     country.holds_back.add(3)
     begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 2)})
-    wait_until(lambda: country.stood()[0] == (3, 2, 1))
+    becomes(lambda: country.stood()[0], (3, 2, 1))
     client = ZooKeeperClient(zk_chaos_server.direct_address, ClientSettings())
     with closing(client), Blocking(client) as zk:
         zk.wait_connected()
@@ -321,13 +321,13 @@ def test_a_topic_is_deleted_after_its_move(country: Moving) -> None:
     country.holds_back.add(3)
     controller = begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 2)})
-    wait_until(lambda: country.stood()[0] == (3, 2, 1))
+    becomes(lambda: country.stood()[0], (3, 2, 1))
     country.write(Create(TopicDeletion.path("t"), None))
-    wait_until(lambda: controller.waiting().get("deletion of t") == "waits for the reassignment of t-0")
+    becomes(lambda: controller.waiting().get("deletion of t"), "waits for the reassignment of t-0")
     assert country.find(Topic.path("t")) is not None
 
     country.release()
-    wait_until(lambda: country.find(TopicDeletion.path("t")) is None)
+    becomes(lambda: country.find(TopicDeletion.path("t")), None)
     assert country.find(Topic.path("t")) is None
     assert [record.outcome for record in country.records()] == ["done"]
     assert all(tp(0) not in host.logs for host in country.hosts.values())

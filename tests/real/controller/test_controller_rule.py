@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import ServerControllers
@@ -14,7 +15,6 @@ from zkgroup.admin import topics
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.errors import ConflictError, OperationRefusedError
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, Multi, ReadMany, Request, SetData
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
@@ -57,7 +57,7 @@ def test_a_new_topic_has_a_state_for_each_partition(country: ServerControllers) 
     assert country.await_state(tp(0), leader=1) == PartitionState(1, 0, (1, 2), 1)
     assert country.await_state(tp(1), leader=3) == PartitionState(3, 0, (3, 1), 1)
     assert country.find(Topic.partitions_path("t")) is not None
-    wait_until(lambda: all(h.metadata == {tp(0): 1, tp(1): 3} for h in country.hosts.values()))
+    eventually(lambda: all(h.metadata == {tp(0): 1, tp(1): 3} for h in country.hosts.values()))
 
 
 def test_a_topic_that_exists_is_not_made_again(
@@ -97,11 +97,11 @@ def test_growth_leaves_the_old_partitions_as_they_are(country: ServerControllers
     controller = country.rule()
     country.make_topic("t", {0: (1, 2)})
     country.await_state(tp(0), leader=1)
-    wait_until(controller.at_rest)
+    eventually(controller.at_rest)
     country.write(SetData(Topic.path("t"), Topic({0: (3, 1), 1: (2, 3)}).encode(), 0))
     country.await_state(tp(1), leader=2)
     lists = {0: (1, 2), 1: (2, 3)}
-    wait_until(
+    eventually(
         lambda: (
             (znode := country.find(Topic.path("t"))) is not None
             and Topic.decode(znode.path, znode.data).partitions == lists
@@ -132,7 +132,7 @@ def test_a_topic_made_while_it_loads_is_not_lost(country: ServerControllers, mom
     country.await_state(tp(0, "late"), leader=2)
 
     assert made == [moment]
-    wait_until(lambda: country.hosts[1].metadata.get(tp(0, "late")) == 2)
+    becomes(lambda: country.hosts[1].metadata.get(tp(0, "late")), 2)
 
 
 def test_a_state_that_is_there_already_fails_its_partition_alone(country: ServerControllers) -> None:
@@ -151,10 +151,10 @@ def test_a_state_that_is_there_already_fails_its_partition_alone(country: Server
     country.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
     country.await_state(tp(0), leader=1)
     country.await_state(tp(2), leader=1)
-    wait_until(lambda: controller.notes("state.exists"))
+    eventually(lambda: controller.notes("state.exists"))
 
     assert country.state(tp(1)) == theirs
-    wait_until(lambda: country.hosts[3].metadata == {tp(0): 1, tp(1): 2, tp(2): 1})
+    becomes(lambda: country.hosts[3].metadata, {tp(0): 1, tp(1): 2, tp(2): 1})
 
 
 def test_only_the_conflicting_partition_is_decided_again(country: ServerControllers) -> None:
@@ -169,7 +169,7 @@ def test_only_the_conflicting_partition_is_decided_again(country: ServerControll
     country.make_topic("t", dict.fromkeys(range(5), (1, 2, 3)))
     country.rule(before=before)
     country.await_state(tp(4), leader=1)
-    wait_until(lambda: len(country.roles(1)) == 5)
+    becomes(lambda: len(country.roles(1)), 5)
     country.stop_broker(1)
     changed = country.await_state(tp(1), leader=3)
     country.await_state(tp(4), leader=2)
@@ -178,20 +178,20 @@ def test_only_the_conflicting_partition_is_decided_again(country: ServerControll
     assert changed == PartitionState(3, 1, (3,), 1)
     versions = [country.witness.stat(PartitionState.path(tp(number))).version for number in range(5)]
     assert versions == [1, 2, 1, 1, 1]
-    wait_until(lambda: country.roles(3).get(tp(1)) == (3, 1, 2))
+    becomes(lambda: country.roles(3).get(tp(1)), (3, 1, 2))
 
 
 def test_a_bounced_broker_is_told_its_roles(country: ServerControllers) -> None:
     """Controller item 61: gone and back within one watch; its czxid gives it away (K7)."""
     country.make_topic("t", {0: (1, 2), 1: (1,)})
     controller = country.rule()
-    wait_until(lambda: len(country.roles(1)) == 2)
-    wait_until(controller.at_rest)
+    becomes(lambda: len(country.roles(1)), 2)
+    eventually(controller.at_rest)
     country.forget_words()
     country.bounce(1)
     country.await_state(tp(0), leader=2)
 
-    wait_until(lambda: country.roles(1) == {tp(0): (2, 1, 1), tp(1): (1, 2, 2)})
+    becomes(lambda: country.roles(1), {tp(0): (2, 1, 1), tp(1): (1, 2, 2)})
     assert country.state(tp(1)) == PartitionState(1, 2, (1,), 1)
 
 
@@ -199,12 +199,12 @@ def test_who_comes_or_goes_without_leading_is_known_to_all(country: ServerContro
     """Controller item 62: every broker's live list changes (K27)."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.rule()
-    wait_until(controller.at_rest)
+    eventually(controller.at_rest)
     country.start_broker(4)
-    wait_until(lambda: all(country.live_lists(id_)[-1] == {1, 2, 3, 4} for id_ in (1, 2, 3)))
-    wait_until(lambda: country.hosts[4].metadata == {tp(0): 1})
+    eventually(lambda: all(country.live_lists(id_)[-1] == {1, 2, 3, 4} for id_ in (1, 2, 3)))
+    becomes(lambda: country.hosts[4].metadata, {tp(0): 1})
     country.stop_broker(4)
-    wait_until(lambda: all(country.live_lists(id_)[-1] == {1, 2, 3} for id_ in (1, 2, 3)))
+    eventually(lambda: all(country.live_lists(id_)[-1] == {1, 2, 3} for id_ in (1, 2, 3)))
 
     assert country.state(tp(0)) == PartitionState(1, 0, (1, 2), 1)
 
@@ -213,14 +213,14 @@ def test_a_changed_isr_is_told_to_all_and_its_notification_deleted(country: Serv
     """Controller item 63: also one that nobody can read."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.rule()
-    wait_until(controller.at_rest)
+    eventually(controller.at_rest)
     country.set_isr(tp(0), (1,))
     country.write(
         Create(IsrChange.prefix(), b"?", sequential=True),
         Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True),
     )
-    wait_until(lambda: all(country.isrs(id_, tp(0))[-1] == (1,) for id_ in (1, 2, 3)))
-    wait_until(lambda: not country.children(isr_changes_path()))
+    eventually(lambda: all(country.isrs(id_, tp(0))[-1] == (1,) for id_ in (1, 2, 3)))
+    eventually(lambda: not country.children(isr_changes_path()))
 
 
 def test_notifications_left_over_are_deleted(country: ServerControllers) -> None:
@@ -231,7 +231,7 @@ def test_notifications_left_over_are_deleted(country: ServerControllers) -> None
     )
     country.rule()
 
-    wait_until(lambda: not country.children(isr_changes_path()))
+    eventually(lambda: not country.children(isr_changes_path()))
 
 
 def test_malformed_znodes_stop_nothing_and_are_named(country: ServerControllers) -> None:
@@ -265,7 +265,7 @@ def test_malformed_znodes_stop_nothing_and_are_named(country: ServerControllers)
             PartitionState.path(tp(0, "u")),
         }
 
-    wait_until(is_shown)
+    eventually(is_shown)
 
 
 def test_a_short_disconnection_loses_no_change(
@@ -274,7 +274,7 @@ def test_a_short_disconnection_loses_no_change(
     """Controller item 22: no resignation; what happened meanwhile is read when the connection is back."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.rule()
-    wait_until(controller.at_rest)
+    eventually(controller.at_rest)
     zk_chaos_server.cut(refuse=True)
     country.make_topic("new", {0: (2, 3)})
     country.stop_broker(1)
@@ -289,15 +289,15 @@ def test_the_next_controller_serves_what_the_last_one_left(country: ServerContro
     """Controller item 24: nothing of the first rule is needed, nothing of it survives."""
     country.make_topic("t", {0: (1, 2)})
     first = country.rule()
-    wait_until(first.at_rest)
+    eventually(first.at_rest)
     second = country.stand(101)
     found = country.find(Controller.path())
     assert found is not None
     country.write(SetData("/controller_epoch", b"7", 1))
-    wait_until(lambda: first.notes("controller.loaded")[1:] or second.notes("controller.loaded"))
+    eventually(lambda: first.notes("controller.loaded")[1:] or second.notes("controller.loaded"))
     country.make_topic("u", {0: (2, 3)})
 
     assert country.await_state(tp(0, "u"), leader=2).controller_epoch == 8
-    wait_until(lambda: (state := country.state(tp(0))) is not None and state.controller_epoch == 8)
+    eventually(lambda: (state := country.state(tp(0))) is not None and state.controller_epoch == 8)
     resigned = [each for each in (first, second) if each.machine.reign is None]
     assert len(resigned) == 1

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.led_brokers import WAIT_S, LedBroker, ask
 from zkgroup.broker.node.controller_only import ControllerOnly
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.wire.control import (
     Broker,
@@ -131,7 +131,7 @@ def test_brokers_are_told_of_a_topic_and_so_is_who_asks_the_port(
     """Controller item 50, recipes 14: the controller itself is in no answer and in no list of brokers."""
     running.wait_rules()
     create(tree, "orders", {0: (1, 2), 1: (2, 1)})
-    wait_until(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()), WAIT_S)
+    eventually(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()))
 
     live = tuple(Broker(number, one.host, one.port) for number, one in sorted(brokers.items()))
     wanted = TopicMetadata(
@@ -155,7 +155,7 @@ def test_the_coordinator_is_who_leads_the_groups_partition(
     question = FindCoordinatorRequest("g")
     assert ask(running.address, question, FindCoordinatorResponse) == none
     create(tree, "__consumer_offsets", {0: (2,)})
-    wait_until(lambda: leader_of(brokers[2], "__consumer_offsets", 0) == 2, WAIT_S)
+    becomes(lambda: leader_of(brokers[2], "__consumer_offsets", 0), 2)
     answer = ask(running.address, question, FindCoordinatorResponse)
     assert answer == FindCoordinatorResponse(0, 2, brokers[2].host, brokers[2].port)
 
@@ -184,15 +184,15 @@ def test_a_broker_that_never_answers_holds_nobody_up(
     running.wait_rules()
     brokers[1].answers.clear()
     create(tree, "orders", {0: (2, 1)})
-    wait_until(lambda: leader_of(brokers[2], "orders", 0) == 2, WAIT_S)
+    becomes(lambda: leader_of(brokers[2], "orders", 0), 2)
     create(tree, "clicks", {0: (2, 1)})
-    wait_until(lambda: leader_of(brokers[2], "clicks", 0) == 2, WAIT_S)
+    becomes(lambda: leader_of(brokers[2], "clicks", 0), 2)
 
-    wait_until(lambda: len(brokers[1].unanswered) >= 3, WAIT_S)
+    eventually(lambda: len(brokers[1].unanswered) >= 3)
     assert len(set(brokers[1].unanswered)) == 1
     assert leader_of(brokers[1], "orders", 0) is None
     brokers[1].answers.set()
-    wait_until(lambda: leader_of(brokers[1], "clicks", 0) == 2, WAIT_S)
+    becomes(lambda: leader_of(brokers[1], "clicks", 0), 2)
     assert leader_of(brokers[1], "orders", 0) == 2
 
 
@@ -202,9 +202,9 @@ def test_a_broker_that_goes_leads_nothing_any_more(
     """Its session ends; the other replica leads, and is told so over its own connection."""
     running.wait_rules()
     create(tree, "orders", {0: (1, 2)})
-    wait_until(lambda: leader_of(brokers[2], "orders", 0) == 1, WAIT_S)
+    becomes(lambda: leader_of(brokers[2], "orders", 0), 1)
     brokers[1].leave()
-    wait_until(lambda: leader_of(brokers[2], "orders", 0) == 2, WAIT_S)
+    becomes(lambda: leader_of(brokers[2], "orders", 0), 2)
 
 
 def test_a_controlled_shutdown_is_asked_for_at_the_port(
@@ -213,7 +213,7 @@ def test_a_controlled_shutdown_is_asked_for_at_the_port(
     """Controller item 60: leaderships move; what has one replica remains, and is not in the answer."""
     running.wait_rules()
     create(tree, "orders", {0: (1, 2), 1: (1,)})
-    wait_until(lambda: leader_of(brokers[1], "orders", 1) == 1, WAIT_S)
+    becomes(lambda: leader_of(brokers[1], "orders", 1), 1)
     answer = ask(running.address, ControlledShutdownRequest(1), ControlledShutdownResponse)
     assert answer == ControlledShutdownResponse(0, ())
     states = {
@@ -249,7 +249,7 @@ def test_an_id_in_use_ends_it_with_the_session_that_has_it(zk_server: Any, tree:
     try:
         one.node.wait_connected(WAIT_S)
         with pytest.raises(ConflictError, match=r"/brokers/ids/100 is held by session 0x0"):
-            wait_until(lambda: one.node.check(), WAIT_S)
+            eventually(lambda: one.node.check())
     finally:
         one.node.close()
 

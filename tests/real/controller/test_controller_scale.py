@@ -9,12 +9,12 @@ from contextlib import closing
 import pytest
 
 from tests.programs.benchmarks.cluster_tree import FIRST_BROKER, ClusterTree
+from tests.waiting import eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import ServerControllers
 from tests.worlds.stepped_controllers import Host
 from zkgroup.model.requests import Exists, ListChildren, Read, ReadMany, Request
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -52,7 +52,7 @@ def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeepe
             controller = country.rule(before=before)
             assert controller.notes("controller.loaded")[0]["partitions"] == TREE.size
             last, leader = tp(99, "t99"), TREE.replicas(99, 99)[0]
-            wait_until(lambda: all(h.metadata.get(last) == leader for h in country.hosts.values()))
+            eventually(lambda: all(h.metadata.get(last) == leader for h in country.hosts.values()))
 
     assert set(TREE.paths()) <= set(reads)
     assert reads.total() <= TREE.brokers + TREE.topics + TREE.size + 20

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import MINE, gone, opener, told
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import (
@@ -26,7 +27,6 @@ from zkgroup.model.requests import (
     Sync,
     Unanswered,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.testing.plugin import Tree
@@ -91,7 +91,7 @@ def test_a_short_break_costs_nothing_but_the_watches(
     before = caller.session()
     chaos.cut()
     caller.await_event(Suspended)
-    wait_until(lambda: told(caller)[-1] == ("Connected", 1))
+    becomes(lambda: told(caller)[-1], ("Connected", 1))
     assert caller.events[-1] == Connected(before)
     assert caller.stat("/mine").ephemeral_owner == before.session_id
     witness.write(SetData("/mine", b"new", 0))
@@ -107,7 +107,7 @@ def test_a_break_beyond_the_timeout_ends_the_session(
     caller.ask(MINE, MultiDone)
     chaos.swallow()
     caller.await_event(Suspended)
-    wait_until(lambda: gone(witness, "/mine"))
+    eventually(lambda: gone(witness, "/mine"))
     assert told(caller)[-1] == ("Suspended", 1)
     chaos.heal(cut=True)
     caller.session(2)
@@ -128,7 +128,7 @@ def test_an_abandoned_session_writes_nothing_more(
     assert caller.events[-1] == Lost(1, "own expiry clock")
     caller.ask(Multi((SetData("/n", b"late", 0),)), NotSent)
     assert isinstance(under_way.outcome(), Unanswered | NotSent)
-    wait_until(lambda: gone(witness, "/mine"))
+    eventually(lambda: gone(witness, "/mine"))
     chaos.heal(cut=True)
     caller.session(2)
     assert caller.ask(Read("/n"), ReadDone, 2).znode is not None
@@ -140,7 +140,7 @@ def test_an_abandoned_session_is_closed_where_the_server_can_be_told(target: Tar
     caller = target.connect(60_000)
     caller.ask(MINE, MultiDone)
     caller.store.abandon(1, "test")
-    wait_until(lambda: gone(witness, "/mine"))
+    eventually(lambda: gone(witness, "/mine"))
 
 
 def test_the_server_grants_less_than_was_asked_for(zk_server: Tree) -> None:
@@ -175,7 +175,7 @@ def test_a_lost_reply_leaves_a_write_that_is_applied_once(
     drop.wait()
     assert isinstance(write.outcome(), Unanswered)
     caller.await_event(Suspended)
-    wait_until(lambda: told(caller)[-1] == ("Connected", 1))
+    becomes(lambda: told(caller)[-1], ("Connected", 1))
     znode = caller.ask(Read("/n"), ReadDone).znode
     assert znode is not None
     assert (znode.data, znode.stat.version) == (b"1", 1)
@@ -190,7 +190,7 @@ def test_a_lost_request_is_as_unknown_and_not_applied(chaos: ChaosZooKeeper, tar
     write = caller.submit(Multi((SetData("/n", b"1", 0),)))
     drop.wait()
     assert isinstance(write.outcome(), Unanswered)
-    wait_until(lambda: told(caller)[-1] == ("Connected", 1) and len(told(caller)) > 1)
+    eventually(lambda: told(caller)[-1] == ("Connected", 1) and len(told(caller)) > 1)
     assert caller.stat("/n").version == 0
 
 
@@ -220,12 +220,12 @@ def test_every_request_has_one_outcome_through_a_storm(
             if cut >= 8 and told_as(Unanswered):
                 break
             before = told_as(MultiDone)
-            wait_until(lambda: told_as(MultiDone) > before + 10, 20)  # noqa: B023
+            eventually(lambda: told_as(MultiDone) > before + 10)  # noqa: B023
             chaos.cut()
     finally:
         stop.set()
         worker.join(10)
-    wait_until(lambda: len(outcomes) == submitted[0])
+    eventually(lambda: len(outcomes) == submitted[0])
     done, unknown = told_as(MultiDone), told_as(Unanswered)
     witness.catch_up()
     assert done <= witness.stat("/n").version <= done + unknown
@@ -252,7 +252,7 @@ def test_a_dead_link_is_noticed_under_load(chaos: ChaosZooKeeper, target: Target
         chaos.swallow(to_server=way != "to_client", to_client=way != "to_server")
         caller.await_event(Suspended)
         chaos.heal(cut=True)
-        wait_until(lambda: told(caller)[-1][0] == "Connected")
+        becomes(lambda: told(caller)[-1][0], "Connected")
     finally:
         stop.set()
         worker.join(10)

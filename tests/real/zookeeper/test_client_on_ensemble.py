@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import becomes
 from tests.worlds.clients import MINE, opener, reconnected, server_of, told
 from zkgroup.model.requests import Multi, MultiDone, NotSent, SetData, Suspended, Unanswered
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
 
@@ -23,7 +23,7 @@ def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
         zk_chaos.zookeeper.server(stopped).pause()
         try:
             caller.await_event(Suspended)
-            wait_until(lambda: told(caller)[-1][0] == "Connected", 60)
+            becomes(lambda: told(caller)[-1][0], "Connected")
             assert server_of(zk_chaos, before.session_id) != stopped
         finally:
             zk_chaos.zookeeper.server(stopped).resume()

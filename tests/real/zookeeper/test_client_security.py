@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
 from tests.worlds.shell import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import Code, Create
 from zkgroup.model.stat import AclEntry, ZnodeAcl
-from zkgroup.testing import wait_until
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -268,7 +268,7 @@ def test_an_authority_that_we_do_not_trust_is_refused(
 def refused(client: ZooKeeperClient, why: str) -> None:
     """The first handshake of a server on a busy machine takes its time."""
     client.start()
-    wait_until(lambda: why in str(client.unconnected(1.0)))
+    eventually(lambda: why in str(client.unconnected(1.0)))
     with pytest.raises(StoreUnavailableError, match=why):
         client.wait_connected(0.0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import becomes
 from tests.worlds.clients import opener, told
 from zkgroup.model.requests import (
     Check,
@@ -18,7 +19,6 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Target
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import ClientSettings
@@ -46,7 +46,7 @@ def test_beyond_the_servers_bound_the_connection_would_break(zk_server: Tree) ->
         write = caller.submit(Multi((SetData("/n", bytes(2_000_000), 0),)))
         assert isinstance(write.outcome(), Unanswered)
         caller.await_event(Suspended)
-        wait_until(lambda: told(caller)[-1] == ("Connected", 1))
+        becomes(lambda: told(caller)[-1], ("Connected", 1))
         assert caller.stat("/n").version == 0
         assert told(caller) == [("Connected", 1), ("Suspended", 1), ("Connected", 1)]
 

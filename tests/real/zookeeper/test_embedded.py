@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.project import ROOT
+from tests.waiting import becomes, eventually
 from zkgroup.errors import ConfigError, EmbeddedServerError
-from zkgroup.testing import wait_until
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper, ServerState, java
 
 pytestmark = pytest.mark.integration
@@ -184,7 +184,7 @@ def test_a_killed_parent_leaves_no_server(servers: int, tmp_path: Path) -> None:
         assert all(is_running(pid) for pid in pids)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(30)
-        wait_until(lambda: not any(is_running(pid) for pid in pids), message=f"servers {pids} are gone")
+        eventually(lambda: not any(is_running(pid) for pid in pids), what=f"servers {pids} are gone")
     finally:
         os.killpg(parent.pid, signal.SIGKILL)
         parent.wait(30)
@@ -195,7 +195,7 @@ def test_a_killed_launcher_leaves_no_server() -> None:
     with EmbeddedZooKeeper(fsync=False) as zookeeper:
         (pid,), (launcher,) = zookeeper.pids, zookeeper.launcher_pids
         os.kill(launcher, signal.SIGKILL)
-        wait_until(lambda: not is_running(pid), message="the server is gone")
+        eventually(lambda: not is_running(pid), what="the server is gone")
         assert zookeeper.pids == ()
         zookeeper.revive()
         assert zookeeper.server(0).ask("ruok") == "imok"
@@ -292,7 +292,7 @@ def test_an_ensemble_goes_on_without_its_leader(trio: EmbeddedZooKeeper) -> None
     leader = next(number for number in range(3) if mode(trio, number) == "leader")
     rest = [number for number in range(3) if number != leader]
     trio.server(leader).kill()
-    wait_until(lambda: sorted(mode(trio, number) for number in rest) == ["follower", "leader"], 60)
+    becomes(lambda: sorted(mode(trio, number) for number in rest), ["follower", "leader"])
     trio.revive()
     assert mode(trio, leader) == "follower"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import becomes
 from tests.worlds.clients import MINE, gone, opener, told
 from zkgroup.model.requests import (
     Create,
@@ -24,7 +25,6 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 
@@ -60,7 +60,7 @@ def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
     reads = [caller.submit(Read("/n", watch=True)) for _ in range(MANY)]
     if reaches_server:
         witness.catch_up()
-        wait_until(lambda: witness.stat("/n").version == MANY)
+        becomes(lambda: witness.stat("/n").version, MANY)
     zk_chaos_server.expire_session(session_id)
     zk_chaos_server.heal()
     caller.await_event(Lost, 1)
@@ -86,7 +86,7 @@ def test_a_request_that_is_never_answered_has_its_outcome_in_time(
     caller.await_event(Suspended)
     caller.ask(Multi((SetData("/n", b"late", -1),)), NotSent)
     zk_chaos_server.heal(cut=True)
-    wait_until(lambda: told(caller)[-1][0] == "Connected")
+    becomes(lambda: told(caller)[-1][0], "Connected")
     witness.catch_up()
     assert witness.stat("/n").version == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import leader_of, opener, told
 from zkgroup.model.requests import (
     Exists,
@@ -17,7 +18,6 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -60,7 +60,7 @@ def test_a_follower_cut_off_from_its_peers_shows_the_past(zk_chaos: ChaosZooKeep
         assert told(cut_off) == [("Connected", 1)]
 
         zk_chaos.heal()
-        wait_until(lambda: shown(cut_off) == b"new", 60)
+        becomes(lambda: shown(cut_off), b"new")
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
@@ -93,11 +93,11 @@ def test_a_deposed_leader_writes_nothing(zk_chaos: ChaosZooKeeper) -> None:
         lost = cut_off.submit(LATE)
         assert isinstance(lost.outcome(), Unanswered)
         witness.await_event(Suspended)
-        wait_until(lambda: isinstance(written(witness), MultiDone), 60)
+        eventually(lambda: isinstance(written(witness), MultiDone))
         assert leader_of_two(zk_chaos, deposed) != deposed
 
         zk_chaos.heal()
-        wait_until(lambda: shown(cut_off) == b"new", 60)
+        becomes(lambda: shown(cut_off), b"new")
         assert cut_off.ask(Exists("/n"), ExistsDone).stat == witness.ask(Exists("/n"), ExistsDone).stat
 
 
