@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.worlds import golden_data
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.expectation import expectation
 from zkgroup.admin.reading import read_picture
-from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode, ZnodeStat
+from zkgroup.model import StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
-    Connected,
     Create,
-    Exists,
-    ExistsDone,
-    ListChildren,
-    ListChildrenDone,
-    ListMany,
-    ListManyDone,
     Operation,
-    Outcome,
-    Read,
-    ReadDone,
-    ReadMany,
-    ReadManyDone,
-    Request,
-    Session,
-    SessionEvent,
     SetData,
-    Sync,
-    SyncDone,
 )
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic
@@ -147,97 +129,3 @@ class MemoryGroups:
     def offset(self, group: str, topic: str, partition: int) -> str | None:
         found = self.server.find(Offset.path(group, TopicPartition(topic, partition)))
         return None if found is None or found.data is None else found.data.decode()
-
-
-class Meddled:
-    """A store that lets something happen just before the n-th request of a kind is submitted."""
-
-    def __init__(self, store: Store, kind: type, number: int, happening: Callable[[], None]) -> None:
-        self._store = store
-        self._kind = kind
-        self._left = number
-        self._happening = happening
-
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        if isinstance(request, self._kind):
-            self._left -= 1
-            if self._left == 0:
-                self._happening()
-        self._store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
-
-    @property
-    def last_zxid(self) -> int:
-        return self._store.last_zxid
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        return self._store.listen(listener)
-
-    def abandon(self, incarnation: int, reason: str) -> None:
-        self._store.abandon(incarnation, reason)
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        self._store.close(timeout_s)
-
-
-class RecordedStore:
-    """Reads of a tree that was recorded from a real server."""
-
-    def __init__(self, name: str) -> None:
-        self.last_zxid = 0
-        self._znodes: dict[str, Znode] = {}
-        for record in golden_data.lines(name):
-            stat = ZnodeStat(*record["stat"].values())
-            assert list(record["stat"])[7:] == ["ephemeralOwner", "dataLength", "numChildren", "pzxid"]
-            self._znodes[record["path"]] = Znode(record["path"], golden_data.data_of(record), stat)
-            self.last_zxid = max(self.last_zxid, stat.mzxid, stat.pzxid)
-
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        on_outcome(self._answer(request))
-
-    def _answer(self, request: Request) -> Outcome:
-        match request:
-            case ReadMany(paths):
-                return ReadManyDone(tuple(self._znodes.get(path) for path in paths))
-            case ListMany(paths):
-                return ListManyDone(tuple(self._names(path) for path in paths))
-            case Read(path):
-                return ReadDone(self._znodes.get(path))
-            case Exists(path):
-                return ExistsDone(self._znodes[path].stat if path in self._znodes else None)
-            case ListChildren(path):
-                found = self._znodes.get(path)
-                return ListChildrenDone(self._names(path) or (), found.stat if found else None)
-            case Sync():
-                return SyncDone()
-        raise AssertionError(f"a recorded tree does not change: {request}")
-
-    def _names(self, path: str) -> tuple[str, ...] | None:
-        if path not in self._znodes:
-            return None
-        prefix = path.rstrip("/") + "/"
-        below = (
-            other.removeprefix(prefix) for other in self._znodes if other.startswith(prefix) and other != path
-        )
-        return tuple(name for name in below if "/" not in name)
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        listener(Connected(Session(1, 1, 6000)))
-        return lambda: None
-
-    def abandon(self, incarnation: int, reason: str) -> None: ...
-
-    def close(self, timeout_s: float = 5.0) -> None: ...

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.waiting import eventually
 from tests.worlds.stepped_controllers import Host
+from tests.worlds.stores import Before, MeddledStore
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, OpenChannel, SendToBroker
@@ -24,10 +25,8 @@ from zkgroup.model.requests import (
     ListChildren,
     ListChildrenDone,
     Operation,
-    Outcome,
     Read,
     ReadDone,
-    Request,
     SetData,
 )
 from zkgroup.testing.conformance import Caller
@@ -40,52 +39,31 @@ from zkgroup.zookeeper.clock import SystemClock
 PARENTS = ("/brokers", broker_ids_path(), topics_path(), isr_changes_path())
 
 
-class Looking(ZooKeeperClient):
-    """A client that lets somebody look, and act, before each request is sent."""
-
-    before: Callable[[Request], None] = staticmethod(lambda request: None)
-
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        self.before(request)
-        super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
-
-
-class RunningCandidate:
-    """A candidate in its own thread, whose channels lead to the hosts of a cluster."""
+class CandidateThread:
+    """A candidate in its own thread, on a connection of its own."""
 
     def __init__(
-        self,
-        cluster: ServerControllers,
-        address: str,
-        broker: int,
-        before: Callable[[Request], None] | None,
-        settings: ControllerSettings,
-        connection: ClientSettings,
+        self, address: str, connection: ClientSettings, candidate: Candidate, before: Before | None
     ) -> None:
-        self._cluster = cluster
-        self.broker = broker
+        """before: called before each request is sent."""
+        self.machine = candidate
         self.effects: list[ControllerEffect] = []
         self.crashed: list[BaseException] = []
-        self.machine = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=300), settings)
-        self.client = Looking(address, connection)
-        if before is not None:
-            self.client.before = before
+        self.client = MeddledStore(ZooKeeperClient(address, connection), before or (lambda request: None))
         self.loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
-            self.machine,
+            candidate,
             self.client,
             SystemClock(),
-            perform=self._perform,
+            perform=self.perform,
             after_step=lambda: None,
             on_crash=self.crashed.append,
-            name=f"ruling-{broker}",
+            name=f"candidate-{candidate.core.config.broker}",
         )
+
+    def perform(self, effect: ControllerEffect) -> None:
+        self.effects.append(effect)
+
+    def start(self) -> None:
         self.loop.listen()
         self.loop.start()
 
@@ -95,9 +73,33 @@ class RunningCandidate:
         self.client.close()
         assert not self.crashed
 
+    def ask(self, question: Callable[[], bool]) -> bool:
+        """The answer to a question that is asked in the machine's own thread."""
+        answer: list[bool] = []
+        done = threading.Event()
+
+        def look() -> None:
+            answer.append(question())
+            done.set()
+
+        self.loop.post(look)
+        assert done.wait(30)
+        return answer[0]
+
     @property
     def elections(self) -> list[Elected]:
         return [each for each in self.effects if isinstance(each, Elected)]
+
+
+class RunningCandidate(CandidateThread):
+    """One whose channels lead to the hosts of a cluster."""
+
+    def __init__(self, cluster: ServerControllers, broker: int, before: Before | None) -> None:
+        self._cluster = cluster
+        self.broker = broker
+        config = CandidateConfig(broker=broker, takeover_grace_ms=300)
+        super().__init__(cluster.address, cluster.connection, Candidate(config, cluster.settings), before)
+        self.start()
 
     def notes(self, kind: str) -> list[Mapping[str, object]]:
         return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
@@ -106,27 +108,21 @@ class RunningCandidate:
         eventually(lambda: self.notes("controller.loaded"))
 
     def at_rest(self) -> bool:
-        """Whether nothing is left to look at and no broker has to answer; asked in the machine's thread."""
-        answer: list[bool] = []
-        done = threading.Event()
+        """Whether nothing is left to look at and no broker has to answer."""
 
-        def look() -> None:
+        def rests() -> bool:
             reign, idle = self.machine.reign, self.machine.is_idle
-            at_rest = reign is not None and not len(reign.agenda) and not reign.channels.waiting
-            answer.append(idle and at_rest)
-            done.set()
+            return idle and reign is not None and not len(reign.agenda) and not reign.channels.waiting
 
-        self.loop.post(look)
-        assert done.wait(30)
-        return answer[0]
+        return self.ask(rests)
 
     def waiting(self) -> dict[str, str]:
         """What waits for something, and for what; nothing while it does not rule."""
         reign = self.machine.reign
         return {} if reign is None else dict(reign.waiting)
 
-    def _perform(self, effect: ControllerEffect) -> None:
-        self.effects.append(effect)
+    def perform(self, effect: ControllerEffect) -> None:
+        super().perform(effect)
         match effect:
             case OpenChannel(broker, incarnation):
                 self.loop.post(ChannelUp(broker, incarnation))
@@ -160,13 +156,13 @@ class ServerControllers:
 
     # --- who there is -----------------------------------------------------------------------------
 
-    def stand(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> RunningCandidate:
+    def stand(self, broker: int = 100, before: Before | None = None) -> RunningCandidate:
         """A new candidate."""
-        controller = RunningCandidate(self, self.address, broker, before, self.settings, self.connection)
+        controller = RunningCandidate(self, broker, before)
         self.controllers.append(controller)
         return controller
 
-    def rule(self, broker: int = 100, before: Callable[[Request], None] | None = None) -> RunningCandidate:
+    def rule(self, broker: int = 100, before: Before | None = None) -> RunningCandidate:
         """A new candidate that has been elected and has loaded."""
         controller = self.stand(broker, before)
         controller.await_loaded()

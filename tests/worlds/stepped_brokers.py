@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import TypeVar
 
 from tests.worlds.stepped_machines import SteppedMachines
+from tests.worlds.stores import HidingStore
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import (
     BrokerEffect,
@@ -28,7 +29,7 @@ from zkgroup.broker.replica_host import Follower
 from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Code, Multi, Outcome, ReadMany, ReadManyDone, Refused, Request, Sync
+from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.wire.control import PartitionStateInfo
@@ -39,35 +40,6 @@ EffectT = TypeVar("EffectT", bound=BrokerEffect)
 T0 = TopicPartition("t", 0)
 
 
-class Guarded:
-    """A client from which ACLs hide what the test names. What is hidden in a bulk read is so in its place."""
-
-    def __init__(self, client: MemoryClient) -> None:
-        self.hidden: set[str] = set()
-        self.asked = 0
-        self._client = client
-
-    def submit(self, request: Request, **named: Any) -> None:
-        self.asked += 1
-        on_outcome: Callable[[Outcome], None] = named.pop("on_outcome")
-        path = None if isinstance(request, Sync) else getattr(request, "path", None)
-        if path in self.hidden:
-            on_outcome(Refused(Code.NO_AUTH, str(path)))
-        else:
-            self._client.submit(
-                request, on_outcome=lambda found: on_outcome(self._seen(found, request)), **named
-            )
-
-    def _seen(self, outcome: Outcome, request: Request) -> Outcome:
-        if not isinstance(outcome, ReadManyDone) or not isinstance(request, ReadMany):
-            return outcome
-        found = zip(request.paths, outcome.znodes, strict=True)
-        return ReadManyDone(tuple(Code.NO_AUTH if path in self.hidden else znode for path, znode in found))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
 class BrokerNode:
     """One broker's machine in its loop, without a thread."""
 
@@ -75,7 +47,7 @@ class BrokerNode:
         self.machine = BrokerMachine(config)
         self.effects: list[BrokerEffect] = []
         self.client: MemoryClient = world.server.client(name)
-        self.guard = Guarded(self.client)
+        self.guard = HidingStore(self.client)
         self.followers: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
         """What the host knows of followers, by partition, with the leader epoch."""
         self.followed: set[TopicPartition] = set()
@@ -89,7 +61,7 @@ class BrokerNode:
 
         self.loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
             self.machine,
-            self.guard,  # type: ignore[arg-type]
+            self.guard,
             world.clock,
             perform=self._perform,
             after_step=lambda: None,

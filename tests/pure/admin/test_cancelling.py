@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.kafka_cluster import KafkaCluster, move
-from tests.worlds.memory_groups import Meddled, MemoryGroups
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin.cancelling import CancelPlan, Execution, plan_cancel, plan_removal, remove
 from zkgroup.admin.reassigning import plan_reassignment
 from zkgroup.admin.reassignments import list_moves, nothing_moves, verify_moves
@@ -135,7 +136,7 @@ def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cl
         world.write(SetData(Reassignment.path(), good, version))
 
     with pytest.raises(ConflictError, match="changed since it was read"):
-        remove(world.operator(Meddled(world.server.client(), Multi, 1, mended)), plan)
+        remove(world.operator(MeddledStore(world.server.client(), before_nth(Multi, 1, mended))), plan)
 
     assert cluster.requested() == {ORDERS_0: (1,)}
 

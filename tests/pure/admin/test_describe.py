@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.worlds.memory_groups import MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin.describe import describe_offsets
 from zkgroup.admin.groups import describe, list_groups
 from zkgroup.admin.reading import read_picture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.memory_groups import Meddled, MemoryGroups
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin.group_deletion import DELETES_AT_ONCE, delete_group, plan_deletion
 from zkgroup.errors import ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
@@ -88,7 +89,7 @@ def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(wor
         world.member("g", "late", {"t": 1})
         left.append(len(_below(world)))
 
-    store = Meddled(world.server.client(), Multi, 2, join)
+    store = MeddledStore(world.server.client(), before_nth(Multi, 2, join))
 
     with pytest.raises(PartlyDoneError, match=f"{DELETES_AT_ONCE} znodes are removed"):
         delete_group(world.operator(store), plan_deletion(world.ensemble, "g"))

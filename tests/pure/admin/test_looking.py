@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.memory_groups import MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin import znodes
 from zkgroup.admin.status import diagnose, read_status
 from zkgroup.errors import ConfigError, NotFoundError

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.worlds.memory_groups import Meddled, MemoryGroups
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import LosingStore, MeddledStore, before_nth
 from zkgroup.admin.offset_plans import (
     Absolute,
     AtTime,
@@ -25,7 +26,7 @@ from zkgroup.admin.offsets import LIVE_TRIES, PARTITIONS_AT_ONCE, Act, apply_pla
 from zkgroup.admin.reading import picture_or_nothing, read_picture
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, Multi, SetData
+from zkgroup.model.requests import Create, Delete, Multi, Request, SetData
 from zkgroup.znodes.audit import AuditRecord
 from zkgroup.znodes.consumers import Offset, Reset
 
@@ -138,7 +139,7 @@ def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
     """recipes 10 [T]: applied or not is read back; the record is written by this transaction alone."""
     plan = _plan(idle, {0: 42})
     client = idle.server.client("lossy")
-    store = LostAnswers(client, applied=True)
+    store = LosingStore(client, applied=True)
 
     applied = apply_plan(idle.operator(store), plan, ACT)
 
@@ -148,7 +149,7 @@ def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
 def test_a_lost_request_is_told_as_unknown(idle: MemoryGroups) -> None:
     """What was not applied is not called done: the record is not there."""
     plan = _plan(idle, {0: 42})
-    store = LostAnswers(idle.server.client("lossy"), applied=False)
+    store = LosingStore(idle.server.client("lossy"), applied=False)
 
     with pytest.raises(Exception, match="may or may not"):
         apply_plan(idle.operator(store), plan, ACT)
@@ -165,9 +166,8 @@ def test_many_offsets_go_in_several_transactions_and_a_stop_in_between_is_partly
     world.server.put("/consumers/g/ids")
     world.server.put("/consumers/g/offsets/orders")
     plan = _plan(world, dict.fromkeys(range(count), 1))
-    store = Meddled(
-        world.server.client(), Multi, 2, lambda: world.member("g", "late", {"orders": 1}) and None
-    )
+    late = before_nth(Multi, 2, lambda: world.member("g", "late", {"orders": 1}))
+    store = MeddledStore(world.server.client(), late)
 
     with pytest.raises(PartlyDoneError, match=f"{PARTITIONS_AT_ONCE} of {count}"):
         apply_plan(world.operator(store), plan, ACT)
@@ -215,7 +215,8 @@ def test_a_second_reset_replaces_the_marker(living: MemoryGroups) -> None:
 def test_a_race_with_a_committing_owner_is_run_again(living: MemoryGroups) -> None:
     """The owner's commit makes the first try fail; the second carries the version just read."""
     plan = _plan(living, {0: 42})
-    store = Meddled(living.server.client(), Multi, 1, lambda: living.commit("g", "orders", 0, 11))
+    commit = before_nth(Multi, 1, lambda: living.commit("g", "orders", 0, 11))
+    store = MeddledStore(living.server.client(), commit)
 
     apply_plan(living.operator(store), plan, ACT, force=True)
 
@@ -227,18 +228,14 @@ def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: MemoryGroups
     plan = _plan(living, {0: 42})
     tries = 0
 
-    class Busy(Meddled):
-        def submit(self, request, **rest):  # type: ignore[no-untyped-def]
-            nonlocal tries
-            if isinstance(request, Multi):
-                tries += 1
-                living.commit("g", "orders", 0, 100 + tries)
-            super().submit(request, **rest)
+    def commit(request: Request) -> None:
+        nonlocal tries
+        if isinstance(request, Multi):
+            tries += 1
+            living.commit("g", "orders", 0, 100 + tries)
 
     with pytest.raises(ConflictError, match="commits faster"):
-        apply_plan(
-            living.operator(Busy(living.server.client(), Multi, 0, lambda: None)), plan, ACT, force=True
-        )
+        apply_plan(living.operator(MeddledStore(living.server.client(), commit)), plan, ACT, force=True)
 
     assert tries == LIVE_TRIES
 
@@ -324,21 +321,3 @@ def test_partitions_are_picked_by_topic_and_number(idle: MemoryGroups) -> None:
 def test_targets_are_told_apart_by_their_form(text: str, target: Target | None) -> None:
     """A sign means a shift, digits an offset, words the ends; anything else may be a time."""
     assert parse_target(text) == target
-
-
-class LostAnswers(Meddled):
-    """A store whose transactions get no answer; `applied` says whether they reach the server."""
-
-    def __init__(self, store: object, *, applied: bool) -> None:
-        super().__init__(store, Multi, 0, lambda: None)  # type: ignore[arg-type]
-        self._applied = applied
-
-    def submit(self, request, *, incarnation: int, on_outcome: Callable, on_watch=None) -> None:  # type: ignore[no-untyped-def,type-arg]
-        from zkgroup.model.requests import Unanswered
-
-        if not isinstance(request, Multi):
-            super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
-            return
-        if self._applied:
-            super().submit(request, incarnation=incarnation, on_outcome=lambda _: None)
-        on_outcome(Unanswered("lost"))

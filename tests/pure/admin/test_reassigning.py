@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.worlds.kafka_cluster import KafkaCluster, move
-from tests.worlds.memory_groups import Meddled, MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
 from zkgroup.admin.cancelling import cancel, plan_cancel
 from zkgroup.admin.reassigning import plan_reassignment, submit
 from zkgroup.admin.reassignments import Progress, list_moves, verify_moves, wait_for_moves
@@ -71,7 +72,8 @@ def test_a_request_that_comes_up_in_the_last_moment_leaves_no_throttle(
 ) -> None:
     """Throttles and request are one transaction."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
-    store = Meddled(world.server.client(), Multi, 1, lambda: cluster.request(move("orders", 1, 3, 1)))
+    other = before_nth(Multi, 1, lambda: cluster.request(move("orders", 1, 3, 1)))
+    store = MeddledStore(world.server.client(), other)
 
     with pytest.raises(ConflictError, match="orders-1"):
         submit(world.operator(store), plan)
@@ -338,7 +340,7 @@ def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: Kafk
         world.server.put(Controller.path(), Controller(2, 1).encode())
 
     with pytest.raises(ConflictError, match="/controller"):
-        cancel(world.operator(Meddled(world.server.client(), Multi, 1, deposed)), plan)
+        cancel(world.operator(MeddledStore(world.server.client(), before_nth(Multi, 1, deposed))), plan)
 
     assert cluster.requested() == {ORDERS_0: (3, 1)}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds import golden_data
-from tests.worlds.memory_groups import MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin.brokers import describe_broker, list_brokers
 from zkgroup.admin.configs import describe_configs, plan_config
 from zkgroup.admin.elections import plan_preferred

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.memory_groups import Meddled, MemoryGroups
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin.groups import describe, list_groups, verify
 from zkgroup.admin.reading import TRIES, read_picture
 from zkgroup.admin.values import GroupState
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Delete, ReadMany
+from zkgroup.model.requests import Delete, ReadMany, Request
 from zkgroup.znodes.consumers import Frozen, Owner
 
 OLD_MS = 11_000
@@ -143,7 +144,7 @@ def test_a_picture_is_taken_again_until_it_stands_still(world: MemoryGroups) -> 
     """A member that joins between the lists and the leaves is in the picture (seqlock on `pzxid`)."""
     _group(world)
     client = world.server.client()
-    store = Meddled(client, ReadMany, 3, lambda: world.member("g", "b", {"orders": 1}) and None)
+    store = MeddledStore(client, before_nth(ReadMany, 3, lambda: world.member("g", "b", {"orders": 1})))
 
     picture = read_picture(world.operator(store), "g")
 
@@ -157,17 +158,15 @@ def test_a_group_that_never_stands_still_is_read_all_the_same(world: MemoryGroup
     client = world.server.client()
     reads = 0
 
-    class Restless(Meddled):
-        def submit(self, request, **rest):  # type: ignore[no-untyped-def]
-            nonlocal reads
-            if isinstance(request, ReadMany):
-                reads += 1
-                world.leave("g", "b") if "g_b" in world.server.clients and reads > 1 else None
-                world.server.clients.pop("g_b", None)
-                world.member("g", "b", {"orders": 1})
-            super().submit(request, **rest)
+    def change(request: Request) -> None:
+        nonlocal reads
+        if isinstance(request, ReadMany):
+            reads += 1
+            world.leave("g", "b") if "g_b" in world.server.clients and reads > 1 else None
+            world.server.clients.pop("g_b", None)
+            world.member("g", "b", {"orders": 1})
 
-    picture = read_picture(world.operator(Restless(client, ReadMany, 0, lambda: None)), "g")
+    picture = read_picture(world.operator(MeddledStore(client, change)), "g")
 
     assert not picture.stood_still
     assert reads >= TRIES

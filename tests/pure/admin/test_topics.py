@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.worlds import golden_data
-from tests.worlds.memory_groups import Meddled, MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
 from zkgroup.admin import topics
 from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
@@ -310,7 +311,7 @@ def test_a_controller_that_comes_up_meanwhile_stops_the_removal(world: MemoryGro
     world.topic("orders", 1)
     for number in range(DELETES_AT_ONCE // 2 + 1):
         world.server.put(f"/brokers/topics/orders/partitions/{number}/state", b"{}")
-    store = Meddled(world.server.client(), Multi, 1, lambda: _controller(world))
+    store = MeddledStore(world.server.client(), before_nth(Multi, 1, lambda: _controller(world)))
 
     with pytest.raises(PartlyDoneError, match="/controller"):
         delete_topic(world.operator(store), plan_topic_deletion(world.ensemble, "orders"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.memory_groups import MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin.unreadable_configs import unreadable_configs
 
 GOOD = b'{"version":1,"config":{"a":"b"}}'

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.worlds import golden_data
 from tests.worlds.kafka_cluster import KafkaCluster, move
-from tests.worlds.memory_groups import MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin.ruling import read_ruling
 from zkgroup.admin.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.memory_groups import OURS, MemoryGroups, RecordedStore
+from tests.worlds.memory_groups import OURS, MemoryGroups
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin.expectation import expectation
 from zkgroup.admin.groups import describe, verify
 from zkgroup.admin.reading import read_picture

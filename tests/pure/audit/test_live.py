@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.worlds.stores import HidingStore, before_nth
 from zkgroup.audit.live import LiveTree, walk
 from zkgroup.errors import AccessDeniedError
-from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
-    Code,
     Create,
     Delete,
-    ListMany,
-    ListManyDone,
     Multi,
     Operation,
     Outcome,
     ReadAcls,
-    ReadAclsDone,
     ReadMany,
-    ReadManyDone,
     Request,
-    SessionEvent,
     SetData,
     Sync,
 )
@@ -35,74 +28,14 @@ from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper_tree import Tree
 from zkgroup.zookeeper.blocking import Blocking
 
-Meddle = Callable[[Request], None]
-
-
-@dataclass
-class Meddled:
-    """A store before each of whose requests something else may happen to the tree."""
-
-    store: Store
-    meddle: Meddle
-    forbidden: frozenset[str] = frozenset()
-    """What the ACL keeps from us."""
-    requests: list[Request] = field(default_factory=list)
-
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        self.requests.append(request)
-        self.meddle(request)
-        self.store.submit(
-            request,
-            incarnation=incarnation,
-            on_outcome=lambda outcome: on_outcome(self._hidden(request, outcome)),
-            on_watch=on_watch,
-        )
-
-    def _hidden(self, request: Request, outcome: Outcome) -> Outcome:
-        def hide(found: tuple[object, ...]) -> tuple[object, ...]:
-            assert isinstance(request, ReadMany | ListMany | ReadAcls)
-            pairs = zip(request.paths, found, strict=True)
-            return tuple(Code.NO_AUTH if path in self.forbidden else one for path, one in pairs)
-
-        match outcome:
-            case ReadManyDone(found):
-                return ReadManyDone(hide(found))  # type: ignore[arg-type]
-            case ListManyDone(found):
-                return ListManyDone(hide(found))  # type: ignore[arg-type]
-            case ReadAclsDone(found):
-                return ReadAclsDone(hide(found))  # type: ignore[arg-type]
-        return outcome
-
-    @property
-    def last_zxid(self) -> int:
-        return self.store.last_zxid
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        return self.store.listen(listener)
-
-    def abandon(self, incarnation: int, reason: str) -> None:
-        raise AssertionError("nobody gives up here")
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        self.store.close(timeout_s)
-
 
 class WalkedServer:
     """One server, who walks and who meddles."""
 
-    def __init__(
-        self, meddle: Meddle = lambda request: None, forbidden: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self) -> None:
         self.server = MemoryZooKeeper()
         self.other = self.server.client()
-        self.meddled = Meddled(self.server.client(), meddle, forbidden)
+        self.meddled = HidingStore(self.server.client())
         self.write(Create("/a", b"1"), Create("/a/b", None), Create("/a/b/c", b"3"), Create("/z", b""))
         self.start_zxid = self.server.log[-1].zxid
 
@@ -127,20 +60,6 @@ class WalkedServer:
     def close(self) -> None:
         self.other.close()
         self.meddled.close()
-
-
-def _once(kind: type[Request], act: Callable[[], object], when: int = 1) -> Meddle:
-    """Acts before the n-th request of a kind."""
-    count = 0
-
-    def meddle(request: Request) -> None:
-        nonlocal count
-        if isinstance(request, kind):
-            count += 1
-            if count == when:
-                act()
-
-    return meddle
 
 
 @pytest.fixture
@@ -207,7 +126,7 @@ def test_what_changes_between_the_looks_is_named(
     world: WalkedServer, operations: tuple[Operation, ...], changed: set[str]
 ) -> None:
     """It is in the tree as it was at some moment between the two zxids, and its parent with it."""
-    world.meddled.meddle = _once(ReadAcls, lambda: world.write(*operations))
+    world.meddled.before = before_nth(ReadAcls, 1, lambda: world.write(*operations))
 
     found = world.walk()
 
@@ -219,7 +138,8 @@ def test_what_changes_between_the_looks_is_named(
 
 def test_what_changes_before_the_second_look_begins_does_not_count(world: WalkedServer) -> None:
     """The tree is that of the moment between the looks: what came before is read again, and exact."""
-    world.meddled.meddle = _once(ReadMany, lambda: world.write(SetData("/a", b"n", -1), Create("/n", b"")), 3)
+    writes = SetData("/a", b"n", -1), Create("/n", b"")
+    world.meddled.before = before_nth(ReadMany, 3, lambda: world.write(*writes))
 
     found = world.walk()
 
@@ -230,15 +150,15 @@ def test_what_changes_before_the_second_look_begins_does_not_count(world: Walked
 
 def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: WalkedServer) -> None:
     """Past bug: the child, which had stood still until then, was gone without a word."""
-    world.meddled.meddle = _once(ReadAcls, lambda: world.write(SetData("/a/b", b"new", -1)))
-    first = world.meddled.meddle
-    second = _once(ReadMany, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)), 5)
+    world.meddled.before = before_nth(ReadAcls, 1, lambda: world.write(SetData("/a/b", b"new", -1)))
+    first = world.meddled.before
+    second = before_nth(ReadMany, 5, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)))
 
     def both(request: Request) -> None:
         first(request)
         second(request)
 
-    world.meddled.meddle = both
+    world.meddled.before = both
 
     found = world.walk()
 
@@ -248,7 +168,7 @@ def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: 
 
 def test_what_goes_before_the_second_look_begins_is_no_change(world: WalkedServer) -> None:
     """It was not there at that zxid, and one more round settles it."""
-    world.meddled.meddle = _once(Sync, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)), 2)
+    world.meddled.before = before_nth(Sync, 2, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)))
 
     found = world.walk()
 
@@ -264,7 +184,7 @@ def test_what_never_stands_still_ends_the_rounds(world: WalkedServer) -> None:
         if isinstance(request, ReadAcls):
             world.write(SetData("/a", b"again", -1))
 
-    world.meddled.meddle = always
+    world.meddled.before = always
 
     found = world.walk(rounds=3)
 
@@ -273,24 +193,22 @@ def test_what_never_stands_still_ends_the_rounds(world: WalkedServer) -> None:
     assert sum(isinstance(request, ReadAcls) for request in world.meddled.requests) == 4
 
 
-def test_what_may_not_be_read_is_left_out_and_named() -> None:
+def test_what_may_not_be_read_is_left_out_and_named(world: WalkedServer) -> None:
     """With everything below it."""
-    world = WalkedServer(forbidden=frozenset({"/a/b"}))
+    world.meddled.hidden.add("/a/b")
 
     found = world.walk()
 
     assert found.unreadable == ("/a/b",)
     assert [znode.path for znode in found.znodes][:3] == ["/", "/a", "/z"]
-    world.close()
 
 
-def test_a_root_that_may_not_be_read_is_an_error() -> None:
+def test_a_root_that_may_not_be_read_is_an_error(world: WalkedServer) -> None:
     """There would be nothing to write."""
-    world = WalkedServer(forbidden=frozenset({"/"}))
+    world.meddled.hidden.add("/")
 
     with pytest.raises(AccessDeniedError):
         world.walk()
-    world.close()
 
 
 _PATHS = ("/a", "/a/b", "/a/b/c", "/z", "/z/1", "/z/2")
@@ -318,7 +236,7 @@ def test_whatever_happens_meanwhile_what_stood_still_is_right(
         for operation in next(left, ()):
             world.write(operation)
 
-    world.meddled.meddle = meddle
+    world.meddled.before = meddle
 
     _check(world, world.walk(rounds, paths_at_once))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,12 +9,13 @@ import pytest
 from tests.waiting import eventually
 from tests.worlds.clients import opener
 from tests.worlds.duties import Writer, fails
+from tests.worlds.server_controllers import CandidateThread
+from tests.worlds.stores import Before
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig
-from zkgroup.controller.machine.effects import ControllerEffect, Elected, Resigned
+from zkgroup.controller.machine.effects import Resigned
 from zkgroup.controller.machine.election import Stage
 from zkgroup.controller.machine.fence import Fence
-from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.procedures import Procedure, write
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
@@ -24,7 +24,6 @@ from zkgroup.model.requests import (
     Delete,
     Multi,
     Operation,
-    Outcome,
     Read,
     ReadDone,
     Request,
@@ -36,7 +35,7 @@ from zkgroup.testing.conformance import Caller, Target
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.controller_records import ControllerRecord
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.clock import SystemClock
 
 pytestmark = pytest.mark.integration
@@ -45,56 +44,23 @@ CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
 CLOCK = SystemClock()
 
 
-class Watched(ZooKeeperClient):
-    """A client that lets somebody look, and act, before each request is sent."""
-
-    before: Callable[[int, Request], None] = staticmethod(lambda incarnation, request: None)
-
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        self.before(incarnation, request)
-        super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
-
-
-class Standing:
-    """A candidate in its own thread."""
+class Standing(CandidateThread):
+    """A candidate that notes the events of its sessions."""
 
     def __init__(
-        self, address: str, broker: int, duties: Duties, prepare: Callable[[], Procedure[None]] | None
+        self,
+        address: str,
+        broker: int,
+        duties: Duties,
+        prepare: Callable[[], Procedure[None]] | None,
+        before: Before | None,
     ) -> None:
         self.broker = broker
-        self.effects: list[ControllerEffect] = []
-        self.crashed: list[BaseException] = []
-        self.events: list[str] = []
         config = CandidateConfig(broker=broker, takeover_grace_ms=300)
-        self.machine = Candidate(config, duties, prepare)
-        self.client = Watched(address, ClientSettings(session_timeout_ms=20_000))
+        connection = ClientSettings(session_timeout_ms=20_000)
+        super().__init__(address, connection, Candidate(config, duties, prepare), before)
+        self.events: list[str] = []
         self.client.listen(lambda event: self.events.append(type(event).__name__))
-        self.loop: MachineLoop[object, ControllerEffect] = MachineLoop(
-            self.machine,
-            self.client,
-            CLOCK,
-            perform=self.effects.append,
-            after_step=lambda: None,
-            on_crash=self.crashed.append,
-            name=f"candidate-{broker}",
-        )
-
-    def start(self) -> None:
-        self.loop.listen()
-        self.loop.start()
-
-    def close(self) -> None:
-        self.loop.post(self.loop.stop)
-        assert self.loop.join(30)
-        self.client.close()
-        assert not self.crashed
 
     @property
     def rules(self) -> bool:
@@ -103,20 +69,7 @@ class Standing:
     @property
     def may_send(self) -> bool:
         """Asked in the machine's own thread, where its clock is that of a step."""
-        answer: list[bool] = []
-        done = threading.Event()
-
-        def look() -> None:
-            answer.append(self.machine.election.may_send)
-            done.set()
-
-        self.loop.post(look)
-        assert done.wait(30)
-        return answer[0]
-
-    @property
-    def elections(self) -> list[Elected]:
-        return [effect for effect in self.effects if isinstance(effect, Elected)]
+        return self.ask(lambda: self.machine.election.may_send)
 
     @property
     def resignations(self) -> list[str]:
@@ -136,11 +89,9 @@ class Cluster:
         *,
         duties: Duties = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
-        before: Callable[[int, Request], None] | None = None,
+        before: Before | None = None,
     ) -> Standing:
-        node = Standing(self.chaos.address, broker, duties, prepare)
-        if before is not None:
-            node.client.before = before
+        node = Standing(self.chaos.address, broker, duties, prepare, before)
         self.nodes.append(node)
         node.start()
         return node
@@ -204,7 +155,7 @@ def test_an_epoch_raised_before_the_election_arrives_refuses_it(cluster: Cluster
     """Controller item 15: between read and multi; no `/controller` is left, nor a record of that epoch."""
     left: list[Znode | None] = []
 
-    def before(incarnation: int, request: Request) -> None:
+    def before(request: Request) -> None:
         if _writes(request, CONTROLLER, Create) and not left:
             cluster.bump()
             left.append(None)
@@ -224,7 +175,7 @@ def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) ->
     """Controller item 16: the connection is cut after the commit; a second candidate comes meanwhile."""
     armed: list[object] = []
 
-    def before(incarnation: int, request: Request) -> None:
+    def before(request: Request) -> None:
         if _writes(request, CONTROLLER, Create) and not armed:
             armed.append(cluster.chaos.drop_reply("multi"))
 
@@ -271,7 +222,7 @@ def test_a_failure_while_it_rules_deletes_nobody_elses_controller(cluster: Clust
     """Controller item 18: an exception, and `/controller` changes hands before its deletion arrives (K2)."""
     data = Controller(7, 0).encode()
 
-    def before(incarnation: int, request: Request) -> None:
+    def before(request: Request) -> None:
         if _writes(request, CONTROLLER, Delete) and not theirs:
             cluster.witness.write(
                 Delete(CONTROLLER, 1),
@@ -296,7 +247,7 @@ def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> No
     work = Writer(1)
     bumped: list[bool] = []
 
-    def before(incarnation: int, request: Request) -> None:
+    def before(request: Request) -> None:
         if _writes(request, "/work", SetData) and not bumped:
             bumped.append(True)
             cluster.bump()
@@ -321,7 +272,8 @@ def test_a_lost_session_ends_the_rule_before_the_next_one_is_used(cluster: Clust
         data = BrokerRegistration("h", 9092, 1, 0).encode()
         yield from write([Create(path, data, ephemeral=True)], ())
 
-    def before(incarnation: int, request: Request) -> None:
+    def before(request: Request) -> None:
+        incarnation = cluster.nodes[0].client.incarnation
         if incarnation == 1 and _writes(request, "/work", SetData):
             cluster.chaos.expire_session(cluster.stat(CONTROLLER).ephemeral_owner)
         if incarnation == 2 and not first_use:

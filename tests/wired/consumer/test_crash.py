@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
-from tests.worlds.memory_groups import Meddled
+from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.consumer import clearing
 from zkgroup.consumer.clearing import clear_away
 from zkgroup.consumer.effects import MemberState
@@ -105,7 +105,7 @@ def test_a_successors_claim_between_reading_and_deleting_stays(world: MemberWorl
         world.server.write(Delete(Owner.path(GROUP, orders(0)[0]), 1), session_id=session_id)
         _claimed(world, "g_b", session_id, 0)
 
-    clear_away(Meddled(world.server.clients[SHARED], Multi, 1, succeed), GROUP, "g_a")
+    clear_away(MeddledStore(world.server.clients[SHARED], before_nth(Multi, 1, succeed)), GROUP, "g_a")
 
     assert world.owners() == {0: "g_b-0", 2: "g_b-0"}
     assert _ids(world) == {"g_b"}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld
+from tests.worlds.stores import OnOutcome, WrappedStore
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Multi, Outcome, Request
 from zkgroup.testing.clock import wait_until
@@ -15,20 +16,20 @@ from zkgroup.znodes.brokers import Topic
 LATE_S = 0.3
 
 
-class Late:
+class Late(WrappedStore):
     """A store on which the topic grows just before the next read that is not by the member's own thread.
 
     The answer to the claim of the new partition comes late.
     """
 
     def __init__(self, world: MemberWorld, store: Store) -> None:
+        super().__init__(store)
         self._world = world
-        self._store = store
         self._held_back = False
         self._own_thread: int | None = None
         self.armed = False
 
-    def submit(self, request: Request, *, on_outcome: Callable[[Outcome], None], **named: Any) -> None:
+    def submit(self, request: Request, *, on_outcome: OnOutcome, **named: Any) -> None:
         self._own_thread = self._own_thread or threading.get_ident()
         if isinstance(request, Multi) and self._held_back:
             self._held_back = False
@@ -39,10 +40,7 @@ class Late:
             assert topic is not None
             self._world.server.put(topic.path, Topic(dict.fromkeys(range(5), (0,))).encode())
             wait_until(lambda: 4 in self._world.owners(), TIMEOUT_S)
-        self._store.submit(request, on_outcome=on_outcome, **named)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        super().submit(request, on_outcome=on_outcome, **named)
 
 
 def _delayed(on_outcome: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
