@@ -80,6 +80,12 @@ def test_an_offset_is_exactly_its_decimal_digits(value: int, data: bytes) -> Non
     assert Offset.decode("/x", data) == Offset(value)
 
 
+@pytest.mark.parametrize(("value", "position"), [(-2, None), (-1, None), (0, 0), (1, 1)])
+def test_what_is_negative_is_no_position(value: int, position: int | None) -> None:
+    """The first record of a partition is at 0."""
+    assert Offset(value).position == position
+
+
 @pytest.mark.parametrize("value", [-2, 2**63])
 def test_what_is_no_offset_is_not_written(value: int) -> None:
     """Beyond 64 bits and below -1 nothing is stored."""

@@ -1,0 +1,88 @@
+"""The planted mistakes fit the code; `python -m tests.programs.mistakes` shows that each is caught."""
+
+from __future__ import annotations
+
+import re
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from tests.programs.mistakes.catalogue import MISTAKES, PARTS
+from tests.programs.mistakes.mistake import Mistake, StaleError
+from tests.programs.mistakes.run import Result
+from tests.programs.mistakes.table import table
+from tests.project import ROOT
+
+LEAST = 60
+
+
+def default_folders() -> tuple[str, ...]:
+    """What the plain test command runs."""
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    return tuple(settings["tool:pytest"]["testpaths"].split())
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_mistake_fits_one_place_and_compiles(part: str) -> None:
+    """The lines that it replaces stand once in their file, and what it makes of them is Python."""
+    found = [each for each in MISTAKES if each.part == part]
+    sources = {each.file: (ROOT / each.file).read_text(encoding="utf-8") for each in found}
+
+    assert found
+    for each in found:
+        wrong = each.applied(sources[each.file])
+        assert wrong != sources[each.file], each.name
+        compile(wrong, each.file, "exec")
+
+
+def test_each_mistake_is_in_shipped_code_and_for_tests_of_the_plain_command() -> None:
+    """And there are enough of them, each with a name of its own and one sentence on what is wrong."""
+    assert len(MISTAKES) >= LEAST
+    assert len({each.name for each in MISTAKES}) == len(MISTAKES)
+    for each in MISTAKES:
+        assert each.file.startswith("zkgroup/"), each.name
+        assert re.fullmatch(r"[A-Z`][^|\n]*\.", each.says), each.name
+        for test in each.tests:
+            assert (ROOT / test).exists(), f"{each.name}: there is no {test}"
+            assert test.startswith(default_folders()), f"{each.name}: {test}"
+
+
+def test_mistake_whose_lines_are_gone_or_there_twice_is_stale() -> None:
+    """It names the file, how often, and the lines."""
+    mistake = Mistake("m", "claim", "zkgroup/m.py", "Wrong.", "a = 1\n", "a = 2\n", ())
+
+    assert mistake.applied("b\na = 1\n") == "b\na = 2\n"
+    for source, times in (("b\n", 0), ("a = 1\na = 1\n", 2)):
+        with pytest.raises(StaleError, match=rf"once in zkgroup/m.py, found {times} times:\na = 1$"):
+            mistake.applied(source)
+
+
+def test_mistake_that_is_put_in_can_be_taken_out(tmp_path: Path) -> None:
+    """With its bytecode: equal size and the same second would have the old one imported."""
+    (tmp_path / "zkgroup" / "__pycache__").mkdir(parents=True)
+    source, compiled = (
+        tmp_path / "zkgroup" / "m.py",
+        tmp_path / "zkgroup" / "__pycache__" / "m.cpython-311.pyc",
+    )
+    source.write_text("a = 1\n")
+    compiled.touch()
+    mistake = Mistake("m", "claim", "zkgroup/m.py", "Wrong.", "a = 1\n", "a = 2\n", ())
+    before = mistake.put_in(tmp_path)
+    assert (source.read_text(), compiled.exists()) == ("a = 2\n", False)
+
+    compiled.touch()
+    mistake.take_out(tmp_path, before)
+    assert (source.read_text(), compiled.exists()) == ("a = 1\n", False)
+
+
+def test_table_names_what_caught_each_mistake() -> None:
+    """One row each; what nothing caught stands out."""
+    mistake = Mistake("m", "claim", "zkgroup/m.py", "It is wrong.", "a = 1\n", "a = 2\n", ())
+    rows = table([Result(mistake, "t.py::test_a[x|y]", 1.24), Result(mistake, "", 2, "no test failed")])
+
+    assert rows.splitlines()[2:] == [
+        "| claim | It is wrong. | `t.py` test_a[x\\|y] | 1.2 |",
+        "| claim | It is wrong. | **no test** | 2.0 |",
+    ]
