@@ -75,7 +75,7 @@ class _WiderFixtures:
         _keepers.values.pop(fixturedef, None)
         if not kept:
             return
-        rest = leaks.leaked(leaks.EMPTY, _keepers.allowed, among=kept)
+        rest, _ = leaks.leaked(leaks.EMPTY, _keepers.allowed, among=kept)
         if rest:
             raise AssertionError(_message(f"the {fixturedef.scope} fixture {fixturedef.argname!r}", rest))
 
@@ -83,9 +83,10 @@ class _WiderFixtures:
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind(request: pytest.FixtureRequest) -> Generator[None, None, None]:
     """Set up first and torn down last of a test's own fixtures."""
-    before = leaks.Picture.take()
+    before = _keepers.last or leaks.Picture.take()
     yield
-    rest = leaks.leaked(before, _keepers.allowed)
+    rest, now = leaks.leaked(before, _keepers.allowed)
+    _keepers.last = None if rest else now
     if rest:
         pytest.fail(_message(f"the test {request.node.name!r}", rest), pytrace=False)
 

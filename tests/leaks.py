@@ -87,6 +87,8 @@ class Keepers:
 
     kept: dict[object, Picture] = field(default_factory=dict)
     values: dict[object, object] = field(default_factory=dict)
+    last: Picture | None = None
+    """At the end of the test before, where it left nothing behind."""
 
     def allowed(self) -> Picture:
         """Everything that may outlive a test now."""
@@ -104,15 +106,22 @@ def mark_descendants() -> None:
     os.environ[MARK] = f"{os.getpid()}-{uuid.uuid4().hex}"
 
 
-def leaked(before: Picture, allowed: Callable[[], Picture], among: Picture | None = None) -> Picture:
-    """What is new since `before` (or of `among`) and stays, although `GRACE_S` was given to end it."""
+def leaked(
+    before: Picture, allowed: Callable[[], Picture], among: Picture | None = None
+) -> tuple[Picture, Picture]:
+    """What is new since `before` (or of `among`) and stays, although `GRACE_S` was given to end it.
+
+    With it the last picture taken: the next test begins with that one, as a picture costs more than a test.
+    """
     deadline = time.monotonic() + GRACE_S
     pause_s = 0.005
     while True:
         now = Picture.take()
-        rest = (now & among if among is not None else now) - before - allowed()
+        rest = (now & among if among is not None else now) - before
+        if rest:
+            rest -= allowed()
         if not rest or time.monotonic() > deadline:
-            return rest
+            return rest, now
         gc.collect()  # a socket in a reference cycle is closed here, and warns
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.2)

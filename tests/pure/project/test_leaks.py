@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fnmatch
+import os
+import subprocess
+import sys
+from collections import Counter
 
 import pytest
 
 from tests.project import ROOT
-
-pytest_plugins = ["pytester"]
-
-Run = Callable[[str], pytest.RunResult]
 
 PRELUDE = """
 import os, socket, subprocess, sys, threading
@@ -19,20 +19,6 @@ from tests import leaks
 leaks.GRACE_S = 0.3
 SLEEP = [sys.executable, "-c", "import time; time.sleep(20)"]
 """
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a test module in a process of its own, under this project's conftest."""
-    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def run(body: str) -> pytest.RunResult:
-        pytester.makepyfile(PRELUDE + body)
-        return pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider")
-
-    return run
-
 
 LEAKS = {
     "thread": (
@@ -91,22 +77,7 @@ def test_after():
     ),
 }
 
-
-@pytest.mark.parametrize("kind", LEAKS)
-def test_leftover_fails_the_test_that_made_it(run: Run, kind: str) -> None:
-    """A thread, socket or process that outlives its test is an error that names it."""
-    body, expected = LEAKS[kind]
-
-    result = run(body)
-
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*the test 'test_it' left behind*", f"*{expected}"])
-
-
-def test_wider_fixture_keeps_its_server_and_may_restart_it(run: Run) -> None:
-    """A module fixture's process is its own, also after a restart inside a test, until its end."""
-    result = run(
-        """
+RESTARTED = """
 class Server:
     def __init__(self): self.start()
     def start(self): self.process = subprocess.Popen(SLEEP)
@@ -126,15 +97,8 @@ def test_restart(server):
     server.start()
 def test_use_again(server): pass
 """
-    )
 
-    result.assert_outcomes(passed=3)
-
-
-def test_wider_fixture_may_open_sockets_that_it_names(run: Run) -> None:
-    """As a proxy does when those that use it connect anew; another socket is a leak as ever."""
-    result = run(
-        """
+NAMED_SOCKETS = """
 class Proxy:
     def __init__(self): self.open = []
     def listen(self): self.open.append(socket.create_server(("127.0.0.1", 0)))
@@ -151,16 +115,8 @@ def test_use(proxy): proxy.listen()
 def test_leak(proxy): proxy.other = socket.create_server(("127.0.0.1", 0))
 def test_after(proxy): proxy.other.close()
 """
-    )
 
-    result.assert_outcomes(passed=3, errors=1)
-    result.stdout.fnmatch_lines(["*the test 'test_leak' left behind*"])
-
-
-def test_wider_fixture_that_does_not_clean_up_is_an_error(run: Run) -> None:
-    """What a module fixture kept must be gone after its teardown."""
-    result = run(
-        """
+NOT_CLEANED_UP = """
 @pytest.fixture(scope="module")
 def server():
     one = socket.create_server(("127.0.0.1", 0))
@@ -169,7 +125,59 @@ def server():
 
 def test_use(server): pass
 """
-    )
 
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*the module fixture 'server' left behind*"])
+MODULES = {
+    **{kind.replace(" ", "_"): body for kind, (body, _) in LEAKS.items()},
+    "restarted": RESTARTED,
+    "named_sockets": NAMED_SOCKETS,
+    "not_cleaned_up": NOT_CLEANED_UP,
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What one run of all modules under this project's conftest says."""
+    folder = tmp_path_factory.mktemp("leaks")
+    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    for name, body in MODULES.items():
+        (folder / f"test_{name}.py").write_text(PRELUDE + body)
+    options = ["-rA", "--tb=short", "-p", "no:randomly", "-p", "no:cacheprovider", f"--rootdir={folder}"]
+    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return done.stdout + done.stderr
+
+
+def _outcomes(told: str, module: str) -> Counter[str]:
+    """How many tests of a module passed, and in how many something was left behind."""
+    lines = [line.split() for line in told.splitlines() if f" test_{module}.py::" in line]
+    return Counter(words[0] for words in lines if words[0] in ("PASSED", "FAILED", "ERROR"))
+
+
+def _is_told(told: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatch(line, f"*{pattern}") for line in told.splitlines())
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+def test_leftover_fails_the_test_that_made_it(told: str, kind: str) -> None:
+    """A thread, socket or process that outlives its test is an error that names it."""
+    assert _outcomes(told, kind.replace(" ", "_")) == {"PASSED": 2, "ERROR": 1}
+    assert _is_told(told, "the test 'test_it' left behind*")
+    assert _is_told(told, LEAKS[kind][1])
+
+
+def test_wider_fixture_keeps_its_server_and_may_restart_it(told: str) -> None:
+    """A module fixture's process is its own, also after a restart inside a test, until its end."""
+    assert _outcomes(told, "restarted") == {"PASSED": 3}
+
+
+def test_wider_fixture_may_open_sockets_that_it_names(told: str) -> None:
+    """As a proxy does when those that use it connect anew; another socket is a leak as ever."""
+    assert _outcomes(told, "named_sockets") == {"PASSED": 3, "ERROR": 1}
+    assert _is_told(told, "the test 'test_leak' left behind*")
+
+
+def test_wider_fixture_that_does_not_clean_up_is_an_error(told: str) -> None:
+    """What a module fixture kept must be gone after its teardown."""
+    assert _outcomes(told, "not_cleaned_up") == {"PASSED": 1, "ERROR": 1}
+    assert _is_told(told, "the module fixture 'server' left behind*")
