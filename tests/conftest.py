@@ -18,8 +18,10 @@ from tests.worlds.witness import witness as witness
 _keepers = leaks.Keepers()
 
 # Hypothesis on slow, shared machines: time limits would fail tests for no fault of the code.
-settings.register_profile("zkgroup", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("zkgroup")
+_SLOW: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("few", max_examples=25, **_SLOW)
+settings.register_profile("many", max_examples=400, **_SLOW)  # pytest --hypothesis-profile=many
+settings.load_profile("few")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,45 +1,30 @@
-"""A crash of the controller at every numbered point of every action, and pairs of crashes.
+"""A crash of the controller at many points of every action, and pairs of them; the rest is in `tests/long`.
 
-R45: once or twice in a row, it still ends as asked. The points are counted in a run without a crash.
+R45: once or twice in a row, it still ends as asked.
 """
 
 from __future__ import annotations
 
-import random
+from itertools import islice
 
 import pytest
 
 from tests.pure.simulation.cluster_actions import ACTIONS
-from zkgroup.testing.cluster_simulation.crashes import play
+from tests.pure.simulation.crashing import STRIDE, crash_at, crash_twice, offset, pairs, points_of
 
-PAIRS = 12
-"""Of each action, drawn; the second point is counted in what the next controller does."""
-
-
-WITHOUT_WRITES = {"brokers-return"}
-"""What is to be done is in ZooKeeper already, and has only to be told."""
+PAIRS = 3
+"""Of each action."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ACTIONS)
-def test_a_crash_at_every_point(name: str) -> None:
+def test_a_crash_at_every_fifth_point(name: str) -> None:
     """R45, controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
-    action = ACTIONS[name]
-    points = play(action).passed
-    crashed = [play(action, [at]).crashed for at in range(len(points))]
+    points = points_of(name)
 
-    assert crashed == [[point] for point in points]
-    assert {point.split()[-1] for point in points} >= {"sent", "handled", "answered"}
-    assert ("transaction applied" in points) is (name not in WITHOUT_WRITES)
+    crash_at(name, points, range(offset(name), len(points), STRIDE))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ACTIONS)
 def test_two_crashes_in_a_row(name: str) -> None:
     """R45: the next controller dies too, while it takes over or goes on."""
-    action = ACTIONS[name]
-    chance = random.Random(name)
-    points = len(play(action).passed)
-    for _ in range(PAIRS):
-        pair = chance.randrange(points), chance.randrange(40)
-        assert play(action, pair).crashed
+    crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS)))
