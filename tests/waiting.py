@@ -67,7 +67,7 @@ async def eventually_on_loop(
 
 def becomes(
     read: Callable[[], T],
-    expected: T,
+    expected: object,
     *,
     what: What = "",
     ignoring: tuple[type[Exception], ...] = (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.waiting import eventually
+from tests.waiting import becomes
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
     Connected,
@@ -19,6 +19,7 @@ from zkgroup.model.requests import (
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.embedded import ServerState
 
 MINE = Multi((Create("/mine", b"", ephemeral=True),))
 
@@ -43,11 +44,8 @@ def told(caller: Caller) -> list[tuple[str, int]]:
 def reconnected(caller: Caller, incarnation: int = 1) -> None:
     """The connection broke and is there again: a server about to lose its leader may let it in before."""
     caller.await_event(Suspended)
-
-    def answers() -> bool:
-        return caller.submit(Sync("/"), incarnation).outcome() == SyncDone()
-
-    eventually(answers, what=lambda: f"told {caller.events}")
+    answer = SyncDone()
+    becomes(lambda: caller.submit(Sync("/"), incarnation).outcome(), answer, what=lambda: f"{caller.events}")
 
 
 def gone(witness: Caller, path: str) -> bool:
@@ -58,6 +56,8 @@ def gone(witness: Caller, path: str) -> bool:
 def server_of(chaos: ChaosZooKeeper, session_id: int) -> int:
     """Number of the server at which the session is connected."""
     for number, server in enumerate(chaos.zookeeper.servers):
+        if server.state is not ServerState.RUNNING:
+            continue
         try:
             connections = server.ask("cons")
         except OSError:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S, joined
 from zkgroup.errors import ForkedClientError
 from zkgroup.model.requests import Create, Exists, ExistsDone, Multi, MultiDone, Sync, SyncDone
 from zkgroup.testing.conformance import Caller
@@ -28,7 +29,7 @@ def test_a_hundred_clients_cost_a_hundred_threads_and_three_sockets_each(zk_serv
     threads, sockets = set(threading.enumerate()), _sockets()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ZooKeeperClient(zk_server.address)) for _ in range(100)]
-        sessions = {client.wait_connected(60).session_id for client in clients}
+        sessions = {client.wait_connected(PATIENCE_S).session_id for client in clients}
         assert len(sessions) == 100
         assert len({*threading.enumerate()} - threads) == 100
         assert _sockets() - sockets <= 300
@@ -66,8 +67,7 @@ def test_one_client_serves_many_members(zk_server: Tree) -> None:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(60)
+        joined(*threads)
         assert not failures
         assert {caller.session().session_id for caller in callers} == {client.wait_connected().session_id}
 
@@ -105,7 +105,7 @@ def test_a_fork_leaves_the_parents_session_alone(
         caller.ask(MINE, MultiDone)
         child = multiprocessing.get_context("fork").Process(target=work, args=(client,))
         child.start()
-        child.join(60)
+        child.join(PATIENCE_S)
         assert child.exitcode == 0
         child.close()
         stat = caller.ask(Exists("/mine"), ExistsDone).stat

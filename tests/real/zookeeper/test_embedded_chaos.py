@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import eventually
 from tests.worlds.clients import reconnected
 from zkgroup.model.requests import (
     Code,
@@ -18,6 +20,7 @@ from zkgroup.model.requests import (
     MultiDone,
     MultiRefused,
     NotSent,
+    Outcome,
     SetData,
     Suspended,
     Sync,
@@ -135,12 +138,24 @@ def test_withheld_replies_hide_what_was_applied(
 def test_a_delay_lets_others_go_first(
     zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
 ) -> None:
-    """A delayed write loses against one that was sent later past the proxy; its order is kept."""
-    zk_chaos_server.delay(3.0, to_client=False)
-    late = [caller.submit(Multi((operation,))) for operation in (Create("/a", b"late"), Create("/b", b""))]
-    witness.write(Create("/a", b"early"))
-    assert late[0].outcome() == MultiRefused(0, Code.NODE_EXISTS)
-    assert isinstance(late[1].outcome(), MultiDone)
+    """A delayed write loses against one that was sent later past the proxy; its order is kept.
+
+    The delay is doubled until it is longer than the witness's write takes on this machine.
+    """
+    numbers = itertools.count()
+
+    def outcomes() -> list[Outcome]:
+        number = next(numbers)
+        zk_chaos_server.delay(0.25 * 2**number, to_client=False)
+        writes = Create(f"/{number}", b"late"), Create(f"/{number}/behind", b"")
+        late = [caller.submit(Multi((write,))) for write in writes]
+        early = witness.submit(Multi((Create(f"/{number}", b"early"),)))
+        return [one.outcome() for one in (early, *late)]
+
+    early, late, behind = eventually(outcomes, lambda found: isinstance(found[0], MultiDone))
+    assert late == MultiRefused(0, Code.NODE_EXISTS)
+    assert isinstance(early, MultiDone)
+    assert isinstance(behind, MultiDone)
 
 
 def test_an_expired_session_takes_its_ephemerals(

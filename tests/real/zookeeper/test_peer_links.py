@@ -27,9 +27,9 @@ pytestmark = pytest.mark.integration
 LATE = Multi((SetData("/n", b"late", 0),))
 
 
-def at(chaos: ChaosZooKeeper, server: int) -> Target:
+def at(chaos: ChaosZooKeeper, server: int, **settings: int) -> Target:
     """Clients that know this server only."""
-    return Target(opener(chaos.addresses[server] + chaos.chroot))
+    return Target(opener(chaos.addresses[server] + chaos.chroot, **settings))
 
 
 def data(caller: Caller) -> bytes | None:
@@ -68,8 +68,8 @@ def test_a_follower_may_be_heard_and_not_hear(zk_chaos: ChaosZooKeeper, heard: b
     """reliability F13, one way: the writer has no answer in either; in one of them the write is done."""
     leader = leader_of(zk_chaos)
     follower, other = (leader + 1) % 3, (leader + 2) % 3
-    with at(zk_chaos, follower) as here, at(zk_chaos, other) as there:
-        cut_off, witness = here.connect(6_000), there.connect(30_000)
+    with at(zk_chaos, follower, request_timeout_ms=500) as here, at(zk_chaos, other) as there:
+        cut_off, witness = here.connect(30_000), there.connect(30_000)
         cut_off.make("/n")
 
         zk_chaos.isolate(follower, to_peers=not heard, from_peers=heard)
