@@ -90,7 +90,7 @@ def rows_of(batches: Iterable[Batch]) -> list[Row]:
 
 
 def log_rows(transactions: Iterable[Transaction], path: Path) -> Iterator[Row]:
-    """The table of spec 5, row by row."""
+    """The table of file-columns.md, row by row."""
     for each in transactions:
         common = {
             "zxid": each.zxid,
@@ -134,7 +134,7 @@ def log_rows(transactions: Iterable[Transaction], path: Path) -> Iterator[Row]:
 
 
 def op_name(kind: int) -> str:
-    """By the words of spec 5."""
+    """By the words of file-columns.md."""
     if kind in (1, 15, 19, 21):
         return "create"
     if kind in (2, 20):
@@ -172,7 +172,7 @@ def snapshot_rows(
 
 
 def kind_of(owner: int) -> str:
-    """By the bytes of spec 1."""
+    """By the bytes of `ephemeralOwner`."""
     if owner == 0:
         return "persistent"
     raw = owner % 2**64

@@ -1,7 +1,7 @@
 """Everything ZooKeeper says about one group at one moment, as a value. Pure.
 
 Each znode is kept with its Stat and either its decoded value or the reason why it cannot be read:
-one unreadable znode never hides the rest (consumer-group.md 1.5).
+one unreadable znode never hides the rest (items 16 and 19 of checklist.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is wrong with a group, and which state that makes. Pure.
 
-Kafka's own checker reports failure whatever it sees (consumer-group.md 5.7); this one compares every
+Kafka's own checker reports failure whatever it sees; this one compares every
 partition of every subscribed topic with the thread that the group's own rules name.
 """
 

@@ -1,8 +1,7 @@
 """One partition of one group through time: what its offset held, who wrote it, and who owned it then.
 
-What the findings about commits and the view of offsets share. What counts as a commit is
-spec/zookeeper-files.md 9.9: a claim of ours writes the offset too, in the transaction that creates the
-owner and after it, and that is none.
+What the findings about commits and the view of offsets share. A claim of ours writes the offset too, in
+the transaction that creates the owner and after it: that is no commit (recipes 11).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from zkgroup.model import LeaseGrant, TopicPartition
 
 
 class MemberState(StrEnum):
-    """What a person sees of a member (interfaces, "States of a member"); each is its own word as a text."""
+    """What a person sees of a member; each is its own word as a text."""
 
     NEW = "new"
     JOINING = "joining"

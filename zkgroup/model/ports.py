@@ -140,7 +140,7 @@ class NamedHistorySink(HistorySink, Protocol):
 
 
 class MetricsSink(Protocol):
-    """Where counters and gauges go. Names and labels: interfaces, "Metrics".
+    """Where counters and gauges go. Names and labels: docs/operations.md.
 
     Called on the member's own thread, which waits for it. What it raises is logged once.
     """

@@ -39,7 +39,7 @@ class Registration:
     `{"version":1,"subscription":{"topic1":2},"pattern":"static","timestamp":"1396019252998"}`.
     Ephemeral, created with its final data, never set again. Every member of the group watches the children
     of `ids` and reads every registration at each rebalance; one that a JVM member cannot parse stops all of
-    them (consumer-group.md 1.5). Unknown keys are ignored by every version of Kafka: ours are `zkgroup`,
+    them (item 16 of checklist.md). Unknown keys are ignored by every version of Kafka: ours are `zkgroup`,
     `strategy` and `exclude_internal`, with text values.
     """
 

@@ -251,7 +251,7 @@ class Line:
         """The oldest request or ping waits too long, or nothing at all comes while it waits.
 
         kazoo takes a request that was sent for a sign of life, and so never misses an answer as long
-        as requests are sent (reliability.md, finding 4).
+        as requests are sent (faults.md, finding 4).
         """
         sent_at = self.exchange.oldest
         if sent_at is None or self.handler.socket is None:

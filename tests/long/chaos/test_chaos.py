@@ -24,13 +24,13 @@ HELD = (Slot(Fault("F38", "any", 9, 400, "held"), Fault("F8", "any", 1, 400), 0,
 
 
 def test_a_seed_is_a_schedule() -> None:
-    """R68: the same faults and operations again; another seed is another schedule."""
+    """The same faults and operations again; another seed is another schedule."""
     assert draw(7, 8) == draw(7, 8)
     assert draw(7, 8) != draw(8, 8)
 
 
 def test_rounds_go_through_all_pairs() -> None:
-    """Section 4 of the fault catalogue: no pair is left to chance, nor a step of a move."""
+    """faults.md: no pair is left to chance, nor a step of a move."""
     rounds = -(-len(pairs()) // 8)
     slots = [slot for seed in range(rounds) for slot in draw(seed, 8)]
 

@@ -27,5 +27,5 @@ def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
 
 @pytest.mark.parametrize("seeds", batches(OF_CLUSTERS, FIRST), ids=name_of)
 def test_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
-    """R42-R48: S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
+    """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
     hold_for_clusters(seeds)

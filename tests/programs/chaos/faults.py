@@ -1,4 +1,4 @@
-"""How each fault is brought about, and ended. Numbers are those of the fault catalogue."""
+"""How each fault is brought about, and ended. Numbers are those of docs/reference/faults.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What is done in a round, drawn from its seed. Pure: the same seed is the same schedule.
 
-Numbers are those of the fault catalogue. A slot has two faults that overlap, and what operators do meanwhile.
+Numbers are those of docs/reference/faults.md. A slot has two faults that overlap, and what operators do
+meanwhile.
 When exactly a broker is in which step of its work is not ours to say: a seed repeats what was done to the
 cluster and when, not how its processes took turns.
 """

@@ -128,7 +128,7 @@ def test_no_isr_is_written_before_the_broker_is_registered() -> None:
 
 
 def test_a_member_that_lost_lines_leaves_at_once() -> None:
-    """Rule 3 of the replica host: it fetched below the high watermark."""
+    """replica-host.md rule 3: it fetched below the high watermark."""
     world, node = _leader()
     node.followers[T0] = (0, {2: LEVEL, 3: EMPTIED})
     _fetch(world, node, 3, offset=0)

@@ -19,7 +19,7 @@ KAFKA_0_8_2_2 = """
     offsets.channel.backoff.ms offsets.channel.socket.timeout.ms offsets.commit.max.retries
     dual.commit.enabled mirror.topics.whitelist mirror.topics.blacklist mirror.consumer.numthreads
 """.split()  # noqa: SIM905 - reads like the file it is taken from
-"""Every name of ConsumerConfig.scala@0.8.2.2 (consumer-group.md 7)."""
+"""Every name of ConsumerConfig.scala@0.8.2.2."""
 
 
 @pytest.mark.parametrize("kafka_name", KAFKA_0_8_2_2)

@@ -238,7 +238,7 @@ class Replicas:
         return None if found is None else Reassignment.decode("", found.data)
 
     def judge(self) -> None:
-        """S12, S13, S15 of reliability.md, and that nothing acknowledged is lost."""
+        """S12, S13, S15, and that nothing acknowledged is lost."""
         for name in self.topics:
             if self.world.server.find(Topic.path(name)) is None or self._is_going(name):
                 continue

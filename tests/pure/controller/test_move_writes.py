@@ -177,7 +177,7 @@ def test_a_move_told_by_the_topic_alone_ends_without_a_request() -> None:
 
 
 def test_the_union_is_written_with_the_keys_of_2_4_where_all_can_read_them() -> None:
-    """The topic's version rises then; else the format stays, and what is unknown is kept (D4)."""
+    """The topic's version rises then; else the format stays. What is unknown is kept (controller.md D4)."""
     picture = Picture()
     picture.topic_seen("t", Topic({0: (1, 2), 1: (2, 1)}, extensions={"later": 1}), 6)
 

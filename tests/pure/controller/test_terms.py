@@ -46,7 +46,7 @@ def ended(ruler: ControllerNode) -> list[object]:
 
 
 def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
-    """replica-host.md: in its old term it could append other lines at offsets that followers have."""
+    """replica-host.md rule 1: in its old term it could append other lines at offsets that followers have."""
     realm = ruled(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.rule()

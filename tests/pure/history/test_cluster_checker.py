@@ -33,7 +33,7 @@ def test_a_cluster_by_the_recipes_holds() -> None:
 
 
 def test_s11_a_write_after_controller_has_gone() -> None:
-    """R43: also before a successor is elected."""
+    """Also before a successor is elected."""
     world = ClusterHistory()
     world.expire(100)
     world.state(100, 2, 1, (2, 3))
@@ -53,7 +53,7 @@ def test_s11_a_write_under_anothers_rule() -> None:
 
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_s11_epochs_are_consecutive_and_won_once(epoch: int) -> None:
-    """R42."""
+    """None is left out, and none is won again."""
     world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     world.elect(2, epoch=epoch)
@@ -131,7 +131,7 @@ def test_fences_that_bite_are_counted() -> None:
 
 
 def test_s12_a_new_leader_has_a_new_epoch() -> None:
-    """R44."""
+    """A leader that is not told from the one before it by its epoch."""
     world = ClusterHistory()
     world.state(100, 2, 0, (1, 2, 3))
 
@@ -159,7 +159,7 @@ def test_s12_a_topic_made_anew_begins_anew() -> None:
 
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 2, 4)])
 def test_s13_the_isr_is_well_formed(isr: tuple[int, ...]) -> None:
-    """R44: not empty, with the leader, among the replicas."""
+    """Not empty, with the leader, among the replicas."""
     world = ClusterHistory()
     world.state(100, 1, 1, isr)
 
@@ -188,7 +188,7 @@ def test_s13_what_an_operator_took_out_of_the_list_is_not_ours() -> None:
 
 
 def test_s14_a_move_does_not_go_without_a_record() -> None:
-    """R45, K12."""
+    """K12."""
     world = ClusterHistory()
     world.ask_move(4, 1)
     world.put(100, "delete", Reassignment.path())
@@ -258,7 +258,7 @@ def test_s14_an_operator_may_take_a_request_away() -> None:
 
 
 def test_s15_the_floor_of_replicas() -> None:
-    """R47: fewer than before and than asked for; and somebody in sync is left out."""
+    """Fewer than before and than asked for; and somebody in sync is left out."""
     world = ClusterHistory()
     world.ask_move(4, 1)
     world.write(100, world.topic_change(4))
@@ -327,7 +327,7 @@ def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
 
 
 def test_s17_nobody_takes_another_brokers_registration() -> None:
-    """R49; its own ghost it may take, where it is known to be its own."""
+    """Its own ghost it may take, where it is known to be its own."""
     world = ClusterHistory()
     path = BrokerRegistration.path(3)
     world.put(250, "create", BrokerRegistration.path(7), BrokerRegistration("h", 1, 1, 0).encode(), 250)
@@ -352,7 +352,7 @@ def test_s17_a_registration_ends_with_its_session() -> None:
 
 
 def test_l6_somebody_rules_and_stays() -> None:
-    """R35's counterpart of the controller."""
+    """Nobody rules at the end, or another one came while nothing happened."""
     world = ClusterHistory()
     world.put(100, "delete", Controller.path())
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L6"}
@@ -366,7 +366,7 @@ def test_l6_somebody_rules_and_stays() -> None:
 
 
 def test_l7_a_move_whose_targets_live_ends() -> None:
-    """R45; one to a broker that is down stays and is no failure (R48)."""
+    """One to a broker that is down stays and is no failure."""
     world = ClusterHistory()
     world.ask_move(4, 1)
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}

@@ -6,7 +6,7 @@ from tests.worlds.cluster_history import ClusterHistory, broken
 
 
 def test_brokers_obey_one_controller_at_a_time() -> None:
-    """F1: a smaller controller epoch is refused."""
+    """Fence F1: a smaller controller epoch is refused."""
     world = ClusterHistory()
     for epoch, controller in ((1, 1), (2, 2)):
         world.note(3, "control.accepted", broker=3, incarnation=7, controller=controller, epoch=epoch)

@@ -28,7 +28,7 @@ def name_of(seeds: range) -> str:
 
 
 def require_that_faults_bit(figures: Counter[str], seeds: range, least: Mapping[str, int]) -> None:
-    """`least`: in a hundred schedules. A batch in which less happened proves nothing (reliability.md 2.5)."""
+    """`least`: in a hundred schedules. A batch in which less happened proves nothing (invariants.md)."""
     if len(seeds) < MEANINGFUL:
         pytest.skip(f"{len(seeds)} schedules held; whether the faults bit is asked of {MEANINGFUL} and more")
     wanted = {name: count * len(seeds) // 100 for name, count in least.items()}

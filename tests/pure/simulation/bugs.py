@@ -1,4 +1,4 @@
-"""Bugs put in on purpose: each takes one rule out of the production machine (reliability.md 2.5).
+"""Bugs put in on purpose: each takes one rule out of the production machine.
 
 `rule` is the model's name for it where the exhaustive model has the same variant (`without=[...]`).
 A bug that no schedule catches would mean that nothing watches over its rule.

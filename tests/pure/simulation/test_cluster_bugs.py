@@ -1,4 +1,4 @@
-"""Mistakes planted in controllers and brokers are noticed, each by the rule that it breaks (R67)."""
+"""Mistakes planted in controllers and brokers are noticed, each by the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULE = re.compile(r"\b(S1[1-7]|L[67]|lines)\b")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R67, reliability.md 2.5: within few schedules, by its own rule."""
+    """Within few schedules, by its own rule."""
     bug = BUGS[name]
     bug.plant(monkeypatch)
     broken: set[str] = set()
@@ -43,7 +43,7 @@ def test_a_planted_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch
 def test_a_mistake_that_seldom_matters_is_noticed_by_its_scenario(
     name: str, scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R67: the schedules of the exhaustive model, which hold without it."""
+    """The schedules of the exhaustive model, which hold without it."""
     bug = RARE_BUGS[name]
     bug.plant(monkeypatch)
 

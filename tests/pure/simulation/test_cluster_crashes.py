@@ -1,6 +1,6 @@
 """A crash of the controller at many points of every action, and pairs of them; the rest is in `tests/long`.
 
-R45: once or twice in a row, it still ends as asked.
+Once or twice in a row, it still ends as asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAIRS = 3
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_fifth_point(name: str) -> None:
-    """R45, controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
+    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
     points = points_of(name)
 
     crash_at(name, points, range(offset(name), len(points), STRIDE))
@@ -26,5 +26,5 @@ def test_a_crash_at_every_fifth_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_two_crashes_in_a_row(name: str) -> None:
-    """R45: the next controller dies too, while it takes over or goes on."""
+    """The next controller dies too, while it takes over or goes on."""
     crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS)))

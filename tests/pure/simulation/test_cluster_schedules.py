@@ -17,12 +17,12 @@ from zkgroup.testing.cluster_simulation import ClusterSimulation
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
 def test_drawn_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
-    """R42-R48: S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
+    """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
     hold_for_clusters(seeds)
 
 
 def test_same_seed_is_the_same_schedule() -> None:
-    """R68: a failure can be replayed: everything follows from the seed."""
+    """A failure can be replayed: everything follows from the seed."""
 
     def transcript(seed: int) -> list[str]:
         simulation = ClusterSimulation(seed, steps=100)

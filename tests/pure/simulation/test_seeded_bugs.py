@@ -32,7 +32,7 @@ def failure(bug: Bug) -> str | None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_bug_is_caught_by_a_named_invariant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reliability 2.5: what holds for the machine does not hold without the rule, and it is told why."""
+    """What holds for the machine does not hold without the rule, and it is told why."""
     bug.put_in(monkeypatch)
     found = failure(bug)
 

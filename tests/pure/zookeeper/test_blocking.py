@@ -141,7 +141,7 @@ def test_reads_are_tried_until_the_time_is_over() -> None:
 
 
 def test_writes_are_submitted_once() -> None:
-    """reliability 3.5: what became of it is raised, as unknown or as certainly not sent."""
+    """What became of it is raised, as unknown or as certainly not sent."""
     unknown = Scripted(Unanswered("lost"))
     with pytest.raises(OutcomeUnknownError, match="lost"):
         Blocking(unknown).multi(Create("/a", b""))

@@ -102,7 +102,7 @@ def test_who_waits_in_vain_is_told_why() -> None:
 
 
 def test_a_forked_child_is_refused_and_disturbs_nobody() -> None:
-    """reliability 3.6: every method raises there but close, and the parent's connection lives on."""
+    """Every method raises there but close, and the parent's connection lives on."""
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()

@@ -61,7 +61,7 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
 
 
 def _shows_how_far_replicas_are(shell: Shell) -> None:
-    """Rule 5 of replica-host.md: log end and high watermark of every replica."""
+    """replica-host.md rule 5: log end and high watermark of every replica."""
     (topic,) = shell.json("topic", "describe", "orders", "--replicas")["topics"]
     for row in topic["partitions"]:
         assert sorted(log["broker"] for log in row["logs"]) == [1, 2, 3]

@@ -180,7 +180,7 @@ def test_the_port_answers_what_a_broker_without_partitions_can(running: Running)
 def test_a_broker_that_never_answers_holds_nobody_up(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Controller item 68, rule 8 of section 10: it is told again and again; the other has long heard."""
+    """Controller item 68, controller.md 10: it is told again and again; the other has long heard."""
     running.wait_rules()
     brokers[1].answers.clear()
     create(tree, "orders", {0: (2, 1)})

@@ -61,7 +61,7 @@ def witness(chaos: ChaosZooKeeper) -> Iterator[Caller]:
 def test_a_session_ended_by_a_second_client_is_lost_for_good(
     chaos: ChaosZooKeeper, target: Target, witness: Caller
 ) -> None:
-    """reliability F3: ephemerals go at once; every member of the client is told; nothing old gets out."""
+    """F3: ephemerals go at once; every member of the client is told; nothing old gets out."""
     caller = target.connect(20_000)
     neighbour = Caller(caller.store)
     caller.ask(MINE, MultiDone)
@@ -83,7 +83,7 @@ def test_a_session_ended_by_a_second_client_is_lost_for_good(
 def test_a_short_break_costs_nothing_but_the_watches(
     chaos: ChaosZooKeeper, target: Target, witness: Caller
 ) -> None:
-    """reliability finding 7: same session, same ephemerals; watches are gone, without a word."""
+    """faults.md, finding 7: same session, same ephemerals; watches are gone, without a word."""
     caller = target.connect(20_000)
     caller.ask(MINE, MultiDone)
     watch = caller.submit(Exists("/mine", watch=True))
@@ -142,7 +142,7 @@ def test_an_abandoned_session_is_closed_where_the_server_can_be_told(target: Tar
 
 
 def test_the_server_grants_less_than_was_asked_for(zk_server: Tree) -> None:
-    """reliability finding 3: the granted timeout is what every listener is told."""
+    """faults.md, finding 3: the granted timeout is what every listener is told."""
     with Target(opener(zk_server.address)) as target:
         assert target.connect(600_000).session().timeout_ms == 60_000
         assert target.connect(1).session().timeout_ms == 1000
@@ -195,7 +195,7 @@ def test_a_lost_request_is_as_unknown_and_not_applied(chaos: ChaosZooKeeper, tar
 def test_every_request_has_one_outcome_through_a_storm(
     chaos: ChaosZooKeeper, target: Target, witness: Caller
 ) -> None:
-    """reliability F10: connections break again and again; what is told done is done, once."""
+    """F10: connections break again and again; what is told done is done, once."""
     caller = target.connect(20_000)
     caller.make("/n")
     outcomes: list[Outcome] = []
@@ -236,7 +236,7 @@ def test_every_request_has_one_outcome_through_a_storm(
 
 @pytest.mark.parametrize("way", ["both", "to_server", "to_client"])
 def test_a_dead_link_is_noticed_under_load(chaos: ChaosZooKeeper, target: Target, way: str) -> None:
-    """reliability finding 4, F7: with requests every 20 ms kazoo as it is stays CONNECTED for ever."""
+    """faults.md, finding 4, F7: with requests every 20 ms kazoo as it is stays CONNECTED for ever."""
     caller = target.connect(3000)
     stop = threading.Event()
 

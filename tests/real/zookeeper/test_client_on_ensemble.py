@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F16: SIGSTOP; connections stay open. The session goes on at another server.
+    """F16: SIGSTOP; connections stay open. The session goes on at another server.
 
     How long a server may be silent is set here, so that the session has time left for a busy machine.
     """
@@ -35,7 +35,7 @@ def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
 
 
 def test_the_session_survives_the_death_of_its_server(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F12: SIGKILL of the member of the ensemble that we are connected to."""
+    """F12: SIGKILL of the member of the ensemble that we are connected to."""
     with Target(opener(zk_chaos.address)) as target:
         caller = target.connect(20_000)
         caller.ask(MINE, MultiDone)
@@ -46,7 +46,7 @@ def test_the_session_survives_the_death_of_its_server(zk_chaos: ChaosZooKeeper) 
 
 
 def test_without_a_quorum_nothing_is_answered_and_nothing_hangs(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F15: each request has an outcome; with the quorum back everything goes on.
+    """F15: each request has an outcome; with the quorum back everything goes on.
 
     A server that has not noticed yet lets the client in again for a moment and takes the write along, so the
     write was not always never sent.

@@ -98,7 +98,7 @@ def _make_a_new_one(client: ZooKeeperClient) -> None:
 def test_a_fork_leaves_the_parents_session_alone(
     zk_server: Tree, work: Callable[[ZooKeeperClient], None]
 ) -> None:
-    """reliability 3.6, R54: through use, exit and a client of the child's own."""
+    """Through use, exit and a client of the child's own."""
     with ZooKeeperClient(zk_server.address, ClientSettings(session_timeout_ms=20_000)) as client:
         caller = Caller(client)
         before = caller.session()

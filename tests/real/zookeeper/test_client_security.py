@@ -276,7 +276,7 @@ def refused(client: ZooKeeperClient, why: str) -> None:
 
 
 def test_a_certificate_of_another_host_is_refused(certificates: Certificates) -> None:
-    """reliability finding 12: kazoo does not look at the name. It may be switched off on purpose."""
+    """faults.md, finding 12: kazoo does not look at the name. It may be switched off on purpose."""
     tls = Tls(ca_file=certificates.path("ca.pem"))
     with tls_server(certificates, "elsewhere") as zookeeper:
         with ZooKeeperClient(zookeeper.address, ClientSettings(tls=tls)) as client:

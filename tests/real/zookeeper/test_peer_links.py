@@ -44,7 +44,7 @@ def shown(caller: Caller) -> bytes | None:
 
 
 def test_a_follower_cut_off_from_its_peers_shows_the_past(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability finding 6, F13: it answers reads and is behind; the others go on; healed, it catches up."""
+    """faults.md, finding 6, F13: it answers reads and is behind; the others go on; healed, it catches up."""
     leader = leader_of(zk_chaos)
     follower, other = (leader + 1) % 3, (leader + 2) % 3
     with at(zk_chaos, follower) as here, at(zk_chaos, other) as there:
@@ -65,7 +65,7 @@ def test_a_follower_cut_off_from_its_peers_shows_the_past(zk_chaos: ChaosZooKeep
 
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
 def test_a_follower_may_be_heard_and_not_hear(zk_chaos: ChaosZooKeeper, heard: bool) -> None:
-    """reliability F13, one way: the writer has no answer in either; in one of them the write is done."""
+    """F13, one way: the writer has no answer in either; in one of them the write is done."""
     leader = leader_of(zk_chaos)
     follower, other = (leader + 1) % 3, (leader + 2) % 3
     with at(zk_chaos, follower, request_timeout_ms=500) as here, at(zk_chaos, other) as there:
@@ -81,7 +81,7 @@ def test_a_follower_may_be_heard_and_not_hear(zk_chaos: ChaosZooKeeper, heard: b
 
 
 def test_a_deposed_leader_writes_nothing(zk_chaos: ChaosZooKeeper) -> None:
-    """reliability F14: its client's write has no answer and is in no history; the others elect and go on."""
+    """F14: its client's write has no answer and is in no history; the others elect and go on."""
     deposed = leader_of(zk_chaos)
     with at(zk_chaos, deposed) as here, at(zk_chaos, (deposed + 1) % 3) as there:
         cut_off, witness = here.connect(30_000), there.connect(30_000)

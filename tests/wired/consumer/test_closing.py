@@ -231,7 +231,7 @@ def test_stop_of_a_member_in_a_signal_handler(world: MemberWorld) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_must_make_its_own_member(world: MemberWorld, tmp_path: Path) -> None:
-    """Every call but close() and stop() raises there; the parent's member does not notice (R54)."""
+    """Every call but close() and stop() raises there; the parent's member does not notice."""
     told = tmp_path / "told"
     with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
         member.wait_until_assigned(TIMEOUT_S)

@@ -15,7 +15,7 @@ from zkgroup.testing.clock import wait_until
 
 
 def test_the_metrics_of_a_member(face: Face, world: MemberWorld) -> None:
-    """Names and labels of interfaces.md, fed by a member's life."""
+    """Names and labels of operations.md, fed by a member's life."""
     registry = CollectorRegistry()
 
     def value(name: str, **labels: str) -> float | None:

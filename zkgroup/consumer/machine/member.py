@@ -1,4 +1,4 @@
-"""The machine of one member: every decision of the consumer group, and no IO (D1, D3-D8).
+"""The machine of one member: every decision of the consumer group, and no IO.
 
 Theory of operation
 -------------------

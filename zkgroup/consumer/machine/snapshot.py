@@ -54,7 +54,7 @@ class Picture:
     """One consistent view of the group."""
 
     generation: int
-    """pzxid of `ids` (D7)."""
+    """pzxid of `ids` (docs/adr/0006)."""
     registrations: Mapping[str, Registration]
     """Readable ones only: who cannot be read owns nothing."""
     members: tuple[EvaluatedMember, ...]

@@ -87,7 +87,7 @@ def started_again(
     """For a leader that has started anew since it was chosen: it leads in a new term if it can, else others.
 
     It may have lost the end of its log. In the same term it could give these offsets to other records, which
-    followers that still have the lost ones would not see (replica-host.md, KIP-101).
+    followers that still have the lost ones would not see (replica-host.md rule 1, KIP-101).
     """
     if standing.leader in live and standing.leader in standing.isr and standing.leader not in held:
         return Choice(standing.leader, standing.isr, _told(replicas, live, held))
@@ -165,7 +165,7 @@ def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
 
 
 def overruled(standing: Standing, epoch: int) -> bool:
-    """Whether a later controller has decided this state: it must not be overwritten (F3)."""
+    """Whether a later controller has decided this state: it must not be overwritten (fence F3)."""
     return standing.controller_epoch > epoch
 
 

@@ -65,7 +65,7 @@ def carry_out(reign: Reign, partitions: Iterable[TopicPartition], decide: Decide
 
     The version of that state is a condition of the write, so a decision that rests on an old one is refused;
     then all of its packet are read, decided again and sent singly, later only the conflicting ones. A
-    state of a later controller is left alone (F3). Tells nobody: that is the caller's, and `Reign`
+    state of a later controller is left alone (fence F3). Tells nobody: that is the caller's, and `Reign`
     does it where he forgets. Raises FencedError when deposed, NoAnswerError where what was written cannot be
     read back now.
     """

@@ -209,7 +209,7 @@ class RealController:
                 yield from self._change(tp, decide)
 
     def _change(self, tp: TopicPartition, decide: Callable[[PartitionState], PartitionState | None]) -> Calls:
-        """Reads, refuses what a newer controller has decided (F3), decides, writes at that version."""
+        """Reads, refuses what a newer controller has decided (fence F3), decides, writes at that version."""
         path = PartitionState.path(tp)
         while True:
             found = yield from self._read_state(tp)

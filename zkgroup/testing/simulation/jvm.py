@@ -1,4 +1,4 @@
-"""A member as Kafka 0.8.2.2's consumer is one (consumer-group.md 4): the neighbour that we must live with.
+"""A member as Kafka 0.8.2.2's consumer is one: the neighbour that we must live with.
 
 It releases everything by path at every rebalance, commits without condition, adopts an owner znode by
 its text, gives up after four attempts, and goes on after an expiry until it hears of it. One request is

@@ -7,7 +7,7 @@ ours, and the `state` of a topic that somebody has just created.
 The real controller creates /controller, then reads and bumps the epoch in two
 further steps; sees the node's fate only when it handles the event, and does not
 resign when the node exists again (K1); refuses a state whose controller epoch is
-above its own (F3); has no fence of its own; deletes /controller, whoever owns it,
+above its own (fence F3); has no fence of its own; deletes /controller, whoever owns it,
 when its bump fails (K2); and its client repeats a call in a new session (zkclient).
 """
 

@@ -1,9 +1,9 @@
 """What each finding is by contract: its name, its worst severity, and what it cannot do without.
 
-By section 9 of the paper on ZooKeeper's files, as its corrections change it. Three go their own way, with a
-reason: `controller_election` also warns of storms and of long times without a controller; the offsets of 18
-and 19 are info, for ZooKeeper does not know the ends of logs; and a snapshot alone does not tell what
-`session_leak` asks, for it does not say when a session wrote.
+Where findings differ from their queries is docs/adr/0023. Three have their reason here: `controller_election`
+also warns of storms and of long times without a controller; the offsets of 18 and 19 are info, for ZooKeeper
+does not know the ends of logs; and a snapshot alone does not tell what `session_leak` asks, for it does not
+say when a session wrote.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Act
 def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(
     stage: SteppedGroup, member: Actor
 ) -> None:
-    """interfaces, "Commit": what could be committed is, whatever happens to the others."""
+    """What could be committed is, whatever happens to the others."""
     stage.commit(member, {tp(0): 11, tp(9): 1})
 
     assert last(member).committed == {tp(0): 11}
@@ -329,7 +329,7 @@ def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGro
 def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
     stage: SteppedGroup, member: Actor
 ) -> None:
-    """interfaces, "Commit": neither committed nor refused is claimed where nobody knows."""
+    """Neither committed nor refused is claimed where nobody knows."""
     stage.when("client-a", writes_to("/offsets/", SetData), lambda: stage.server.suspend("client-a"))
     stage.commit(member, {tp(0): 11})
     stage.run(20_000)

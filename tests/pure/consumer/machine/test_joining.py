@@ -195,7 +195,7 @@ def test_joiner_costs_ten_packets_and_an_unaffected_member_two() -> None:
 def test_join_into_a_big_group_stays_within_its_packet_budget(
     members: int, partitions: int, most: int
 ) -> None:
-    """D8: packets grow with the members, not with their square and not with the partitions."""
+    """Packets grow with the members, not with their square and not with the partitions."""
     stage = SteppedGroup(topics={"t": partitions}, session_timeout_ms=60_000, publish_interval_ms=60_000)
     for number in range(members):
         stage.client(f"client-m{number:03}", 60_000)
@@ -240,7 +240,7 @@ def test_lease_begins_with_the_registration() -> None:
 
 
 def test_states_of_a_plain_join() -> None:
-    """interfaces, "States of a member": new, joining, stable."""
+    """New, joining, stable."""
     stage = SteppedGroup()
     member = stage.join("a")
     changes = [(c.before.value, c.after.value) for c in told(member, ChangeState)]

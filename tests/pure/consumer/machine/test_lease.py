@@ -220,7 +220,7 @@ def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
 
 
 def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
-    """Reliability 3.1: the first step after a long stop ends the lease before it looks at its event."""
+    """Recipes 9: the first step after a long stop ends the lease before it looks at its event."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.drain()
@@ -280,7 +280,7 @@ def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [4000, 30_000])
 def test_granted_timeout_counts_not_the_one_asked_for(timeout_ms: int) -> None:
-    """Reliability 1.3: the server may grant another; the lease follows it."""
+    """faults.md, finding 3: the server may grant another; the lease follows it."""
     stage = SteppedGroup(session_timeout_ms=10_000)
     stage.client("client-a", timeout_ms)
     member = stage.join("a")

@@ -124,7 +124,7 @@ def test_commit_after_the_end_is_refused() -> None:
 
 
 def test_failed_application_leaves_cleanly_and_tells_its_error() -> None:
-    """interfaces, "Callbacks": their errors set the state `failed`; what is owned goes to the others."""
+    """Errors of callbacks set the state `failed`; what is owned goes to the others."""
     stage = SteppedGroup()
     member = stage.join("a")
     error = RuntimeError("on_assigned")

@@ -210,7 +210,7 @@ def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
 
 
 def test_unchanged_step_does_not_depend_on_the_number_of_partitions() -> None:
-    """D8: a step in which nothing changed looks at no partition."""
+    """A step in which nothing changed looks at no partition."""
     stage = SteppedGroup(topics={"t": 2000})
     member = stage.join("a", run_ms=3000)
     touched: list[TopicPartition] = []

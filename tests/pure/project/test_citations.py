@@ -1,0 +1,104 @@
+"""What docstrings and comments cite stands on a page of the repository, under that number."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.project import ROOT
+
+DOCS = ROOT / "docs"
+_NUMBERS = r"\d+(?:\.\d+)?(?:(?:,? and |, | to |-)\d+(?:\.\d+)?)*"
+
+
+def _page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def _found(page: str, pattern: str) -> frozenset[str]:
+    return frozenset(re.findall(pattern, _page(page), re.MULTILINE))
+
+
+_SECTIONS = _found("protocol/controller.md", r"^##+ (\d+(?:\.\d+)?)")
+CITED: Mapping[str, tuple[str, frozenset[str]]] = {
+    "recipe": (rf"(?i:\brecipes(?:\.md)?) ({_NUMBERS})", _found("protocol/recipes.md", r"^### (\d+)\. ")),
+    "section": (rf"\bcontroller\.md (?:sections? )?({_NUMBERS})", _SECTIONS),
+    "decision": (r"\bcontroller\.md (D\d+)", _found("protocol/controller.md", r"^\| (D\d+) \|")),
+    "fence": (r"\b[Ff]ence (F\d+)", _found("protocol/controller.md", r"^\| (F\d+) ")),
+    "rule": (r"\breplica-host\.md rule (\d+)", _found("protocol/replica-host.md", r"^(\d+)\. ")),
+    "invariant": (r"\b([SL]\d{1,2})\b", _found("reference/invariants.md", r"^\| ([SL]\d+) \|")),
+    "defect": (r"\b(K\d{1,2})\b", _found("reference/known-defects.md", r"^\| (K\d+) \|")),
+    "fault": (r"(?<![Ff]ence )\b(F\d{1,2})\b", _found("reference/faults.md", r"^\| (F\d+) \|")),
+    "finding": (r"\bfaults\.md, finding (\d+)", _found("reference/faults.md", r"^\| (\d+) \|")),
+}
+"""How each kind of mark is written, and the marks that its page has."""
+
+ELSEWHERE = re.compile(
+    r"\b[Rr]eliability \d|\binterfaces, \"|\bspec(?:/| \d)|\bshared/|\bR\d\d\b|fault catalogue"
+    r"|(?<!controller\.md )\bD\d\b"
+)
+"""Marks of papers that are not in the repository."""
+_COMMENT = re.compile(r"(?:^|\s)# .*")
+
+
+def _said_in(text: str) -> Iterator[str]:
+    """The docstrings of all kinds and the comments of a module, each on one line."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Expr(ast.Constant(str(words))):
+                yield " ".join(words.split())
+    yield from (found[0].strip() for found in map(_COMMENT.search, text.splitlines()) if found)
+
+
+@functools.cache
+def _said() -> tuple[tuple[str, str], ...]:
+    """File and text, of all files but this one."""
+    folders = ("tests", "zkgroup", "cli")
+    files = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), text)
+        for path in files
+        if path != Path(__file__)
+        for text in _said_in(path.read_text(encoding="utf-8"))
+    )
+
+
+def test_what_is_cited_stands_on_a_page() -> None:
+    """A mark that its page does not have is a mistake, and a page without marks is one of this test."""
+    pages = {path.name for path in DOCS.rglob("*.md")} | {"README.md", "CHANGELOG.md"}
+    kinds = {**CITED, "page": (r"(?<![\w/*.-])([a-z][\w-]*\.md)\b", frozenset(pages))}
+    missing, kept = [], dict.fromkeys(kinds, 0)
+    for file, text in _said():
+        for kind, (pattern, there) in kinds.items():
+            for found in re.finditer(pattern, text):
+                marks = [found[1]] if kind == "page" else re.findall(r"[A-Z]?\d+(?:\.\d+)?", found[1])
+                kept[kind] += len(marks)
+                missing += [(file, kind, mark) for mark in marks if mark not in there]
+
+    assert missing == []
+    assert [kind for kind, count in kept.items() if not count] == []
+
+
+def test_nothing_outside_the_repository_is_cited() -> None:
+    """A clone is all that a reader has."""
+    assert [(file, found[0]) for file, text in _said() if (found := ELSEWHERE.search(text))] == []
+
+
+def test_every_invariant_that_is_reported_is_explained() -> None:
+    """What the checkers name in a violation has a row, with how it is decided."""
+    folder = ROOT / "zkgroup" / "history"
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+
+    named = set(re.findall(r"\"([SL]\d+)\"", text))
+    assert len(named) > 20
+    assert named - CITED["invariant"][1] == set()
+
+
+def test_docstrings_and_comments_are_read() -> None:
+    """Strings that are values are not."""
+    text = '"""S1."""\nX = "S2"  # S3\n\n\ndef f():\n    """S4\n    S5."""\n    return "S6"\n'
+
+    assert list(_said_in(text)) == ["S1.", "S4 S5.", "# S3"]
