@@ -15,7 +15,7 @@ MORE_PAIRS = 9
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_other_point(name: str) -> None:
-    """R45, controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
+    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
     points = points_of(name)
     passed = range(offset(name), len(points), STRIDE)
 
@@ -24,5 +24,5 @@ def test_a_crash_at_every_other_point(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_two_more_crashes_in_a_row(name: str) -> None:
-    """R45: the next controller dies too, while it takes over or goes on."""
+    """The next controller dies too, while it takes over or goes on."""
     crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS, PAIRS + MORE_PAIRS)))

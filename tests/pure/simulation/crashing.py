@@ -28,7 +28,7 @@ def offset(name: str) -> int:
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:
-    """R45: S11-S17, L6, L7, and every acknowledged line, whatever was going on at these points."""
+    """S11-S17, L6, L7, and every acknowledged line, whatever was going on at these points."""
     crashed = [play(ACTIONS[name], [at]).crashed for at in chosen]
 
     assert crashed == [[points[at]] for at in chosen]
@@ -42,6 +42,6 @@ def pairs(name: str, points: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def crash_twice(name: str, chosen: Sequence[tuple[int, int]]) -> None:
-    """R45: the next controller dies too, while it takes over or goes on."""
+    """The next controller dies too, while it takes over or goes on."""
     for pair in chosen:
         assert play(ACTIONS[name], pair).crashed
