@@ -32,9 +32,13 @@ def moving_stage(
     stage.commit(member, {MOVED: 7})
     member.asked.clear()
 
+    def read_back() -> None:
+        before_the_read_back(stage)
+        stage.server.catch_up("client-a")
+
     def lose() -> Fault:
         at_the_move(stage, member)
-        stage.when("client-a", reads("/offsets/t/2"), lambda: before_the_read_back(stage))
+        stage.when("client-a", reads("/offsets/t/2"), read_back)
         return fault
 
     stage.when("client-a", writes_to(OWNER, Delete), lose)
