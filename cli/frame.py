@@ -79,6 +79,8 @@ def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     assert name is not None
     if name == "verbose":
         shared(ctx).verbose += value
+        if value:  # behind the command as well, which is read when the root is already at work
+            show_logs(shared(ctx).verbose)
     elif value is not None and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
         setattr(shared(ctx), name, value)
 
