@@ -116,14 +116,18 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
     return _names(ctx, incomplete, topic_names)
 
 
+COMPLETE_TIMEOUT_MS = 1000
+"""Who types waits no longer for names."""
+
+
 def _names(
     ctx: click.Context, incomplete: str, read: Callable[[Ensemble], Sequence[str]]
 ) -> Sequence[CompletionItem]:
-    """Names that begin so; none where no ensemble answers within a second."""
+    """Names that begin so; none where no ensemble answers in time."""
     from .connection import connected
     from .frame import shared
 
-    shared(ctx).connect_timeout = 1000
+    shared(ctx).connect_timeout = COMPLETE_TIMEOUT_MS
     logging.disable()  # nothing may be written over the line being typed
     try:
         with ctx, connected() as ensemble:

@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
 from zkgroup_cli.schemas import EVENTS
 
 from tests.long.interop.processes import pause
+from tests.waiting import ended, joined, next_of
 from tests.worlds.json_schema import violations
+from tests.worlds.prefork import PROGRAM, Prefork, Started
 
-PATIENCE_S = 90.0
+_preforks: list[Prefork] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preforked() -> Iterator[None]:
+    """Where it is imported into a conftest, commands are forked off a process that has imported them."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="zkgroup-") as folder, Prefork(Path(folder)) as server:
+        _preforks.append(server)
+        yield
+        _preforks.remove(server)
+
+
+def started(
+    args: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    stdin: int | None = None,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = subprocess.PIPE,
+    new_session: bool = False,
+    fresh: bool = False,
+) -> Started | subprocess.Popen[bytes]:
+    """`zkgroup` as a process. `fresh`: it imports everything itself, as a user's does."""
+    if _preforks and not fresh:
+        return _preforks[-1].start(
+            args, env, stdin=stdin, stdout=stdout, stderr=stderr, new_session=new_session
+        )
+    command = [sys.executable, "-c", PROGRAM, *args]
+    return subprocess.Popen(
+        command, env=dict(env), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=new_session
+    )
 
 
 class Process:
     """A `zkgroup` that serves; its events are checked against the published schemas as they come."""
 
-    def __init__(self, *args: str, env: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from zkgroup_cli.main import main; main()", *args],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=dict(env),
-        )
+    def __init__(self, *args: str, env: Mapping[str, str], fresh: bool = False) -> None:
+        self._process = started(args, env, fresh=fresh)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.events: list[dict[str, Any]] = []
         self.errors = ""
+        """What came on stderr so far."""
         self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_err)]
         for reader in self._readers:
             reader.start()
@@ -55,13 +90,17 @@ class Process:
     def until(self, wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """The next event that is wanted; raises when none comes in time or the process ends."""
         while True:
-            line = self._lines.get(timeout=PATIENCE_S)
+            line = next_of(self._lines, what=f"an event after {self.events}")
             assert line is not None, f"ended without it: {self.events} {self.errors}"
             event = json.loads(line)
             assert violations(event, EVENTS[event["event"]]) == []
             self.events.append(event)
             if wanted(event):
                 return dict(event)
+
+    def until_event(self, name: str) -> dict[str, Any]:
+        """The next event of this name."""
+        return self.until(lambda event: event["event"] == name)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signals, and waits for the end; the events until then are in `events`."""
@@ -78,9 +117,8 @@ class Process:
 
     def wait(self) -> int:
         """The exit code, once the process has ended and everything is read."""
-        code = self._process.wait(PATIENCE_S)
-        for reader in self._readers:
-            reader.join(PATIENCE_S)
+        code = ended(self._process)
+        joined(*self._readers)
         while not self._lines.empty():
             line = self._lines.get()
             if line is not None and line.startswith("{"):
@@ -91,10 +129,68 @@ class Process:
         assert self._process.stdout
         with self._process.stdout as stream:
             for line in stream:
-                self._lines.put(line)
+                self._lines.put(line.decode())
         self._lines.put(None)
 
     def _read_err(self) -> None:
         assert self._process.stderr
         with self._process.stderr as stream:
-            self.errors = stream.read()
+            for line in stream:
+                self.errors += line.decode()
+
+
+class Piped:
+    """A `zkgroup` that reads what is written to it, and what it has printed by its end."""
+
+    def __init__(self, *args: str, env: Mapping[str, str], fresh: bool = False) -> None:
+        self._process = started(args, env, stdin=subprocess.PIPE, fresh=fresh)
+        self._printed = {"out": b"", "err": b""}
+        streams = {"out": self._process.stdout, "err": self._process.stderr}
+        self._readers = [
+            threading.Thread(target=self._read, args=(name, stream)) for name, stream in streams.items()
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self.finish()
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def write(self, data: bytes) -> None:
+        """Into its standard input, at once."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def finish(self) -> tuple[int, str, str]:
+        """Its exit code and what it printed to stdout and stderr, once its input has ended and it as well."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        code = ended(self._process)
+        joined(*self._readers)
+        return code, self._printed["out"].decode(), self._printed["err"].decode()
+
+    def _read(self, name: str, stream: Any) -> None:
+        with stream:
+            self._printed[name] = stream.read()
+
+
+def pipe_without_reader() -> int:
+    """The end to write to of a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from zkgroup_cli.main import root
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.json_schema import violations
+from tests.worlds.processes import Piped, Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,20 @@ class Shell:
             "COLUMNS": "",
             "NO_COLOR": None,
         }
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The whole environment of a process that this user starts."""
+        own = {name: value for name, value in self.environment.items() if value is not None}
+        return {**os.environ, **own}
+
+    def start(self, *args: str, fresh: bool = False) -> Process:
+        """Starts `zkgroup` with these arguments as a process that prints events."""
+        return Process(*args, "--format", "ndjson", env=self.variables, fresh=fresh)
+
+    def piped(self, *args: str, fresh: bool = False) -> Piped:
+        """Starts `zkgroup` with these arguments as a process that reads from a pipe."""
+        return Piped(*args, env=self.variables, fresh=fresh)
 
     def run(self, *args: str, stdin: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
         """Runs `zkgroup` with these arguments."""

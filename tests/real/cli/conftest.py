@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.worlds.processes import preforked as preforked
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 
@@ -16,6 +17,18 @@ from tests.worlds.shell import Shell
 def shell(zk_server: Any, tmp_path: Path) -> Shell:
     """A shell whose environment names a fresh tree on a real server."""
     return Shell(tmp_path, zk_server.address)
+
+
+_POLLING = ("elections", "groups", "plan_running", "reassignments", "resigning", "topic_waiting", "unclean")
+
+
+@pytest.fixture(autouse=True)
+def quick_and_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in this process check often what they wait for, and wait long for answers of servers."""
+    for module in _POLLING:
+        monkeypatch.setattr(f"zkgroup.admin.{module}.POLL_S", 0.02)
+    monkeypatch.setattr("zkgroup_cli.connection.CONNECT_TIMEOUT_MS", 60_000)
+    monkeypatch.setattr("zkgroup_cli.connection.SESSION_TIMEOUT_MS", 60_000)
 
 
 @pytest.fixture

@@ -6,17 +6,17 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from tests.waiting import PATIENCE_S, becomes, happened
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig
 from zkgroup.controller.machine.effects import ControllerEffect, Elected
 from zkgroup.controller.machine.election import Stage
 from zkgroup.machinery.loop import MachineLoop
-from zkgroup.testing import wait_until
+from zkgroup.testing import FakeClock
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.clock import SystemClock
 
 STAND_BACK_MS = 6000
-"""For so long one that has resigned leaves the election to others, who may be slow to come."""
+"""For so long one that has resigned leaves the election to others, by a clock that the test moves."""
 
 
 class Controllers:
@@ -24,7 +24,9 @@ class Controllers:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self._clock = FakeClock()
         self._running: list[tuple[MachineLoop[object, ControllerEffect], ZooKeeperClient]] = []
+        self._candidates: dict[int, Candidate] = {}
         self.crashed: list[BaseException] = []
 
     def __enter__(self) -> Self:
@@ -35,24 +37,26 @@ class Controllers:
     ) -> None:
         for loop, client in self._running:
             loop.post(loop.stop)
-            assert loop.join(30)
+            assert loop.join(PATIENCE_S)
             client.close()
         assert not self.crashed
 
     def add(self, broker: int) -> None:
         """Returns once it has been elected, or watches somebody else who rules."""
-        client = ZooKeeperClient(self._address, ClientSettings(session_timeout_ms=20_000))
+        client = ZooKeeperClient(self._address, ClientSettings(session_timeout_ms=60_000))
         elected = threading.Event()
 
         def perform(effect: ControllerEffect) -> None:
             if isinstance(effect, Elected):
                 elected.set()
 
-        candidate = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS))
+        candidate = self._candidates[broker] = Candidate(
+            CandidateConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS)
+        )
         loop: MachineLoop[object, ControllerEffect] = MachineLoop(
             candidate,
             client,
-            SystemClock(),
+            self._clock,
             perform=perform,
             after_step=lambda: None,
             on_crash=self.crashed.append,
@@ -62,6 +66,14 @@ class Controllers:
         loop.listen()
         loop.start()
         if len(self._running) == 1:
-            assert elected.wait(60)
+            happened(elected)
         else:
-            wait_until(lambda: candidate.election.stage is Stage.WATCHING)
+            self._watches(broker)
+
+    def stand_again(self, broker: int) -> None:
+        """One that has resigned is a candidate once more."""
+        self._clock.advance(2 * STAND_BACK_MS)
+        self._watches(broker)
+
+    def _watches(self, broker: int) -> None:
+        becomes(lambda: self._candidates[broker].election.stage, Stage.WATCHING)

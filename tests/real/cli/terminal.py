@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 
-PATIENCE_S = 60.0
+from tests.waiting import PATIENCE_S, ended, waiting
+from tests.worlds.processes import started
+
 QUESTION = "[y/N]: "
 
 
@@ -18,20 +18,14 @@ def on_terminal(*args: str, env: Mapping[str, str | None], answer: str) -> tuple
     """Runs `zkgroup`, types the answer when it is asked; the exit code and everything on the screen."""
     ours, theirs = pty.openpty()
     given = {**os.environ, **{name: value for name, value in env.items() if value is not None}}
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", *args],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        env={**given, "NO_COLOR": "1"},
-    )
+    environment = {**given, "NO_COLOR": "1"}
+    process = started(args, environment, stdin=theirs, stdout=theirs, stderr=theirs, new_session=True)
     os.close(theirs)
     try:
         seen = _read(ours, until=QUESTION)
         os.write(ours, answer.encode())
         seen += _read(ours, until=None)
-        return process.wait(PATIENCE_S), seen.replace("\r\n", "\n")
+        return ended(process), seen.replace("\r\n", "\n")
     finally:
         if process.poll() is None:
             process.kill()
@@ -43,7 +37,8 @@ def _read(terminal: int, *, until: str | None) -> str:
     """Until this was printed, or to the end."""
     seen, deadline = "", time.monotonic() + PATIENCE_S
     while until is None or until not in seen:
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        with waiting():
+            ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"nothing more came: {seen}"
         try:
             part = os.read(terminal, 65536)

@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from zkgroup_cli.broker_events import BrokerPrinter
 from zkgroup_cli.output import Output
 from zkgroup_cli.settings_values import parse_settings
 
-from tests.worlds.processes import PATIENCE_S, Process
+from tests.waiting import eventually
+from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.broker.replica_host import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.testing import wait_until
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper.blocking import Blocking
 
-ALONE = ("broker", "run", "--controller-only", "--format", "ndjson")
-
-
-def environment(shell: Shell) -> dict[str, str]:
-    return {**os.environ, **{name: value for name, value in shell.environment.items() if value is not None}}
-
-
-def is_elected(event: dict[str, Any]) -> bool:
-    return bool(event["event"] == "controller")
-
-
-@pytest.fixture
-def tree(zk_server: Any) -> Iterator[Blocking]:
-    """The znodes as a third party sees them."""
-    settings = ClientSettings(session_timeout_ms=30_000)
-    with ZooKeeperClient(zk_server.address, settings) as client, Blocking(client) as zk:
-        zk.wait_connected()
-        yield zk
+ALONE = ("broker", "run", "--controller-only")
+SERVED = (*ALONE, "--id", "7", "--set", "zookeeper.session.timeout.ms=60s")
+"""No slow machine ends this session; that of a killed process is ended by the test."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_controller_rules_until_a_signal(shell: Shell, tree: Blocking, number: signal.Signals) -> None:
+def test_a_controller_rules_until_a_signal(shell: Shell, witness: Blocking, number: signal.Signals) -> None:
     """Registered with where it listens while it rules; gone, with its record closed, at the end (exit 0)."""
-    with Process(*ALONE, "--id", "7", env=environment(shell)) as controller:
-        waiting = controller.until(lambda event: event["event"] == "waiting")
-        elected = controller.until(is_elected)
+    with shell.start(*SERVED, fresh=number == signal.SIGTERM) as controller:
+        waiting = controller.until_event("waiting")
+        elected = controller.until_event("controller")
         described = shell.json("controller", "describe")
         listed = shell.json("broker", "list")["brokers"]
         code = controller.stop(number)
@@ -62,79 +44,80 @@ def test_a_controller_rules_until_a_signal(shell: Shell, tree: Blocking, number:
         ("resigned", "stopped")
     ]
     assert controller.errors == ""
-    assert tree.exists("/controller") is None
-    assert tree.exists("/brokers/ids/7") is None
+    assert witness.exists("/controller") is None
+    assert witness.exists("/brokers/ids/7") is None
     (record,) = shell.json("controller", "history")["epochs"]
     assert (record["epoch"], record["ended"]) == (1, "stopped")
 
 
-def test_the_second_waits_and_takes_over_from_one_that_is_killed(shell: Shell, tree: Blocking) -> None:
+def test_the_second_waits_and_takes_over_from_one_that_is_killed(
+    shell: Shell, zk_server: Tree, witness: Blocking
+) -> None:
     """Controller items 14 and 17. While it waits it is in no list of brokers (recipes 14)."""
-    quick = ("--set", "zookeeper.session.timeout.ms=4s")
-    env = environment(shell)
-    with Process(*ALONE, "--id", "7", *quick, env=env) as first:
-        first.until(is_elected)
-        with Process(*ALONE, "--id", "8", *quick, env=env) as second:
-            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is not None, PATIENCE_S)
-            assert [row["broker"] for row in shell.json("broker", "list")["brokers"]] == [7]
+    with shell.start(*SERVED) as first:
+        first.until_event("controller")
+        with shell.start(*SERVED, "--id", "8") as second:
+            eventually(lambda: witness.exists("/zkgroup/controllers/8"))
+            before = shell.json("broker", "list")["brokers"]
             first.stop(signal.SIGKILL)
-            assert second.until(is_elected)["epoch"] == 2
-            assert [row["broker"] for row in shell.json("broker", "list")["brokers"]] == [8]
-            wait_until(lambda: tree.exists("/zkgroup/controllers/8") is None, PATIENCE_S)
+            end_session_of(witness, "/controller", zk_server.server(0).port)
+            elected = second.until_event("controller")
+            after = shell.json("broker", "list")["brokers"]
+            eventually(lambda: witness.exists("/zkgroup/controllers/8") is None)
             assert second.stop() == 0
+
+    assert [row["broker"] for row in before] == [7]
+    assert (elected["epoch"], [row["broker"] for row in after]) == (2, [8])
 
 
 def test_an_operator_has_it_resign(shell: Shell) -> None:
     """`controller resign` asks; the only candidate rules again after it stood back."""
-    with Process(*ALONE, "--id", "7", env=environment(shell)) as controller:
-        controller.until(is_elected)
+    with shell.start(*SERVED, "--set", "controller_takeover_grace_ms=50ms") as controller:
+        controller.until_event("controller")
         assert shell.run("controller", "resign", "--execute").code == 0
         controller.until(lambda event: event["event"] == "resigned" and "operator" in event["reason"])
-        assert controller.until(is_elected)["epoch"] == 2
+        assert controller.until_event("controller")["epoch"] == 2
         assert controller.stop() == 0
 
 
-def test_an_id_in_use_is_told_with_the_session_that_has_it(shell: Shell, tree: Blocking) -> None:
+def test_an_id_in_use_is_told_with_the_session_that_has_it(shell: Shell, witness: Blocking) -> None:
     """Recipes 14: exit code 6, and nothing is changed."""
-    tree.create_missing("/brokers", "/brokers/ids", "/brokers/ids/7")
-    with Process(*ALONE, "--id", "7", env=environment(shell)) as controller:
+    witness.create_missing("/brokers", "/brokers/ids", "/brokers/ids/7")
+    with shell.start(*SERVED) as controller:
         assert controller.wait() == 6
     assert "broker id 7 is in use: /brokers/ids/7 is held by session 0x0" in controller.errors
-    assert tree.exists("/controller") is None
-    assert tree.exists("/brokers/ids/7") is not None
+    assert witness.exists("/controller") is None
+    assert witness.exists("/brokers/ids/7") is not None
 
 
 def test_a_port_in_use_is_a_conflict(shell: Shell) -> None:
     """Exit code 6, before anything is asked of ZooKeeper."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with Process(*ALONE, "--id", "7", "--port", port, env=environment(shell)) as controller:
+        with shell.start(*SERVED, "--port", port) as controller:
             assert controller.wait() == 6
     assert f"cannot listen on 127.0.0.1:{port}" in controller.errors
 
 
-def test_no_zookeeper_is_said_in_time(lone_shell: Shell) -> None:
-    """Exit code 7; a signal before that ends it with 0, as nothing was begun."""
-    words = (*ALONE, "--id", "7", "-z", "127.0.0.1:1")
-    quick = ("--set", "connection_timeout_ms=1s")
-    with Process(*words, *quick, env=environment(lone_shell)) as controller:
-        assert controller.wait() == 7
-    assert "no connection to ZooKeeper" in controller.errors
-
-    with Process(*words, "--set", "connection_timeout_ms=60s", env=environment(lone_shell)) as controller:
-        controller.until(lambda event: event["event"] == "waiting")
+def test_a_signal_before_there_is_a_connection_ends_it(lone_shell: Shell) -> None:
+    """With 0, as nothing was begun, and without a word."""
+    with lone_shell.start(*SERVED, "-z", "127.0.0.1:1", "--set", "connection_timeout_ms=10m") as controller:
+        controller.until_event("waiting")
         assert controller.stop() == 0
+    assert controller.errors == ""
 
 
-@pytest.mark.parametrize("role", [("--controller-only",), ()], ids=["controller only", "broker"])
-def test_the_whole_wait_for_zookeeper_is_that_of_the_option(lone_shell: Shell, role: tuple[str, ...]) -> None:
-    """It used to wait for the session timeout, and to tell the period of its own looks."""
-    words = ("broker", "run", *role, "--id", "7", "-z", "127.0.0.1:1", "--connect-timeout", "1200ms")
-
-    with Process(*words, "--format", "ndjson", env=environment(lone_shell)) as served:
+@pytest.mark.parametrize(
+    "words",
+    [("--controller-only", "--connect-timeout", "600ms"), ("--set", "connection_timeout_ms=600ms")],
+    ids=["controller only, by the option", "broker, by the setting"],
+)
+def test_the_whole_wait_for_zookeeper_is_the_one_given(lone_shell: Shell, words: tuple[str, ...]) -> None:
+    """Exit code 7. It used to wait for the session timeout, and to tell the period of its own checks."""
+    with lone_shell.start("broker", "run", "--id", "7", "-z", "127.0.0.1:1", *words) as served:
         assert served.wait() == 7
 
-    assert "expected 127.0.0.1:1 to answer within 1.2 s, found" in served.errors
+    assert "no connection to ZooKeeper: expected 127.0.0.1:1 to answer within 0.6 s, found" in served.errors
 
 
 def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
@@ -204,8 +187,8 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
-def test_a_dry_run_joins_nothing(shell: Shell, tree: Blocking) -> None:
+def test_a_dry_run_joins_nothing(shell: Shell, witness: Blocking) -> None:
     """It says what would run; nothing is made in ZooKeeper."""
     ran = shell.run("broker", "run", "--id", "7", "--controller-only", "--dry-run")
     assert (ran.code, "as a controller only" in ran.err) == (0, True)
-    assert tree.exists("/zkgroup") is None
+    assert witness.exists("/zkgroup") is None

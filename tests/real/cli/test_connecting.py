@@ -121,7 +121,7 @@ def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path, lone_shell:
         connection.target(Shared(zookeeper="z:1", zk_digest_file=str(file)), {})
     )
     ran = lone_shell.run(
-        "group", "list", "-z", NOWHERE, "--zk-digest-file", str(file), "--connect-timeout", "1s", "-vv"
+        "group", "list", "-z", NOWHERE, "--zk-digest-file", str(file), "--connect-timeout", "300ms", "-vv"
     )
 
     assert settings.auth is not None

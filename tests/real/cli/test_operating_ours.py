@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from tests.worlds.processes import PATIENCE_S, Process
+from tests.waiting import becomes
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.controller import Controller
 
-RUN = ("broker", "run", "--format", "ndjson")
-
-
-def _environment(shell: Shell) -> dict[str, str]:
-    return {**os.environ, **{name: value for name, value in shell.environment.items() if value is not None}}
+LASTING = ("--set", "zookeeper.session.timeout.ms=60s")
+RUN = ("broker", "run", *LASTING)
 
 
 @pytest.fixture
@@ -33,15 +28,15 @@ def cluster(shell: Shell, groups: ServerGroups) -> Iterator[Cluster]:
     made.topic("orders", (9, 1), (1, 2), leaders={0: -1})
     path = PartitionState.path(TopicPartition("orders", 0))
     made.zk.multi(SetData(path, PartitionState(-1, 1, (9,), 7).encode(), 0))
-    with Process(*RUN, "--id", "100", "--controller-only", env=_environment(shell)) as controller:
-        controller.until(lambda event: event["event"] == "controller")
+    with shell.start(*RUN, "--id", "100", "--controller-only") as controller:
+        controller.until_event("controller")
         yield made
         assert controller.stop() == 0
 
 
 def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: Cluster) -> None:
     """recipes 15: the offline partition waits, is named in `status`, and is led once somebody asks."""
-    done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "60s")
+    done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
 
     assert (done["converged"], done["epoch"]) == (True, 8)
@@ -57,10 +52,10 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: She
     """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
     done = shell.json("reassign", "plan", "decommission", "2", "--execute")
     name = done["kept"]["plan"]
-    wait_until(lambda: shell.json("status")["reassigning"] == 1, PATIENCE_S)
+    becomes(lambda: shell.json("status")["reassigning"], 1)
     (running,) = shell.json("reassign", "list")["plans"]
     cancelled = shell.json("reassign", "cancel", "--execute")
-    wait_until(lambda: shell.json("reassign", "list")["plans"][0]["state"] == "failed", PATIENCE_S)
+    becomes(lambda: shell.json("reassign", "list")["plans"][0]["state"], "failed")
     failed = shell.json("reassign", "plan", "--resume", name, code=3)
 
     assert (running["plan"], running["state"], running["next_phase"]) == (name, "running", 1)
@@ -71,21 +66,25 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: She
 @pytest.fixture
 def brokers(shell: Shell, groups: ServerGroups) -> Iterator[None]:
     """Brokers 1 to 3 of ours, with files."""
-    quick = ("--set", "zookeeper.session.timeout.ms=4s")
+    quick = ("--set", "replica.fetch.wait.max.ms=50ms", "--set", "replica.fetch.backoff.ms=20ms")
     with ExitStack() as stack:
-        for number in (1, 2, 3):
-            folder = ("--data", str(shell.home / f"broker-{number}"))
-            broker = Process(*RUN, "--id", str(number), *folder, *quick, env=_environment(shell))
-            stack.enter_context(broker).until(lambda event: event["event"] == "registered")
+        started = [
+            stack.enter_context(
+                shell.start(*RUN, "--id", str(number), "--data", str(shell.home / f"broker-{number}"), *quick)
+            )
+            for number in (1, 2, 3)
+        ]
+        for broker in started:
+            broker.until_event("registered")
         yield
 
 
 def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
     """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
-    wait_until(lambda: shell.json("status")["offline_partitions"] == 0, PATIENCE_S)
+    _wait_until_led(shell)
     words = ("reassign", "plan", "decommission", "1", "--max-moves", "1", "--execute", "--wait")
-    done = shell.json(*words, "--timeout", "90s")
+    done = shell.json(*words, "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "t")["topics"]
 
     assert (done["kept"]["state"], done["kept"]["phases"], done["kept"]["done"]) == ("done", 2, 2)
@@ -95,20 +94,24 @@ def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
 def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(shell: Shell, brokers: None) -> None:
     """recipes 17 and controller item 48: the preferred leader of before, and nothing is slowed any more."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2")
-    wait_until(lambda: shell.json("status")["offline_partitions"] == 0, PATIENCE_S)
+    _wait_until_led(shell)
     lines = "".join(f"{number:01000}\n" for number in range(500))
     assert shell.run("produce", "t", stdin=lines).code == 0
     words = ("--reassignment-json-file", reassignment_file(shell.home, ("t", 0, [2, 3])))
     shell.json("reassign", "execute", *words, "--throttle", "1kB", "--execute")
-    wait_until(lambda: _replicas(shell) == [2, 3, 1], PATIENCE_S)
+    becomes(lambda: _replicas(shell), [2, 3, 1])
 
-    done = shell.json("reassign", "cancel", "--execute", "--wait", "--timeout", "60s")
+    done = shell.json("reassign", "cancel", "--execute", "--wait", "--timeout", "10m")
 
     assert (done["status"], done["partitions"][0]["to"]) == ("done", [1, 2])
     assert _replicas(shell) == [1, 2]
     rates = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
     assert not any(row["configs"] for row in rates)
     assert shell.json("status")["throttle_left"] is None
+
+
+def _wait_until_led(shell: Shell) -> None:
+    becomes(lambda: shell.json("status")["offline_partitions"], 0)
 
 
 def _replicas(shell: Shell) -> list[int]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from zkgroup_cli import reassign_throttles
 
+from tests.waiting import eventually
+from tests.worlds.beside import beside
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment, admin_path
 from zkgroup.znodes.brokers import Topic
 
@@ -55,12 +54,6 @@ def _throttles(shell: Shell) -> list[dict[str, str]]:
     brokers = shell.json("config", "describe", "--entity-type", "brokers")["configs"]
     topics = shell.json("config", "describe", "--topic", "orders")["configs"]
     return [row["configs"] for row in (*brokers, *topics) if row["configs"]]
-
-
-def _meanwhile(act: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=act, name="controller")
-    thread.start()
-    return thread
 
 
 # --- throttles ----------------------------------------------------------------------------------------
@@ -107,14 +100,11 @@ def test_a_cancel_that_waits_removes_the_throttle(shell: Shell, cluster: Cluster
     _execute(shell, "--throttle", "20kB")
 
     def controller() -> None:
-        wait_until(lambda: cluster.zk.read(REQUEST).stat.version > 0)
+        eventually(lambda: cluster.zk.read(REQUEST).stat.version)
         cluster.finish()
 
-    ruling = _meanwhile(controller)
-    try:
+    with beside(controller):
         done = shell.json("reassign", "cancel", "--execute", "--wait")
-    finally:
-        ruling.join(40)
 
     assert (done["status"], _throttles(shell)) == ("done", [])
 
@@ -125,15 +115,12 @@ def test_a_cancel_of_some_moves_leaves_the_throttle_of_the_others(shell: Shell, 
     shell.run("reassign", "execute", "--reassignment-json-file", file, "--throttle", "20kB", "--execute")
 
     def controller() -> None:
-        wait_until(lambda: cluster.zk.read(REQUEST).stat.version > 0)
+        eventually(lambda: cluster.zk.read(REQUEST).stat.version)
         rest = Reassignment.decode(REQUEST, cluster.zk.read(REQUEST).data).moves[1:]
         cluster.zk.multi(SetData(REQUEST, Reassignment(rest).encode(), 1))
 
-    ruling = _meanwhile(controller)
-    try:
+    with beside(controller):
         ran = shell.run("reassign", "cancel", "--topic", "orders:0", "--execute", "--wait")
-    finally:
-        ruling.join(40)
 
     assert (ran.code, "the throttle stays" in ran.err, len(_throttles(shell))) == (0, True, 4)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
+from tests.worlds.beside import beside
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster, reassignment_file
 from zkgroup.model.requests import Delete, SetData
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 
@@ -164,15 +164,11 @@ def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: Cluster
     words = _file(shell, ("orders", 0, [3, 1]))
 
     def controller() -> None:
-        wait_until(lambda: cluster.zk.exists(Reassignment.path()) is not None)
+        eventually(lambda: cluster.zk.exists(Reassignment.path()))
         cluster.finish()
 
-    ruling = threading.Thread(target=controller, name="controller")
-    ruling.start()
-    try:
+    with beside(controller):
         done = shell.json("reassign", "execute", *words, "--throttle", "1MB", "--execute", "--wait")
-    finally:
-        ruling.join(40)
 
     assert (done["status"], done["throttle"]) == ("done", 1_000_000)
     rows = shell.json("config", "describe", "--entity-type", "brokers")["configs"]

@@ -6,24 +6,19 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worlds.processes import PATIENCE_S, Process
+from tests.waiting import becomes, ended, eventually
+from tests.worlds.processes import pipe_without_reader, started
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import SetData
-from zkgroup.testing import wait_until
 from zkgroup.znodes.brokers import Topic
 
-QUICK = ("--setting", "initial_rebalance_delay_ms=1", "--format", "ndjson")
-
-
-def _environment(shell: Shell) -> dict[str, str]:
-    return {**os.environ, **{name: value for name, value in shell.environment.items() if value is not None}}
+QUICK = ("--setting", "initial_rebalance_delay_ms=1", "--session-timeout", "60s")
 
 
 @pytest.fixture
@@ -43,10 +38,9 @@ def test_a_member_without_a_source_owns_until_a_signal(
     """item 53: assigned, then revoked and gone after a clean leave with exit code 0."""
     groups.topic("orders", 2)
 
-    with Process(
-        "consume", "g", "--topic", "orders:2", "--consumer-id", "c1", *QUICK, env=_environment(shell)
-    ) as member:
-        assigned = member.until(lambda event: event["event"] == "assigned")
+    words = ("consume", "g", "--topic", "orders:2", "--consumer-id", "c1", *QUICK)
+    with shell.start(*words, fresh=number == signal.SIGTERM) as member:
+        assigned = member.until_event("assigned")
         described = shell.json("group", "describe", "g")
         code = member.stop(number)
 
@@ -72,9 +66,9 @@ def test_a_member_that_has_not_connected_ends_when_asked(
 ) -> None:
     """It has joined nothing, so there is nothing to leave: exit code 0 and no error."""
     spec = source if source == "none" else f"files:{records}"
-    words = ("--source", spec, "--setting", "connection_timeout_ms=60s", "-z", "127.0.0.1:1", *QUICK)
+    words = ("--source", spec, "--setting", "connection_timeout_ms=10m", "-z", "127.0.0.1:1", *QUICK)
 
-    with Process("consume", "g", "--topic", "orders", *words, env=_environment(lone_shell)) as member:
+    with lone_shell.start("consume", "g", "--topic", "orders", *words) as member:
         member.until(lambda event: event["event"] == "state" and event["after"] == "joining")
         code = member.stop(number)
 
@@ -88,7 +82,7 @@ def test_a_member_with_files_prints_each_record_and_commits(
     groups.topic("orders", 2)
     words = ("consume", "g", "--topic", "orders", "--source", f"files:{records}", *QUICK)
 
-    with Process(*words, "--commit-interval", "200ms", env=_environment(shell)) as member:
+    with shell.start(*words, "--commit-interval", "200ms") as member:
         seen: list[dict[str, Any]] = []
 
         def all_seen(event: dict[str, Any]) -> bool:
@@ -126,7 +120,7 @@ def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: ServerGrou
         *QUICK,
     )
 
-    with Process(*words, env=_environment(shell)) as member:
+    with shell.start(*words) as member:
         assert member.wait() == 0
 
     printed = [event for event in member.events if event["event"] == "record"]
@@ -142,14 +136,7 @@ def test_a_reader_that_goes_is_no_failure(
     groups.topic("orders", 2)
     source = f"files:{records}" if delivers else "none"
     words = ("consume", "g", "--topic", "orders", "--source", source, "--commit-interval", "100ms", *QUICK)
-    code = "from zkgroup_cli.main import main; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=_environment(shell),
-    ) as member:
+    with started((*words, "--format", "ndjson"), shell.variables) as member:
         assert member.stdout is not None
         assert member.stderr is not None
         first = json.loads(member.stdout.readline())
@@ -157,38 +144,34 @@ def test_a_reader_that_goes_is_no_failure(
         # it may have told all by now: one event more is what it finds nobody for
         groups.zk.multi(SetData(Topic.path("orders"), Topic(dict.fromkeys(range(3), (0,))).encode(), 0))
         told = member.stderr.read()
+        code = ended(member)
 
-    assert (member.returncode, told, first["event"]) == (0, "", "state")
+    assert (code, told, first["event"]) == (0, b"", "state")
     assert shell.json("group", "list")["groups"][0]["members"] == 0
 
 
 def test_a_reader_that_goes_ends_any_command_quietly(shell: Shell, groups: ServerGroups) -> None:
     """Click alone would make it exit code 1."""
     groups.topic("orders", 1)
-    reading, writing = os.pipe()
-    os.close(reading)
-    code = "from zkgroup_cli.main import main; main()"
-    with os.fdopen(writing, "wb") as gone:
-        ran = subprocess.run(
-            [sys.executable, "-c", code, "topic", "list"],
-            stdout=gone,
-            stderr=subprocess.PIPE,
-            env=_environment(shell),
-            check=False,
-        )
+    with os.fdopen(pipe_without_reader(), "wb") as gone:
+        ran = started(("topic", "list"), shell.variables, stdout=gone.fileno(), stderr=subprocess.PIPE)
+        with ran:
+            assert ran.stderr is not None
+            told = ran.stderr.read()
+            code = ended(ran)
 
-    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert (code, told) == (0, b"")
 
 
 def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
     """A second member takes its part; the first is told of it; `verify --wait` sees it through."""
     groups.topic("orders", 4)
-    env = _environment(shell)
+    words = ("consume", "g", "--topic", "orders", *QUICK, "--consumer-id")
 
-    with Process("consume", "g", "--topic", "orders", "--consumer-id", "a", *QUICK, env=env) as first:
-        first.until(lambda event: event["event"] == "assigned")
-        with Process("consume", "g", "--topic", "orders", "--consumer-id", "b", *QUICK, env=env) as second:
-            revoked = first.until(lambda event: event["event"] == "revoked")
+    with shell.start(*words, "a") as first:
+        first.until_event("assigned")
+        with shell.start(*words, "b") as second:
+            revoked = first.until_event("revoked")
             taken: set[int] = set()
 
             def has_its_part(event: dict[str, Any]) -> bool:
@@ -197,7 +180,7 @@ def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
                 return len(taken) == 2
 
             second.until(has_its_part)
-            verified = shell.run("group", "verify", "g", "--wait", "--timeout", "60s")
+            verified = shell.run("group", "verify", "g", "--wait", "--timeout", "10m")
             second.stop()
         first.stop()
 
@@ -213,10 +196,10 @@ def test_an_operators_reset_reaches_a_living_member(
     groups.topic("orders", 2)
     words = ("consume", "g", "--topic", "orders", "--source", f"files:{records}", *QUICK)
 
-    with Process(*words, "--commit-interval", "100ms", env=_environment(shell)) as member:
+    with shell.start(*words, "--commit-interval", "100ms") as member:
         whole = {"topic": "orders", "partition": 0, "offset": 3}
         member.until(lambda event: event["event"] == "commit" and whole in event["offsets"])
-        wait_until(lambda: groups.offset_of("g", "orders", 0) == 3, PATIENCE_S)
+        becomes(lambda: groups.offset_of("g", "orders", 0), 3)
         reset = shell.run("offsets", "set", "g", "orders:0=1", "--force", "--execute")
         again = member.until(lambda event: event["event"] == "record" and event["partition"] == 0)
         code = member.stop()
@@ -294,24 +277,20 @@ def test_a_member_that_cannot_connect_is_exit_7(lone_shell: Shell) -> None:
     assert "127.0.0.1:1" in ran.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_embedded_server_serves_until_a_signal(
-    lone_shell: Shell, tmp_path: Path, number: signal.Signals
-) -> None:
-    """Ready with address and pids; exit code 0; with --data what was written is there again."""
-    env = _environment(lone_shell)
-    words = ("zookeeper", "start", "--data", str(tmp_path / "zk"), "--format", "ndjson")
+def test_the_embedded_server_serves_until_a_signal(lone_shell: Shell, tmp_path: Path) -> None:
+    """Ready with address and pids; exit code 0 by either signal; with --data what was written stays."""
+    words = ("zookeeper", "start", "--data", str(tmp_path / "zk"))
 
-    with Process(*words, env=env) as server:
-        ready = server.until(lambda event: event["event"] == "ready")
+    with lone_shell.start(*words, fresh=True) as server:
+        ready = server.until_event("ready")
         created = lone_shell.run("topic", "create", "orders", "--partitions", "2", "-z", ready["zookeeper"])
-        code = server.stop(number)
-    with Process(*words, env=env) as server:
-        again = server.until(lambda event: event["event"] == "ready")
+        codes = [server.stop(signal.SIGINT)]
+    with lone_shell.start(*words) as server:
+        again = server.until_event("ready")
         topics = lone_shell.json("topic", "list", "-z", again["zookeeper"])["topics"]
-        server.stop(number)
+        codes.append(server.stop(signal.SIGTERM))
 
-    assert (created.code, code, len(ready["pids"])) == (0, 0, 1)
+    assert (created.code, codes, len(ready["pids"])) == (0, [0, 0], 1)
     assert [topic["topic"] for topic in topics] == ["orders"]
 
 
@@ -325,10 +304,10 @@ def test_the_embedded_server_ends_at_once_while_it_starts(
     made = f"""echo $$ > '{tmp_path}/part' && mv '{tmp_path}/part' '{tmp_path}/pid'"""
     java.write_text(f"#!/bin/sh\n{made}\nexec sleep 600\n")
     java.chmod(0o755)
-    environment = {**_environment(lone_shell), "JAVA_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    lone_shell.environment |= {"JAVA_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
 
-    with Process("zookeeper", "start", "--format", "ndjson", env=environment) as server:
-        wait_until((tmp_path / "pid").exists, PATIENCE_S)
+    with lone_shell.start("zookeeper", "start") as server:
+        eventually((tmp_path / "pid").exists)
         code = server.stop(number)
 
     assert (code, server.events, server.errors) == (0, [], "stopped\n")

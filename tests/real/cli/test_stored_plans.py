@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
+from tests.worlds.beside import beside
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
 
@@ -33,15 +33,11 @@ def _carrying_out(cluster: Cluster, phases: int) -> Iterator[None]:
 
     def controller() -> None:
         for _ in range(phases):
-            wait_until(lambda: cluster.zk.exists(Reassignment.path()) is not None, timeout_s=30)
+            eventually(lambda: cluster.zk.exists(Reassignment.path()))
             cluster.finish()
 
-    ruling = threading.Thread(target=controller, name="controller")
-    ruling.start()
-    try:
+    with beside(controller):
         yield
-    finally:
-        ruling.join(70)
 
 
 def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: Cluster) -> None:
@@ -74,7 +70,7 @@ def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: Cluster) -> None:
     early = shell.run(*words, "50ms", "--format", "json")
     listed = shell.run("reassign", "list")
     with _carrying_out(cluster, 2):
-        done = shell.json(*words, "60s")
+        done = shell.json(*words, "10m")
     again = shell.json("reassign", "plan", "--resume", name, "--execute")
 
     assert (kept.code, kept.document["executed"], kept.document["kept"]["state"]) == (0, False, "paused")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
-
 import pytest
 
-from tests.worlds.processes import Process
+from tests.waiting import eventually
+from tests.worlds.beside import beside
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from tests.worlds.written_cluster import Cluster
 from zkgroup.model.requests import Delete
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
@@ -29,10 +26,9 @@ def cluster(groups: ServerGroups) -> Cluster:
 def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: Cluster) -> None:
     """A controller of ours that runs: exit 0 once each partition has a leader, of the new ones too."""
     cluster.zk.multi(Delete(Controller.path(), -1))
-    environment = {**os.environ, **{k: v for k, v in shell.environment.items() if v is not None}}
-    run = ("broker", "run", "--format", "ndjson", "--id", "100", "--controller-only")
-    with Process(*run, env=environment) as controller:
-        controller.until(lambda event: event["event"] == "controller")
+    words = ("broker", "run", "--id", "100", "--controller-only", "--set", "zookeeper.session.timeout.ms=60s")
+    with shell.start(*words) as controller:
+        controller.until_event("controller")
         made = shell.json("topic", "create", "orders", "--partitions", "2", "--wait")
         grown = shell.json("topic", "alter", "orders", "--partitions", "3", "--execute", "--wait")
         (topic,) = shell.json("topic", "describe", "orders")["topics"]
@@ -88,7 +84,7 @@ def test_a_deletion_is_waited_for(shell: Shell, cluster: Cluster) -> None:
     cluster.zk.multi(Delete(TopicDeletion.path("orders"), -1))
 
     def controller() -> None:
-        wait_until(lambda: cluster.zk.exists(TopicDeletion.path("orders")) is not None)
+        eventually(lambda: cluster.zk.exists(TopicDeletion.path("orders")))
         for path in (
             *cluster.tree(Topic.path("orders")),
             TopicConfig.path("orders"),
@@ -96,12 +92,8 @@ def test_a_deletion_is_waited_for(shell: Shell, cluster: Cluster) -> None:
         ):
             cluster.zk.multi(Delete(path, -1))
 
-    ruling = threading.Thread(target=controller, name="controller")
-    ruling.start()
-    try:
+    with beside(controller):
         done = shell.json("topic", "delete", "orders", "--execute", "--wait")
-    finally:
-        ruling.join(40)
 
     assert (late.code, late.out) == (3, "asked controller 1 to delete topic orders\n")
     assert "orders: waits for broker 9 to be back" in late.err.splitlines()

@@ -1,0 +1,33 @@
+"""The session of a killed process ends when the test says so, and not when its timeout is over.
+
+So the timeout can be long: no slow machine ends a session that shall live, and no test waits for one to end.
+"""
+
+from __future__ import annotations
+
+from tests.waiting import PATIENCE_S
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.embedded import probe
+
+_SECRET = 0xB3415C00
+_MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
+
+
+def end_session_of(zk: Blocking, path: str, port: int) -> None:
+    """Closes the session that has this ephemeral znode, at a server's port, as its expiry would."""
+    end_session(zk.read(path).stat.ephemeral_owner, port)
+
+
+def end_session(session_id: int, port: int) -> None:
+    """Closes it by a second connection with its password. Raises ConnectionError when it is not alive."""
+    probe.end_session(port, session_id, password_of(session_id), PATIENCE_S)
+
+
+def password_of(session_id: int) -> bytes:
+    """As servers make it (ZooKeeperServer.generatePasswd): 16 bytes of java.util.Random, seeded by the id."""
+    seed = ((session_id ^ _SECRET) ^ _MULTIPLIER) & _MASK
+    found = b""
+    for _ in range(4):
+        seed = (seed * _MULTIPLIER + _INCREMENT) & _MASK
+        found += (seed >> 16).to_bytes(4, "little")
+    return found
