@@ -32,13 +32,13 @@ CITED: Mapping[str, tuple[str, frozenset[str]]] = {
     "invariant": (r"\b([SL]\d{1,2})\b", _found("reference/invariants.md", r"^\| ([SL]\d+) \|")),
     "defect": (r"\b(K\d{1,2})\b", _found("reference/known-defects.md", r"^\| (K\d+) \|")),
     "fault": (r"(?<![Ff]ence )\b(F\d{1,2})\b", _found("reference/faults.md", r"^\| (F\d+) \|")),
-    "finding": (r"\bfaults\.md, finding (\d+)", _found("reference/faults.md", r"^\| (\d+) \|")),
+    "finding": (r"\bfinding (\d+)\b", _found("reference/faults.md", r"^\| (\d+) \|")),
 }
 """How each kind of mark is written, and the marks that its page has."""
 
 ELSEWHERE = re.compile(
-    r"\b[Rr]eliability \d|\binterfaces, \"|\bspec(?:/| \d)|\bshared/|\bR\d\d\b|fault catalogue"
-    r"|(?<!controller\.md )\bD\d\b"
+    r"\b[Rr]eliability (?:\d|finding|F\d)|\binterfaces, \"|\bspec(?:/| \d)|\bshared/|\bR\d\d\b"
+    r"|fault catalogue|(?<!controller\.md )\bD\d\b"
 )
 """Marks of papers that are not in the repository."""
 _COMMENT = re.compile(r"(?:^|\s)# .*")

@@ -118,7 +118,7 @@ def test_what_is_missing_is_told_where_it_was_asked_for(blocking: Blocking) -> N
 
 
 def test_a_multi_that_is_refused_raises(blocking: Blocking) -> None:
-    """reliability finding 9: kazoo's does not. Code and path of the refused operation are told."""
+    """faults.md, finding 9: kazoo's does not. Code and path of the refused operation are told."""
     blocking.create_missing("/a")
     with pytest.raises(OperationRefusedError) as caught:
         blocking.multi(Check("/a", 0), Create("/a", b""))

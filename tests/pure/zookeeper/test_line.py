@@ -32,7 +32,7 @@ from zkgroup.zookeeper.wire import Op
 
 
 def test_the_granted_timeout_is_told_not_the_one_asked_for() -> None:
-    """reliability finding 3: kazoo keeps the requested one. Asked to the millisecond, granted another."""
+    """faults.md, finding 3: kazoo keeps the requested one. Asked to the millisecond, granted another."""
     hellos: list[Hello] = []
 
     def script(peer: Peer, number: int) -> None:
@@ -203,7 +203,7 @@ def test_a_missing_chroot_ends_the_client_and_creates_nothing() -> None:
 
 
 def test_an_expired_session_is_told_before_the_next_one_is_opened() -> None:
-    """reliability finding 4 of kazoo's ways: it would go on under the same object."""
+    """faults.md, finding 4: kazoo would go on under the same object."""
     hellos: list[Hello] = []
     asked: list[Asked] = []
     opened = threading.Event()
@@ -244,7 +244,7 @@ def test_an_expired_session_is_told_before_the_next_one_is_opened() -> None:
 
 
 def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """reliability finding 12: kazoo logs both at DEBUG; whatever is switched on, ours do not come out."""
+    """faults.md, finding 12: kazoo logs both at DEBUG; whatever is switched on, ours do not come out."""
     caplog.set_level(1)
     for name in ("kazoo", "kazoo.client", "kazoo.protocol.connection", "zkgroup", "zkgroup.zookeeper"):
         caplog.set_level(1, name)

@@ -104,7 +104,7 @@ def test_an_answer_before_any_request_ends_the_connection() -> None:
 
 
 def test_a_request_that_is_too_big_never_leaves() -> None:
-    """reliability finding 14: the server would close the connection. Answered in its turn."""
+    """faults.md, finding 14: the server would close the connection. Answered in its turn."""
     asked: list[Asked] = []
 
     def script(peer: Peer, number: int) -> None:

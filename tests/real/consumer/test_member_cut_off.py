@@ -121,7 +121,7 @@ BOTH, UNHEARD, DEAF = {}, {"from_peers": False}, {"to_peers": False}
 def test_a_member_at_a_server_cut_off_stops_before_others_begin(
     zk_chaos: ChaosZooKeeper, work: Work, role: str, ways: Mapping[str, bool]
 ) -> None:
-    """reliability F13, F14: S7 and S8 hold, nothing is lost, and healed the group shares again."""
+    """F13, F14: S7 and S8 hold, nothing is lost, and healed the group shares again."""
     leader = leader_of(zk_chaos)
     cut_off = leader if role == "leader" else (leader + 1) % 3
     rest = [number for number in range(3) if number != cut_off]
@@ -165,7 +165,7 @@ def shares(*consumers: Consumer) -> tuple[int, ...]:
 
 
 def test_its_own_server_still_shows_it_as_the_owner(patient: ChaosZooKeeper) -> None:
-    """reliability finding 6: others deliver already, and no read at its server could tell the member."""
+    """faults.md, finding 6: others deliver already, and no read at its server could tell the member."""
     work = _work(patient)
     cut_off = (leader_of(patient) + 1) % 3
     rest = [number for number in range(3) if number != cut_off]

@@ -39,7 +39,7 @@ def test_requests_up_to_the_bound_pass_a_real_server(zk_ensemble: Tree) -> None:
 
 
 def test_beyond_the_servers_bound_the_connection_would_break(zk_server: Tree) -> None:
-    """faults.md, finding 14 [V]: what our bound is for; the write is not sent a second time."""
+    """faults.md, finding 14: what our bound is for; the write is not sent a second time."""
     with Target(opener(zk_server.address, max_request_bytes=3_000_000)) as target:
         caller = target.connect(20_000)
         caller.make("/n")

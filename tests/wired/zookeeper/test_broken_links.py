@@ -87,7 +87,7 @@ def test_what_certainly_was_not_sent_is_told_apart() -> None:
 
 
 def test_nothing_is_taken_while_suspended() -> None:
-    """reliability finding 10: kazoo would keep it and send it later."""
+    """faults.md, finding 10: kazoo would keep it and send it later."""
     asked: list[Asked] = []
     go_on = threading.Event()
 
@@ -139,7 +139,7 @@ def test_a_disconnect_fires_no_watch() -> None:
 
 
 def test_a_link_that_answers_nothing_is_given_up_under_load() -> None:
-    """reliability finding 4: kazoo stays CONNECTED as long as requests are sent."""
+    """faults.md, finding 4: kazoo stays CONNECTED as long as requests are sent."""
     stopped = threading.Event()
 
     def script(peer: Peer, number: int) -> None:
