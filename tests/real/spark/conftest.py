@@ -2,6 +2,5 @@
 
 from __future__ import annotations
 
-from tests.worlds.spark import audited as audited
 from tests.worlds.spark import running_spark as running_spark
 from tests.worlds.spark import spark as spark
