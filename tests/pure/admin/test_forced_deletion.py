@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.admin.test_offsets import LostAnswers
 from tests.worlds.kafka_cluster import KafkaCluster, move
 from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import LosingStore
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConflictError, OutcomeUnknownError, RefusedError
 from zkgroup.model import Znode
@@ -154,7 +154,7 @@ def test_an_answer_that_is_lost_is_looked_for(
     """That there is a request says nothing: what it names does."""
     delete_topic(world.ensemble, _plan(world))
     plan = _plan(world, 4)
-    operator = world.operator(LostAnswers(world.server.client("lossy"), applied=applied))
+    operator = world.operator(LosingStore(world.server.client("lossy"), applied=applied))
 
     if applied:
         delete_topic(operator, plan)
