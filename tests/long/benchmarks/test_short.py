@@ -24,7 +24,7 @@ from tests.programs.benchmarks.scenarios import GroupBench
 from tests.programs.benchmarks.server import BenchServer
 from tests.programs.benchmarks.sides import OURS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 
 def test_bulk_reads_take_few_packets_and_a_fraction_of_kazoos_time() -> None:

@@ -14,8 +14,6 @@ from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = pytest.mark.integration
-
 SESSION_MS = 3000
 
 

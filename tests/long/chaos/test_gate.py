@@ -55,7 +55,6 @@ def gate(zk_chaos_processes: EmbeddedZooKeeper) -> Iterator[GatedZooKeeper]:
         yield network
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper) -> None:
     """Held for longer than a session lasts, then executed; the next one waits again; other paths pass."""

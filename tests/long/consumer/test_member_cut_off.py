@@ -20,8 +20,6 @@ from zkgroup.znodes.consumers import Owner
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def patient() -> Iterator[ChaosZooKeeper]:

@@ -20,7 +20,7 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.timeout(420)
 
 
 @pytest.fixture(scope="module")

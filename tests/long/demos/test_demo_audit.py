@@ -15,7 +15,7 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.timeout(420)
 
 PLANTED = r"a stranger rewinds partition \d+ of cleo"
 

@@ -16,7 +16,7 @@ from zkgroup.demo.flights import bundled_lines
 from zkgroup.history import check_cluster
 from zkgroup.history.transaction_log import read_transactions
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.timeout(420)
 
 WORKS = "lines are produced with acks=all"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import Producer
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.timeout(500)
 
 
 def test_a_group_of_jvm_members_owns_by_range_and_delivers_everything(

@@ -11,7 +11,7 @@ from tests.long.interop.members import Kind, Member
 from tests.long.interop.pump import Change, Pump, Recorder
 from tests.long.interop.servers import Producer
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def assert_exactly_once(scene: Scene, producer: Producer, each: int = 10) -> None:

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import RealBroker, RealZooKeeper, tool
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 CHROOT = "/controller-facts"
 REAL, OURS = 1, 100

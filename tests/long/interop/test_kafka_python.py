@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import Producer, RealBroker
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 OLD = (0, 8, 2)
 
 

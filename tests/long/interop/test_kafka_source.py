@@ -13,7 +13,7 @@ from zkgroup.consumer.sources import Bounds, KafkaSource
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
 from zkgroup.znodes.brokers import BrokerRegistration
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 class Registered:

@@ -12,7 +12,7 @@ from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import Producer
 from zkgroup import GroupMember
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
 
 

@@ -13,7 +13,7 @@ from zkgroup.testing.conformance import CHECKS, Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 _numbers = itertools.count(1)
 
 

@@ -20,7 +20,7 @@ from tests.long.interop.releases import has_zookeeper_tools, is_old, rows_of, ta
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 REGISTERED = {"0.8.2.2": 1, "1.1.1": 4, "2.8.2": 5, "3.9.1": 5}
 SECOND_REFUSED = ("currently in progress", "existing assignment", "existing partition assignment")

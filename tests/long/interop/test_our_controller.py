@@ -13,7 +13,7 @@ from tests.long.interop.led import OURS, Led, ruled
 from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import RealZooKeeper
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

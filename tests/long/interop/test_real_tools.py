@@ -18,7 +18,7 @@ from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 RELEASES = taking_part(without=(NEWEST,))
 LED = ("ours", OLDEST)

@@ -25,7 +25,7 @@ from tests.long.interop.wire import (
 )
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 Connect = Callable[..., KazooClient]
 
 

@@ -14,7 +14,7 @@ from tests.long.interop.conftest import Scene
 from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import Producer, tool
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 Row = tuple[int, int, int, str]
 """Partition, offset, log end, owner."""
 

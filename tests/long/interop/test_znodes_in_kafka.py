@@ -16,7 +16,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState,
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import TopicConfig
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 PLAIN = Endpoint("PLAINTEXT", "kafka-1", 9092, "PLAINTEXT")
 SECURE = Endpoint("SSL", "fe80::1", 9093, "SSL")

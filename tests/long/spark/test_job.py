@@ -18,7 +18,7 @@ from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("name", NAMES)

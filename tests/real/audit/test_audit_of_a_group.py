@@ -19,8 +19,6 @@ from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path
 
-pytestmark = pytest.mark.integration
-
 GROUP = "audited"
 ORDERS = tuple(TopicPartition("orders", number) for number in range(4))
 

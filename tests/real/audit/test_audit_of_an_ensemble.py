@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from zlib import adler32
 
-import pytest
 from kazoo.client import KazooClient
 
 from tests.worlds.audit_folders import look, places
@@ -23,8 +22,6 @@ from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-
-pytestmark = pytest.mark.integration
 
 WRITES = 30
 FAULTS = (history_hole.RULE, split_history.RULE, digest_mismatch.RULE, clock_step.RULE)

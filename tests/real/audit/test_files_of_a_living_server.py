@@ -16,8 +16,6 @@ from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snapshots import inspect_snapshot
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-pytestmark = pytest.mark.integration
-
 WRITES = 1000
 
 

@@ -14,8 +14,6 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-pytestmark = pytest.mark.integration
-
 NODES = 1500
 ROUNDS = 3
 SMALL_FILES = {"snapCount": "500", "preAllocSize": "64", "extendedTypesEnabled": "true"}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from kazoo.client import KazooClient
 
 from tests.worlds.walked_trees import plant, walk_and_compare
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-
-pytestmark = pytest.mark.integration
 
 
 def test_a_walk_is_the_tree_in_the_servers_files() -> None:

@@ -15,8 +15,6 @@ from tests.worlds.golden_data import FOLDER
 from zkgroup.zkfiles.logs import inspect_log
 from zkgroup.zkfiles.snapshots import open_snapshot
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def outputs() -> dict[Path, str]:

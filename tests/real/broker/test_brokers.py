@@ -32,8 +32,6 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = pytest.mark.integration
-
 PATH = BrokerRegistration.path(1)
 
 

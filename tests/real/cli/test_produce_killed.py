@@ -21,7 +21,7 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 QUICK = ("--set", "zookeeper.session.timeout.ms=4s", "--set", "replica.lag.time.max.ms=10s")
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]

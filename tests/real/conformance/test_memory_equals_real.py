@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,8 +41,6 @@ from zkgroup.testing.conformance.target import Pending
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-
-pytestmark = pytest.mark.integration
 
 EXAMPLES = int(os.environ.get("ZKGROUP_EXAMPLES", "40"))
 CLIENTS = 2

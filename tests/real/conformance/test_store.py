@@ -49,8 +49,8 @@ def ensemble(zk_ensemble: Tree) -> Iterator[Target]:
 
 KINDS = [
     "memory",
-    pytest.param("standalone", marks=pytest.mark.integration),
-    pytest.param("ensemble", marks=pytest.mark.integration),
+    "standalone",
+    "ensemble",
 ]
 
 

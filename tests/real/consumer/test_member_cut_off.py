@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.worlds.cut_off_members import Work, cut_off_a_member
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.zookeeper.blocking import Blocking
-
-pytestmark = pytest.mark.integration
 
 
 def test_a_member_at_a_server_cut_off_stops_before_others_begin(

@@ -18,8 +18,6 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration, group_path
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.integration
-
 GROUP = "billing"
 MEMBER = f"{GROUP}_ada"
 ORDERS_0 = TopicPartition("orders", 0)

@@ -26,7 +26,7 @@ from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SESSION_MS = 4000
 """Where a session has to end by itself."""

@@ -23,8 +23,6 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path, topic_configs_path
 from zkgroup.znodes.unclean_elections import UncleanElection, UncleanElectionDone
 
-pytestmark = pytest.mark.integration
-
 TWO = {0: (1, 2), 1: (2, 3)}
 MANY = 1000
 

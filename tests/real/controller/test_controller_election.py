@@ -38,8 +38,6 @@ from zkgroup.znodes.controller_records import ControllerRecord
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = pytest.mark.integration
-
 CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
 CLOCK = SystemClock()
 

@@ -45,8 +45,6 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = pytest.mark.integration
-
 REQUEST = Reassignment.path()
 PARENTS = ("/admin", "/admin/delete_topics", "/config", "/config/topics", "/config/changes")
 Stood = tuple[Brokers, int, Brokers, int]

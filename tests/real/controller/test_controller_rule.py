@@ -26,8 +26,6 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def country(zk_chaos_server: ChaosZooKeeper) -> Iterator[ServerControllers]:

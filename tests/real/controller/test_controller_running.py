@@ -46,8 +46,6 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.integration
-
 ALONE = 100
 
 

@@ -20,7 +20,7 @@ from zkgroup.testing.conformance import Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 TREE = ClusterTree(topics=100, partitions=100)
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from zkgroup.audit.events import Event
 from zkgroup.zkfiles.records import Acl, AclEntry
-
-pytestmark = pytest.mark.spark
 
 _OPEN = (AclEntry(31, "world", "anyone"),)
 _TWO = (AclEntry(1, "world", "anyone"), AclEntry(31, "digest", "ada:secret"))

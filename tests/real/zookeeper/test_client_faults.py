@@ -32,8 +32,6 @@ from zkgroup.testing.conformance import Caller, Target
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import ZooKeeperClient
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def chaos(zk_chaos_server: ChaosZooKeeper) -> ChaosZooKeeper:

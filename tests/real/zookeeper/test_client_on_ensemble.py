@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.worlds.clients import MINE, opener, reconnected, server_of, told
 from zkgroup.model.requests import Multi, MultiDone, NotSent, SetData, Suspended, Sync, Unanswered
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
-
-pytestmark = pytest.mark.integration
 
 
 def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:

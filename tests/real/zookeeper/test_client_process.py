@@ -19,8 +19,6 @@ from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.integration
-
 MINE = Multi((Create("/mine", b"", ephemeral=True),))
 
 

@@ -24,8 +24,6 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.embedded.java import find_jars
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
-pytestmark = pytest.mark.integration
-
 ME = Digest("me", Secret("canary"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.waiting import becomes
 from tests.worlds.clients import opener, told
 from zkgroup.model.requests import (
@@ -22,8 +20,6 @@ from zkgroup.model.requests import (
 from zkgroup.testing.conformance import Target
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper import ClientSettings
-
-pytestmark = pytest.mark.integration
 
 
 def test_requests_up_to_the_bound_pass_a_real_server(zk_ensemble: Tree) -> None:

@@ -14,7 +14,6 @@ from zkgroup.testing.conformance import CHECKS, Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = [pytest.mark.container, pytest.mark.integration]
 _numbers = itertools.count(1)
 
 

@@ -19,8 +19,6 @@ from tests.waiting import PATIENCE_S, becomes, ended, eventually, joined
 from zkgroup.errors import ConfigError, EmbeddedServerError
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper, ServerState, java
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def single() -> Iterator[EmbeddedZooKeeper]:

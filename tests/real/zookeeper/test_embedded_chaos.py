@@ -31,8 +31,6 @@ from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def witness(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:

@@ -28,7 +28,6 @@ from zkgroup.model.requests import (
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 
-pytestmark = pytest.mark.integration
 MANY = 50
 
 

@@ -22,8 +22,6 @@ from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-pytestmark = pytest.mark.integration
-
 LATE = Multi((SetData("/n", b"late", 0),))
 
 
