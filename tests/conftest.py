@@ -25,12 +25,14 @@ settings.load_profile("few")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Marks this process's descendants before the first of them is started.
+    """What this process's descendants inherit, before the first of them is started.
 
     A shell starts background jobs with SIGINT ignored, which programs inherit; tests of Ctrl-C need it heard.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # the processes of tests are hundreds, and would compile the same modules each time
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     leaks.mark_descendants()
     config.pluginmanager.register(_WiderFixtures(), "zkgroup-wider-fixtures")
     config.pluginmanager.register(idle.IdleReport(), "zkgroup-idle")
