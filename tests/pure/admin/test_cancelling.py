@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin.cancelling import CancelPlan, Execution, plan_cancel, plan_removal, remove
@@ -26,9 +26,9 @@ GARBAGE = b"garbage{"
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """A controller of ours that moves orders-0 from [4, 1, 2] to [3, 1, 2]."""
-    made = KafkaCluster(world, brokers=4)
+    made = MemoryCluster(world, brokers=4)
     made.ours()
     made.request(move("orders", 0, 3, 1, 2))
     topic = Topic({0: (3, 1, 2, 4)}, version=2, adding={0: (3,)}, removing={0: (4,)})
@@ -46,7 +46,7 @@ def _goes_back_to(plan: CancelPlan) -> tuple[int, ...]:
 
 
 def test_the_order_is_taken_from_the_latest_execution_that_fits(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """The same target and the same replicas; others say nothing about this move."""
     executions = [
@@ -63,7 +63,7 @@ def test_the_order_is_taken_from_the_latest_execution_that_fits(
     assert (plan.files, plan.unordered) == ({ORDERS_0: "fits"}, ())
 
 
-def test_an_order_that_nobody_knows_is_not_claimed(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_an_order_that_nobody_knows_is_not_claimed(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The replicas are those of before; a file that was given is asked nothing about."""
     plan = plan_cancel(world.ensemble)
     given = plan_cancel(world.ensemble, rollback=[move("orders", 0, 4, 1, 2)])
@@ -72,7 +72,7 @@ def test_an_order_that_nobody_knows_is_not_claimed(world: MemoryGroups, cluster:
     assert (_goes_back_to(given), given.unordered, given.files) == ((4, 1, 2), (), {})
 
 
-def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Its list is the old one, in its order; a single replica has but one order."""
 
     def unasked() -> Execution:
@@ -88,7 +88,7 @@ def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, clust
 
 
 def test_old_and_new_together_are_told_apart_by_an_execution(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Before 2.4 the topic does not tell who was there: old and target have to make up the list."""
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2, 4)}).encode())
@@ -105,7 +105,7 @@ def test_what_the_removal_of_a_request_means_is_said_before(
     world: MemoryGroups, kind: str, told: str | None
 ) -> None:
     """A controller has in memory what it has begun; without one there is nothing to say."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     if kind == "ours":
         cluster.ours()
     elif kind == "none":
@@ -123,7 +123,7 @@ def test_what_the_removal_of_a_request_means_is_said_before(
     assert plan_removal(world.ensemble) is None
 
 
-def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The deletion names the version that was shown; one that can be read is not removed at all."""
     assert plan_removal(world.ensemble) is None
     world.server.put(Reassignment.path(), GARBAGE)
@@ -141,7 +141,7 @@ def test_a_request_that_changes_meanwhile_is_not_removed(world: MemoryGroups, cl
     assert cluster.requested() == {ORDERS_0: (1,)}
 
 
-def test_a_request_that_cannot_be_read_is_no_stillness(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_request_that_cannot_be_read_is_no_stillness(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """It is named by path, refuses others with what to do, and is found by `doctor`."""
     world.server.put(Topic.path("orders"), Topic({0: (3, 1, 2)}).encode())
     world.server.put(Reassignment.path(), GARBAGE)
@@ -159,7 +159,7 @@ def test_a_request_that_cannot_be_read_is_no_stillness(world: MemoryGroups, clus
 
 
 def test_a_throttle_is_left_where_nothing_moves_and_no_plan_runs(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """controller item 48: not while something moves; by brokers and topics, and with the command."""
     rate = EntityConfig({FOLLOWER_RATE: "1000"}).encode()
@@ -198,7 +198,7 @@ def test_a_throttle_of_every_replica_is_somebodys_own(lists: dict[str, str], of_
 
 def test_a_move_that_was_never_asked_for_is_not_called_dropped(world: MemoryGroups) -> None:
     """More replicas than the file has: one of the ways to get there is told as one."""
-    KafkaCluster(world).topic("orders", (2, 3, 1))
+    MemoryCluster(world).topic("orders", (2, 3, 1))
 
     _, (row,) = verify_moves(world.ensemble, [move("orders", 0, 2, 3)])
 

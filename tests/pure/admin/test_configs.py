@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
 from zkgroup.admin.topics import plan_topic
@@ -30,7 +30,7 @@ def test_the_notification_is_in_the_format_of_the_oldest_broker(
     world: MemoryGroups, release: str, payload: str
 ) -> None:
     """controller item 11: one notification in one format, beside brokers of 2.8.2 too."""
-    cluster = KafkaCluster(world, 2, "2.8.2")
+    cluster = MemoryCluster(world, 2, "2.8.2")
     cluster.broker(3, release)
     cluster.topic("orders", (1,), unknown="kept")
 
@@ -42,7 +42,7 @@ def test_the_notification_is_in_the_format_of_the_oldest_broker(
 
 def test_change_and_notification_are_one_transaction(world: MemoryGroups) -> None:
     """Kafka's tool writes one after the other; a crash in between leaves brokers with the old value."""
-    KafkaCluster(world).topic("orders", (1,))
+    MemoryCluster(world).topic("orders", (1,))
 
     alter_config(world.ensemble, plan_config(world.ensemble, ORDERS, {"retention.ms": "5"}))
 
@@ -52,7 +52,7 @@ def test_change_and_notification_are_one_transaction(world: MemoryGroups) -> Non
 
 def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: MemoryGroups) -> None:
     """The other operator's setting is not lost, and no broker is told."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
     plan = plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
     world.write(SetData("/config/topics/orders", TopicConfig({"b": "2"}).encode(), 0))
@@ -81,7 +81,7 @@ def test_what_cannot_be_changed_is_refused(
     world: MemoryGroups, set_to: dict[str, str], removed: list[str], told: str
 ) -> None:
     """One clear error."""
-    KafkaCluster(world).topic("orders", (1,))
+    MemoryCluster(world).topic("orders", (1,))
 
     with pytest.raises(ConfigError, match=told):
         plan_config(world.ensemble, ORDERS, set_to, removed)
@@ -89,7 +89,7 @@ def test_what_cannot_be_changed_is_refused(
 
 def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -> None:
     """What a version ignores is said before: compression.type came with 0.9."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
     wanted = {"compression.type": "gzip", "retention.ms": "1"}
     known = plan_config(world.ensemble, ORDERS, wanted)
@@ -104,7 +104,7 @@ def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -
 
 def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) -> None:
     """A broker's settings are read from 0.10.1 on; in the formats before it there is no word for it."""
-    KafkaCluster(world, release="0.8.2.2")
+    MemoryCluster(world, release="0.8.2.2")
 
     with pytest.raises(ConfigError, match="single topics only"):
         plan_config(world.ensemble, ConfigEntity.broker(1), {"a": "1"})
@@ -112,7 +112,7 @@ def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) 
 
 def test_a_topic_that_does_not_exist_is_not_found(world: MemoryGroups) -> None:
     """Its configuration would wait for a topic of that name."""
-    KafkaCluster(world)
+    MemoryCluster(world)
 
     with pytest.raises(NotFoundError, match="/brokers/topics/orders"):
         plan_config(world.ensemble, ORDERS, {"retention.ms": "1"})
@@ -120,7 +120,7 @@ def test_a_topic_that_does_not_exist_is_not_found(world: MemoryGroups) -> None:
 
 def test_clients_of_users_get_their_parents(world: MemoryGroups) -> None:
     """`/config/users/<u>/clients/<c>`: three levels that may be missing."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     entity = ConfigEntity.user_client("al ice", None)
 
     alter_config(world.ensemble, plan_config(world.ensemble, entity, {"producer_byte_rate": "9"}))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.brokers import describe_broker, list_brokers
 from zkgroup.admin.elections import check_outcomes, elect_preferred, plan_preferred, wait_for_election
@@ -46,7 +46,7 @@ from zkgroup.znodes.topics import TopicDeletion
 # --- elections ----------------------------------------------------------------------------------------
 
 
-def _candidates(cluster: KafkaCluster) -> None:
+def _candidates(cluster: MemoryCluster) -> None:
     cluster.topic("orders", (1, 2), (2, 1), (9, 1), (3, 1), (1, 3))
     cluster.topic("leaving", (2, 1))
     cluster.state("orders", 1, 1, (1, 2))
@@ -59,7 +59,7 @@ def _candidates(cluster: KafkaCluster) -> None:
 
 def test_only_leaders_that_change_are_asked_for(world: MemoryGroups) -> None:
     """First replica alive and in sync, and not leading already; the others say why they stay."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     _candidates(cluster)
 
     plan = plan_preferred(world.ensemble, None)
@@ -83,7 +83,7 @@ def test_only_leaders_that_change_are_asked_for(world: MemoryGroups) -> None:
 
 def test_a_state_that_cannot_be_read_is_told_with_its_path(world: MemoryGroups) -> None:
     """It used to pass for a partition that no controller has made yet."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", *[(1, 2)] * 8)
     paths = [PartitionState.path(TopicPartition("orders", number)) for number in range(8)]
     for path in paths[1:]:
@@ -141,7 +141,7 @@ def test_many_refused_partitions_are_counted() -> None:
 
 def test_a_topic_that_cannot_be_read_is_told(world: MemoryGroups) -> None:
     """Its partitions are not known: asked for all, the plan names it; asked for one of them, that is why."""
-    KafkaCluster(world).topic("orders", (1, 2))
+    MemoryCluster(world).topic("orders", (1, 2))
     world.server.put(Topic.path("odd"), b"{")
 
     plan = plan_preferred(world.ensemble, None)
@@ -155,7 +155,7 @@ def test_a_topic_that_cannot_be_read_is_told(world: MemoryGroups) -> None:
 
 def test_an_unknown_partition_is_never_asked_for(world: MemoryGroups) -> None:
     """controller.md K18: controllers before 2.2 leave such a request for ever."""
-    KafkaCluster(world).topic("orders", (1, 2))
+    MemoryCluster(world).topic("orders", (1, 2))
 
     with pytest.raises(NotFoundError, match="orders-7"):
         plan_preferred(world.ensemble, [TopicPartition("orders", 7)])
@@ -163,7 +163,7 @@ def test_an_unknown_partition_is_never_asked_for(world: MemoryGroups) -> None:
 
 def test_a_second_election_is_a_conflict(world: MemoryGroups) -> None:
     """Before and after the plan."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     _candidates(cluster)
     plan = plan_preferred(world.ensemble, None)
     elect_preferred(world.ensemble, plan)
@@ -177,7 +177,7 @@ def test_a_second_election_is_a_conflict(world: MemoryGroups) -> None:
 @pytest.mark.parametrize("leader", [2, 1])
 def test_waiting_ends_when_the_request_is_gone_and_tells_who_leads(world: MemoryGroups, leader: int) -> None:
     """A controller takes the request away whatever came of it."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (2, 1))
     cluster.state("orders", 0, 1, (1, 2))
     plan = plan_preferred(world.ensemble, None)
@@ -198,7 +198,7 @@ def test_waiting_ends_when_the_request_is_gone_and_tells_who_leads(world: Memory
 
 def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
     """controller item 47: as Kafka's `--generate` with a fixed start (examples B of 6.1)."""
-    KafkaCluster(world).topic("orders", *[(1, 2)] * 4)
+    MemoryCluster(world).topic("orders", *[(1, 2)] * 4)
 
     found = propose(world.ensemble, ["orders"], [1, 2, 3])
 
@@ -213,7 +213,7 @@ def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
 
 def test_plans_come_with_requests_that_can_be_carried_out(world: MemoryGroups) -> None:
     """Each phase is what `reassign execute` takes; the result of all is what was asked for."""
-    cluster = KafkaCluster(world, 4)
+    cluster = MemoryCluster(world, 4)
     cluster.topic("orders", (1, 2), (2, 3), (3, 1), (1, 3))
 
     found = make_plan(world.ensemble, planner_decommission([1]), Wish(max_moves=1))
@@ -228,7 +228,7 @@ def test_plans_come_with_requests_that_can_be_carried_out(world: MemoryGroups) -
 
 def test_each_kind_of_plan_reads_the_same_cluster(world: MemoryGroups) -> None:
     """Replaced, given another number of replicas, evened out."""
-    cluster = KafkaCluster(world, 4)
+    cluster = MemoryCluster(world, 4)
     cluster.topic("orders", (1, 2), (1, 2))
 
     replaced = make_plan(world.ensemble, planner_replace({1: 4}), Wish(allow=("balance",))).plan
@@ -242,7 +242,7 @@ def test_each_kind_of_plan_reads_the_same_cluster(world: MemoryGroups) -> None:
 
 def test_what_is_being_deleted_is_in_no_plan(world: MemoryGroups) -> None:
     """A controller drops moves of a topic that is queued for deletion."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2))
     cluster.topic("leaving", (1, 2))
     world.server.put(TopicDeletion.path("leaving"), b"")
@@ -256,7 +256,7 @@ def test_what_is_being_deleted_is_in_no_plan(world: MemoryGroups) -> None:
 
 def test_a_plan_that_cannot_be_is_refused_by_name(world: MemoryGroups) -> None:
     """Too few brokers stay; nothing is planned while something moves."""
-    cluster = KafkaCluster(world, 2)
+    cluster = MemoryCluster(world, 2)
     cluster.topic("orders", (1, 2))
 
     with pytest.raises(PlanRefusedError, match="set-rf"):
@@ -328,7 +328,7 @@ def test_wrong_lists_of_topics_are_refused(text: str) -> None:
 
 def test_brokers_are_listed_with_what_registrations_tell(world: MemoryGroups) -> None:
     """Version, epoch, kind, role, who rules; an unreadable one is named and hides no other."""
-    cluster = KafkaCluster(world, 1, "0.8.2.2")
+    cluster = MemoryCluster(world, 1, "0.8.2.2")
     cluster.broker(2, zkgroup={"role": "controller"})
     world.server.put(BrokerRegistration.path(3), b"{")
 
@@ -345,7 +345,7 @@ def test_brokers_are_listed_with_what_registrations_tell(world: MemoryGroups) ->
 
 def test_a_broker_is_described_with_what_it_hosts(world: MemoryGroups) -> None:
     """Replicas, leaders, first replicas, and those out of sync."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2), (2, 1), (3, 2))
     cluster.state("orders", 1, 1, (1,))
 
@@ -357,7 +357,7 @@ def test_a_broker_is_described_with_what_it_hosts(world: MemoryGroups) -> None:
 
 def test_the_controller_is_described_by_its_kind(world: MemoryGroups) -> None:
     """A real one tells no zxid; one of ours does, for its own epoch; no controller is not found."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     real = describe_controller(world.ensemble)[1]
     cluster.ours()
     world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 2**40, 5).encode())
@@ -389,7 +389,7 @@ def test_the_history_has_the_latest_epoch_first(world: MemoryGroups) -> None:
 
 def test_what_a_release_makes_of_a_deletion_is_said(world: MemoryGroups) -> None:
     """delete.topic.enable is off by default before 1.0; 2.7 and later can be told apart."""
-    cluster = KafkaCluster(world, 1, "0.8.2.2")
+    cluster = MemoryCluster(world, 1, "0.8.2.2")
     oldest = note_on_deletion(read_ruling(world.ensemble))
     cluster.broker(1, "1.1.1")
     middle = note_on_deletion(read_ruling(world.ensemble))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import LosingStore
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
@@ -18,9 +18,9 @@ MARKER = TopicDeletion.path("orders")
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """Brokers 1 to 3, a controller of ours; `orders` has replicas on 4 and 5 too, which are lost."""
-    found = KafkaCluster(world)
+    found = MemoryCluster(world)
     found.ours()
     found.topic("orders", (1, 4), (2, 5))
     return found
@@ -41,7 +41,7 @@ def _asked(world: MemoryGroups) -> tuple[int, ...]:
     return TopicDeletion.decode(MARKER, _marker(world).data).without_brokers
 
 
-def test_the_request_names_the_brokers(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_the_request_names_the_brokers(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """K20: once each, and the topic is left to the controller."""
     plan = _plan(world, 5, 4, 5)
     delete_topic(world.ensemble, plan)
@@ -51,7 +51,7 @@ def test_the_request_names_the_brokers(world: MemoryGroups, cluster: KafkaCluste
     assert world.server.find(Topic.path("orders")) is not None
 
 
-def test_what_remains_is_said_before(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_what_remains_is_said_before(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """K20: the folders of the lost broker, a process that still runs, and what a controller of Kafka does."""
     plan = _plan(world, 4)
 
@@ -67,7 +67,7 @@ def test_what_remains_is_said_before(world: MemoryGroups, cluster: KafkaCluster)
     assert not [note for note in _plan(world).notes if "not waited for" in note]
 
 
-def test_a_request_that_waits_is_made_again(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_request_that_waits_is_made_again(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """As a new znode: controllers watch the list of requests. Those named before stay named."""
     delete_topic(world.ensemble, _plan(world))
     first = _marker(world)
@@ -82,7 +82,7 @@ def test_a_request_that_waits_is_made_again(world: MemoryGroups, cluster: KafkaC
         _plan(world, 4)
 
 
-def test_who_asks_twice_is_shown_what_it_waits_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_who_asks_twice_is_shown_what_it_waits_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The way out is there."""
     delete_topic(world.ensemble, _plan(world))
 
@@ -90,7 +90,7 @@ def test_who_asks_twice_is_shown_what_it_waits_for(world: MemoryGroups, cluster:
         delete_topic(world.ensemble, _plan(world))
 
 
-def test_a_broker_that_is_there_is_refused(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_broker_that_is_there_is_refused(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """It restarts faster than its operator types; so is one whose registration cannot be read."""
     with pytest.raises(RefusedError, match=r"/brokers/ids/1: expected a broker that is lost"):
         _plan(world, 1)
@@ -99,7 +99,7 @@ def test_a_broker_that_is_there_is_refused(world: MemoryGroups, cluster: KafkaCl
         _plan(world, 4)
 
 
-def test_a_broker_without_a_replica_is_refused(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_broker_without_a_replica_is_refused(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A wrong number is noticed, with the right ones."""
     with pytest.raises(RefusedError, match="expected a replica on broker 9, found them on 1, 2, 4, 5"):
         _plan(world, 4, 9)
@@ -107,14 +107,14 @@ def test_a_broker_without_a_replica_is_refused(world: MemoryGroups, cluster: Kaf
 
 def test_a_controller_of_kafka_is_not_asked(world: MemoryGroups) -> None:
     """It would wait all the same; the way out there is an empty broker."""
-    KafkaCluster(world).topic("orders", (1, 4))
+    MemoryCluster(world).topic("orders", (1, 4))
 
     with pytest.raises(RefusedError, match=r"found one of Kafka, .* start broker 4, or an empty one"):
         _plan(world, 4)
     assert world.server.find(MARKER) is None
 
 
-def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The znodes are removed at once, so the option has no meaning."""
     cluster.no_controller()
 
@@ -124,7 +124,7 @@ def test_without_a_controller_nobody_is_waited_for(world: MemoryGroups, cluster:
 
 @pytest.mark.parametrize("data", [None, b"{"])
 def test_a_topic_whose_replicas_nobody_can_read_is_refused(
-    world: MemoryGroups, cluster: KafkaCluster, data: bytes | None
+    world: MemoryGroups, cluster: MemoryCluster, data: bytes | None
 ) -> None:
     """Gone or damaged: it cannot be told who has any."""
     if data is None:
@@ -136,7 +136,7 @@ def test_a_topic_whose_replicas_nobody_can_read_is_refused(
         _plan(world, 4)
 
 
-def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The lost broker was back after all: no new request is left behind."""
     delete_topic(world.ensemble, _plan(world))
     plan = _plan(world, 4)
@@ -149,7 +149,7 @@ def test_a_deletion_that_ends_meanwhile_is_a_conflict(world: MemoryGroups, clust
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_an_answer_that_is_lost_is_looked_for(
-    world: MemoryGroups, cluster: KafkaCluster, applied: bool
+    world: MemoryGroups, cluster: MemoryCluster, applied: bool
 ) -> None:
     """That there is a request says nothing: what it names does."""
     delete_topic(world.ensemble, _plan(world))
@@ -164,7 +164,7 @@ def test_an_answer_that_is_lost_is_looked_for(
     assert _asked(world) == ((4,) if applied else ())
 
 
-def test_a_move_is_still_waited_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_move_is_still_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """It is said that the deletion begins after it."""
     cluster.request(move("orders", 0, 1, 2))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.pending_deletions import PendingDeletion
 from zkgroup.admin.topics import describe_topics
@@ -13,9 +13,9 @@ from zkgroup.znodes.topics import TopicDeletion
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """Topics `orders` and `clicks`, of which the first is to be deleted."""
-    found = KafkaCluster(world)
+    found = MemoryCluster(world)
     found.topic("orders", (1, 2), (2, 4))
     found.topic("clicks", (1, 4))
     world.server.put(TopicDeletion.path("orders"), b"")
@@ -30,7 +30,7 @@ def _told(world: MemoryGroups) -> PendingDeletion:
 
 
 def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """K20: it names the brokers; before it has said anything the reason is unknown."""
     cluster.ours()
@@ -44,7 +44,7 @@ def test_what_a_controller_of_ours_waits_for_is_told_in_its_words(
     assert _told(world) == PendingDeletion(marker.stat.ctime, "waits for broker 4 to be back")
 
 
-def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """K20: as the request names them; one that nobody can read names none."""
     path = TopicDeletion.path("orders")
     world.server.put(path, TopicDeletion((4,)).encode())
@@ -56,7 +56,7 @@ def test_brokers_that_are_not_waited_for_are_told(world: MemoryGroups, cluster: 
 
 
 def test_what_a_real_controller_waits_for_follows_from_the_znodes(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Kafka's controllers say nothing: brokers that are gone and moves are in the way of every one."""
     gone = _told(world)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
 from zkgroup.admin.cancelling import cancel, plan_cancel
@@ -26,9 +26,9 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """Three brokers of 1.1.1 and a topic of two partitions on two of them."""
-    made = KafkaCluster(world)
+    made = MemoryCluster(world)
     made.topic("orders", (1, 2), (2, 1), **{"retention.ms": "5"})
     return made
 
@@ -36,7 +36,7 @@ def cluster(world: MemoryGroups) -> KafkaCluster:
 # --- asking -------------------------------------------------------------------------------------------
 
 
-def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """controller item 10: exactly the keys that 2.8.2 binds; what is there already is left out."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1), move("orders", 1, 2, 1)])
     submit(world.ensemble, plan)
@@ -52,7 +52,7 @@ def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cl
 
 
 def test_a_second_request_is_refused_and_the_first_one_named(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """controller item 41: whether it runs before the plan or comes up after it, nothing is changed."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
@@ -68,7 +68,7 @@ def test_a_second_request_is_refused_and_the_first_one_named(
 
 
 def test_a_request_that_comes_up_in_the_last_moment_leaves_no_throttle(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Throttles and request are one transaction."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
@@ -92,7 +92,7 @@ def test_a_request_that_comes_up_in_the_last_moment_leaves_no_throttle(
 )
 def test_what_cannot_be_moved_is_refused_by_name(
     world: MemoryGroups,
-    cluster: KafkaCluster,
+    cluster: MemoryCluster,
     moves: list,
     error: type,
     told: str,  # type: ignore[type-arg]
@@ -105,7 +105,7 @@ def test_what_cannot_be_moved_is_refused_by_name(
 
 
 def test_a_dead_target_needs_force_and_a_controller_that_waits(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """controller.md K12: before 0.10.2 such a move is dropped, so it is refused even with force."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 9, 1)], force=True)
@@ -116,7 +116,7 @@ def test_a_dead_target_needs_force_and_a_controller_that_waits(
         plan_reassignment(world.ensemble, [move("orders", 0, 9, 1)], force=True)
 
 
-def test_what_will_not_happen_is_said_before(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_what_will_not_happen_is_said_before(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """No controller, a topic that is being deleted, nothing to copy from."""
     world.server.put(TopicDeletion.path("orders"), b"")
     cluster.state("orders", 0, -1, (8,))
@@ -131,7 +131,7 @@ def test_what_will_not_happen_is_said_before(world: MemoryGroups, cluster: Kafka
     ]
 
 
-def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """recipes 14: not even with force."""
     cluster.broker(9, zkgroup={"role": "controller"})
 
@@ -139,7 +139,7 @@ def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, clust
         plan_reassignment(world.ensemble, [move("orders", 0, 9)], force=True)
 
 
-def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A KRaft controller does not look at the request."""
     world.server.put(Controller.path(), Controller(1, 1, 2, {"kraftControllerEpoch": 3}).encode())
 
@@ -148,7 +148,7 @@ def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: KafkaCluste
 
 
 def test_an_oversized_request_is_refused_before_anything_is_sent(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """controller item 79: with a clear message, and the tree as it was."""
     name = "wide" * 40
@@ -165,7 +165,7 @@ def test_an_oversized_request_is_refused_before_anything_is_sent(
 
 
 def test_throttles_come_with_the_request_and_are_removed_alone(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """controller item 48: rates of all brokers concerned, old and added replicas, other settings kept."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
@@ -191,7 +191,7 @@ def test_throttles_come_with_the_request_and_are_removed_alone(
 
 def test_a_throttle_that_nobody_obeys_is_refused(world: MemoryGroups) -> None:
     """Brokers before 0.10.1 ignore it, and 0.8.2.2's tools then refuse to alter the topic."""
-    cluster = KafkaCluster(world, release="0.8.2.2")
+    cluster = MemoryCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))
 
     with pytest.raises(RefusedError, match=r"0\.10\.1 ignore it"):
@@ -201,7 +201,7 @@ def test_a_throttle_that_nobody_obeys_is_refused(world: MemoryGroups) -> None:
 # --- how it stands ------------------------------------------------------------------------------------
 
 
-def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Done, moving, elsewhere, at old and new together, and no such partition; order counts."""
     cluster.topic("clicks", (1, 2), (3, 1), (1, 2, 3), (1, 2))
     cluster.request(move("clicks", 0, 3, 1))
@@ -220,7 +220,7 @@ def test_verify_tells_of_each_partition_what_is_true(world: MemoryGroups, cluste
     assert "is on [1, 2] and nothing moves it" in (rows[3].detail or "")
 
 
-def test_a_move_to_another_target_is_told_apart(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_move_to_another_target_is_told_apart(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Kafka's tool says "in progress" whatever the target is."""
     cluster.request(move("orders", 0, 3, 9))
 
@@ -247,7 +247,7 @@ def test_moves_asked_for_by_api_are_under_way_without_a_request(world: MemoryGro
 
 
 def test_a_partition_that_is_moving_by_api_is_not_asked_for(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """2.4 and later would replace the running move."""
     topic = Topic({0: (3, 1, 2)}, version=2, adding={0: (3,)}, removing={0: (2,)})
@@ -258,7 +258,7 @@ def test_a_partition_that_is_moving_by_api_is_not_asked_for(
 
 
 def test_waiting_tells_progress_and_ends_with_the_last_move(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Each look is told; the end is when nothing is under way."""
     moves = [move("orders", 0, 3, 1), move("orders", 1, 3, 2)]
@@ -278,7 +278,7 @@ def test_waiting_tells_progress_and_ends_with_the_last_move(
     assert told[-1].per_minute == pytest.approx(40)
 
 
-def test_waiting_ends_with_the_time(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_waiting_ends_with_the_time(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """What is still under way then is told so."""
     cluster.request(move("orders", 0, 3, 1))
 
@@ -298,7 +298,7 @@ def test_time_left_follows_from_what_was_done_while_waiting() -> None:
 # --- cancelling ---------------------------------------------------------------------------------------
 
 
-def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """recipes 17: refused before anything is written where a real one rules, or none."""
     cluster.request(move("orders", 0, 3, 1))
 
@@ -312,7 +312,7 @@ def test_only_a_controller_of_ours_is_asked_to_cancel(world: MemoryGroups, clust
 
 
 def test_a_cancelled_move_gets_its_former_replicas_as_target(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """From the topic's own keys, else from the rollback file; other entries stay."""
     cluster.ours()
@@ -329,7 +329,7 @@ def test_a_cancelled_move_gets_its_former_replicas_as_target(
     assert cluster.requested() == {ORDERS_0: (1, 2), TopicPartition("orders", 1): (2, 1)}
 
 
-def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The transaction itself checks that a controller of ours rules."""
     cluster.ours()
     cluster.request(move("orders", 0, 3, 1))
@@ -345,7 +345,7 @@ def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: Kafk
     assert cluster.requested() == {ORDERS_0: (3, 1)}
 
 
-def test_nothing_to_cancel_is_not_found(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_nothing_to_cancel_is_not_found(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """No request, or not of this partition."""
     cluster.ours()
     with pytest.raises(NotFoundError, match="no reassignment runs"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.resigning import ask_to_resign, plan_resignation, wait_for_successor
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
@@ -26,7 +26,7 @@ def _czxid(world: MemoryGroups) -> int:
 
 def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> None:
     """recipes 13: a successor has another czxid and never obeys it."""
-    KafkaCluster(world).ours()
+    MemoryCluster(world).ours()
 
     plan = plan_resignation(world.ensemble)
     ask_to_resign(world.ensemble, plan)
@@ -39,7 +39,7 @@ def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> 
 
 def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
     """recipes 13: refused with the reason, nothing written; exit 5 where nobody rules."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
 
     with pytest.raises(RefusedError, match=r"broker 1 is a real Kafka controller.*stop that broker"):
         plan_resignation(world.ensemble)
@@ -52,7 +52,7 @@ def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
 
 def test_a_controller_that_cannot_be_read_is_not_asked(world: MemoryGroups) -> None:
     """Whose it is decides what is refused."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.no_controller()
     world.server.put(Controller.path(), b"{")
 
@@ -62,7 +62,7 @@ def test_a_controller_that_cannot_be_read_is_not_asked(world: MemoryGroups) -> N
 
 def test_a_request_that_meant_an_earlier_controller_is_written_over(world: MemoryGroups) -> None:
     """Its controller is gone; one that changes after the plan is a conflict."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.ours()
     world.server.put(ResignRequest.path(), ResignRequest(3).encode())
     plan = plan_resignation(world.ensemble)
@@ -75,7 +75,7 @@ def test_a_request_that_meant_an_earlier_controller_is_written_over(world: Memor
 
 def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world: MemoryGroups) -> None:
     """The version of `/controller` is checked in the transaction of the request."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.ours()
     plan = plan_resignation(world.ensemble)
     cluster.no_controller()
@@ -90,7 +90,7 @@ def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world
 @pytest.mark.parametrize("follows", [True, False])
 def test_waiting_ends_when_somebody_rules(world: MemoryGroups, follows: bool) -> None:
     """Resigned and nobody there is said apart from not resigned."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.ours()
     plan = plan_resignation(world.ensemble)
     ask_to_resign(world.ensemble, plan)
@@ -113,7 +113,7 @@ def test_waiting_ends_when_somebody_rules(world: MemoryGroups, follows: bool) ->
 
 def test_a_controller_that_hangs_has_not_resigned(world: MemoryGroups) -> None:
     """Its znode is as it was at the end of the time."""
-    KafkaCluster(world).ours()
+    MemoryCluster(world).ours()
     plan = plan_resignation(world.ensemble)
     ask_to_resign(world.ensemble, plan)
 
@@ -124,7 +124,7 @@ def test_a_controller_that_hangs_has_not_resigned(world: MemoryGroups) -> None:
 
 def test_who_may_follow_is_said_before(world: MemoryGroups) -> None:
     """A real broker would rule next; nobody else means the same one again."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.ours()
     among_real = plan_resignation(world.ensemble)
     for number in (1, 2, 3):

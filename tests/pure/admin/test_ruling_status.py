@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.ruling_status import HUNG_AFTER_MS, is_hung, read_ruling_status
 from zkgroup.admin.status import diagnose, read_status
@@ -23,7 +23,7 @@ def _says(world: MemoryGroups, zxid: int, epoch: int = 7, **more: object) -> Non
 
 def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
     """recipes 13, 15 and 18: unreadable paths, who may fetch again, who is to be restarted, what waits."""
-    KafkaCluster(world).ours()
+    MemoryCluster(world).ours()
     _says(
         world,
         2**40,
@@ -57,7 +57,7 @@ def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
 
 def test_what_an_earlier_controller_said_does_not_count(world: MemoryGroups) -> None:
     """Neither of another epoch, nor beside a real controller; one that says nothing is not called hung."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     _says(world, 1, unreadable={"/odd": "odd"})
     real = read_ruling_status(world.ensemble)
     cluster.ours()
@@ -76,7 +76,7 @@ def test_what_an_earlier_controller_said_does_not_count(world: MemoryGroups) -> 
 
 def test_a_controller_that_leaves_changes_alone_hangs(world: MemoryGroups) -> None:
     """recipes 18: shown by its last processed zxid; a change of this moment does not count yet."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.ours()
     cluster.topic("orders", (1, 2))
     found = world.server.find(Topic.path("orders"))
@@ -105,7 +105,7 @@ def test_only_old_changes_that_were_not_processed_count(zxid: int, age_ms: int, 
 
 def test_what_cannot_be_read_is_told_by_its_path(world: MemoryGroups) -> None:
     """`/controller`, the epoch and the status itself."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.no_controller()
     world.server.put(Controller.path(), b"{")
     world.server.put(ControllerStatus.path(), b"[]")
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_told_by_its_path(world: MemoryGroups) -> None:
 
 def test_partitions_and_moves_are_counted(world: MemoryGroups) -> None:
     """Without a live leader, not fully in sync, under way; what is being deleted does not count."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2), (9, 1), (2, 3), (1, 2))
     cluster.topic("leaving", (9, 1))
     cluster.state("orders", 1, -1, (9,))

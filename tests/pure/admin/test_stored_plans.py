@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.moving_plans import PhasedPlan, Wish, make_plan, planner_decommission
@@ -37,9 +37,9 @@ QUIET: Callable[[Progress], object] = lambda progress: None  # noqa: E731
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """Three partitions on brokers 1 and 2; one copy at a time empties broker 1 in three phases."""
-    made = KafkaCluster(world)
+    made = MemoryCluster(world)
     made.topic("orders", (1, 2), (2, 1), (1, 2))
     return made
 
@@ -55,7 +55,7 @@ def _kept(
     return store(world.ensemble, name, storing)
 
 
-def _finishing(world: MemoryGroups, cluster: KafkaCluster) -> Ensemble:
+def _finishing(world: MemoryGroups, cluster: MemoryCluster) -> Ensemble:
     """A real controller that has done the request by the next look."""
 
     def controller(seconds: float) -> None:
@@ -66,7 +66,7 @@ def _finishing(world: MemoryGroups, cluster: KafkaCluster) -> Ensemble:
     return world.operator(world.server.client(), controller)
 
 
-def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """recipes 17: over a real controller, one request at a time, with progress, to its end."""
     one = _kept(world)
     seen: list[Progress] = []
@@ -82,7 +82,7 @@ def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: Kafka
 
 
 def test_the_next_command_goes_on_where_the_last_one_ended(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """A phase that was asked for is not asked for again; the request and the plan move on together."""
     _kept(world)
@@ -99,7 +99,7 @@ def test_the_next_command_goes_on_where_the_last_one_ended(
     assert cluster.requested() != asked
 
 
-def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Here we only look, and over a real controller that is said before."""
     told = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
     cluster.ours()
@@ -114,7 +114,7 @@ def test_a_controller_of_ours_goes_on_by_itself(world: MemoryGroups, cluster: Ka
 
 
 def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Resumed, it asks for that phase again."""
     _kept(world)
@@ -133,7 +133,7 @@ def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(
     assert ended.stored.state == "done"
 
 
-def test_a_topic_that_is_gone_holds_nothing_up(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_topic_that_is_gone_holds_nothing_up(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Its moves are passed over, asked for or not."""
     _kept(world)
     for number in range(3):
@@ -147,7 +147,7 @@ def test_a_topic_that_is_gone_holds_nothing_up(world: MemoryGroups, cluster: Kaf
     assert (ended.stored.state, cluster.requested()) == ("done", None)
 
 
-def test_a_topic_that_is_being_deleted_holds_nothing_up(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_topic_that_is_being_deleted_holds_nothing_up(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A controller drops its moves; a plan that waited for them would fail by it."""
     cluster.topic("leaving", (1, 2))
     _kept(world)
@@ -160,7 +160,7 @@ def test_a_topic_that_is_being_deleted_holds_nothing_up(world: MemoryGroups, clu
     assert {tuple(sorted(brokers)) for brokers in cluster.replicas("orders").values()} == {(2, 3)}
 
 
-def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """It is neither taken for a phase nor written over."""
     cluster.topic("clicks", (2, 3))
     _kept(world)
@@ -173,7 +173,7 @@ def test_somebody_elses_request_is_waited_for(world: MemoryGroups, cluster: Kafk
     assert ended.stored.state == "done"
 
 
-def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Others can be kept; one that has ended is not resumed."""
     running = _kept(world)
     paused = _kept(world, start=False, name="q")
@@ -198,7 +198,7 @@ def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: KafkaCluster) -> 
     ]
 
 
-def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Neither tool has seen the other's when it looked: a begun or a resumed one refuses the others."""
     paused = _kept(world, start=False, name="q")
     first, second, third = [
@@ -217,7 +217,7 @@ def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: 
     assert [one.plan for one in list_plans(world.ensemble)[0]] == ["p", "q"]
 
 
-def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A change is conditional on what was shown."""
     one = _kept(world)
     paused = stop(world.ensemble, one, "paused", "later")
@@ -231,7 +231,7 @@ def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: KafkaClust
 
 
 def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """controller item 48: in the transaction of the request; a controller of ours takes its own off."""
     _kept(world, throttle=1000)
@@ -254,7 +254,7 @@ def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
 
 def test_brokers_that_ignore_a_throttle_are_told_of_before(world: MemoryGroups) -> None:
     """Refused, also where the plan would begin later."""
-    cluster = KafkaCluster(world, release="0.8.2.2")
+    cluster = MemoryCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))
 
     for start in (True, False):
@@ -262,7 +262,7 @@ def test_brokers_that_ignore_a_throttle_are_told_of_before(world: MemoryGroups) 
             plan_storing(world.ensemble, _found(world), by="ada", throttle=1000, begin=start)
 
 
-def test_what_is_no_plan_is_told_apart(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_what_is_no_plan_is_told_apart(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """An unknown id, a name that is none, a znode that cannot be read."""
     _kept(world, start=False)
     world.server.put(StoredPlan.path("odd"), b"{}")
@@ -278,7 +278,7 @@ def test_what_is_no_plan_is_told_apart(world: MemoryGroups, cluster: KafkaCluste
 
 
 def test_a_broker_that_is_gone_stops_the_command_not_the_plan(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Once it is back the plan goes on from the same phase."""
     _kept(world)
@@ -293,7 +293,7 @@ def test_a_broker_that_is_gone_stops_the_command_not_the_plan(
     assert carry_on(_finishing(world, cluster), "p", 60, QUIET).stored.state == "done"
 
 
-def test_of_plans_that_are_over_the_last_hundred_stay(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_of_plans_that_are_over_the_last_hundred_stay(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """By their ends; one with throttles stays until they are off, and a controller of ours prunes itself."""
     over = _found(world)
     assert over.phases

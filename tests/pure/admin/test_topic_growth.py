@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
@@ -15,7 +15,7 @@ from zkgroup.znodes.topics import TopicDeletion
 
 def test_growth_follows_on_by_either_rule(world: MemoryGroups) -> None:
     """controller.md 6.2, example E: the later rule by default, 0.8.2.2's on request."""
-    cluster = KafkaCluster(world, 0)
+    cluster = MemoryCluster(world, 0)
     for number in range(101, 106):
         cluster.broker(number)
     cluster.topic("orders", (103, 104), (104, 105), (105, 101), (101, 102))
@@ -33,7 +33,7 @@ def test_growth_follows_on_by_either_rule(world: MemoryGroups) -> None:
 
 def test_partitions_and_overrides_change_together(world: MemoryGroups) -> None:
     """One transaction; what is not named stays, the keys of 2.8 too."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2), **{"retention.ms": "5", "old": "1"})
     known = Topic({0: (1, 2)}, 3, topic_id="a" * 22, extensions={"later": 1})
     world.server.put(Topic.path("orders"), known.encode())
@@ -52,7 +52,7 @@ def test_partitions_and_overrides_change_together(world: MemoryGroups) -> None:
 
 def test_growth_alone_leaves_the_configuration_as_it_is(world: MemoryGroups) -> None:
     """controller.md 5.4: 0.8.2.2's tool writes it again, and a caller that passes none erases it."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1,), **{"retention.ms": "5"})
 
     alter_topic(world.ensemble, plan_alteration(world.ensemble, "orders", Growth(partitions=2)))
@@ -63,7 +63,7 @@ def test_growth_alone_leaves_the_configuration_as_it_is(world: MemoryGroups) -> 
 
 def test_a_topic_that_changed_meanwhile_is_a_conflict(world: MemoryGroups) -> None:
     """Two operators that grow a topic do not overwrite each other."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
     plan = plan_alteration(world.ensemble, "orders", Growth(partitions=2))
     world.write(SetData(Topic.path("orders"), Topic({0: (1,), 1: (3,)}).encode(), 0))
@@ -76,7 +76,7 @@ def test_a_topic_that_changed_meanwhile_is_a_conflict(world: MemoryGroups) -> No
 
 def test_a_topic_that_must_not_grow_now_is_refused(world: MemoryGroups) -> None:
     """Being moved (the controller would write the old map again), being deleted, of groups' offsets."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1,))
     cluster.topic("__consumer_offsets", (1,))
     with pytest.raises(RefusedError, match="cannot grow"):
@@ -103,7 +103,7 @@ def test_a_topic_that_must_not_grow_now_is_refused(world: MemoryGroups) -> None:
 )
 def test_impossible_growth_is_refused(world: MemoryGroups, growth: Growth, told: str) -> None:
     """One clear error, nothing written."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2))
 
     with pytest.raises(ConfigError, match=told):
@@ -114,7 +114,7 @@ def test_impossible_growth_is_refused(world: MemoryGroups, growth: Growth, told:
 
 def test_lists_by_hand_leave_the_old_partitions_alone(world: MemoryGroups) -> None:
     """Kafka's option names old and new partitions; only the new ones are looked at."""
-    cluster = KafkaCluster(world)
+    cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2))
 
     plan = plan_alteration(world.ensemble, "orders", Growth(replica_assignment=[[9, 9], [3, 1]]))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
@@ -19,9 +19,9 @@ from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """Brokers 1 to 3 of Kafka, and `orders` on 1, 2 and a broker that is not there."""
-    found = KafkaCluster(world)
+    found = MemoryCluster(world)
     found.topic("orders", (1, 2), (2, 4))
     return found
 
@@ -49,7 +49,7 @@ def _gone(world: MemoryGroups, *paths: str) -> None:
 # --- leaders ------------------------------------------------------------------------------------------
 
 
-def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """By a broker that is registered and hosts replicas; each look is told."""
     looks: list[tuple[int, int]] = []
     cluster.state("orders", 0, -1, (1,))
@@ -63,7 +63,7 @@ def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: 
     assert (seen.leaderless, looks) == ({}, [(0, 2), (1, 2), (2, 2)])
 
 
-def test_why_a_partition_has_no_leader_is_told(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_why_a_partition_has_no_leader_is_told(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The znode that cannot be read, brokers that are gone, the controller's own word, or that it is slow."""
     cluster.topic("orders", *[(1, 2)] * 3, (8, 9), (1, 2))
     cluster.broker(9, zkgroup={"role": "controller"})
@@ -94,7 +94,7 @@ def test_why_a_partition_has_no_leader_is_told(world: MemoryGroups, cluster: Kaf
     ]
 
 
-def test_the_wait_for_leaders_runs_out(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_the_wait_for_leaders_runs_out(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """After the time given, not later."""
     cluster.state("orders", 0, -1, (1,))
     began = world.clock.now_ms()
@@ -109,7 +109,7 @@ def test_the_wait_for_leaders_runs_out(world: MemoryGroups, cluster: KafkaCluste
 
 
 @pytest.fixture
-def asked(world: MemoryGroups, cluster: KafkaCluster) -> TopicDeletionPlan:
+def asked(world: MemoryGroups, cluster: MemoryCluster) -> TopicDeletionPlan:
     """The deletion of `orders`, asked for."""
     plan = plan_topic_deletion(world.ensemble, "orders")
     delete_topic(world.ensemble, plan)
@@ -117,7 +117,7 @@ def asked(world: MemoryGroups, cluster: KafkaCluster) -> TopicDeletionPlan:
 
 
 def test_waiting_ends_once_nothing_is_left(
-    world: MemoryGroups, cluster: KafkaCluster, asked: TopicDeletionPlan
+    world: MemoryGroups, cluster: MemoryCluster, asked: TopicDeletionPlan
 ) -> None:
     """Topic, configuration and request, one after the other; what is waited for is told when it changes."""
     told: list[str] = []
@@ -157,7 +157,7 @@ def test_a_request_that_is_dropped_is_not_waited_for(world: MemoryGroups, asked:
 
 
 def test_a_topic_made_again_is_another_one(
-    world: MemoryGroups, cluster: KafkaCluster, asked: TopicDeletionPlan
+    world: MemoryGroups, cluster: MemoryCluster, asked: TopicDeletionPlan
 ) -> None:
     """Its predecessor is gone, whoever made it."""
     tree = [znode.path for znode in asked.znodes if znode.path.startswith(Topic.path("orders"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.kafka_cluster import KafkaCluster
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.unclean import all_led, elect_unclean, plan_unclean, wait_for_verdicts
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
@@ -20,9 +20,9 @@ def _tp(number: int, topic: str = "orders") -> TopicPartition:
 
 
 @pytest.fixture
-def cluster(world: MemoryGroups) -> KafkaCluster:
+def cluster(world: MemoryGroups) -> MemoryCluster:
     """Broker 9 is in replica lists and has gone."""
-    made = KafkaCluster(world)
+    made = MemoryCluster(world)
     made.ours()
     made.topic("orders", (9, 1, 2), (9, 1), (1, 2), (9, 8))
     made.topic("leaving", (9, 1))
@@ -37,7 +37,7 @@ ALL = [*map(_tp, range(4)), _tp(0, "leaving")]
 
 
 def test_what_would_lose_records_is_told_from_what_would_not(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Nothing is asked for where a leader lives, or nobody does."""
     plan = plan_unclean(world.ensemble, ALL)
@@ -52,7 +52,7 @@ def test_what_would_lose_records_is_told_from_what_would_not(
     assert (plan.wanted, plan.losing) == ((_tp(0), _tp(1)), (_tp(0),))
 
 
-def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """recipes 15: `isr: []` left by a real controller."""
     cluster.state("orders", 0, -1, ())
 
@@ -62,7 +62,7 @@ def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster
 
 
 def test_a_state_that_cannot_be_read_is_told_with_its_path(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """Nothing is asked for there: who was in sync is not known."""
     path = PartitionState.path(_tp(0))
@@ -74,7 +74,9 @@ def test_a_state_that_cannot_be_read_is_told_with_its_path(
     assert [note.partition(": expected")[0] for note in plan.notes] == [f"cannot be read: {path}"]
 
 
-def test_the_outcome_is_found_by_the_czxid_of_the_request(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_the_outcome_is_found_by_the_czxid_of_the_request(
+    world: MemoryGroups, cluster: MemoryCluster
+) -> None:
     """Also where the controller was faster than the first look."""
     plan = plan_unclean(world.ensemble, ALL)
     czxid = elect_unclean(world.ensemble, plan, "ada")
@@ -94,13 +96,13 @@ def test_the_outcome_is_found_by_the_czxid_of_the_request(world: MemoryGroups, c
     assert all_led(verdicts, [_tp(0)])
 
 
-def test_others_than_ours_are_left_alone(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_others_than_ours_are_left_alone(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """A real controller, none, and one that took over since the plan: nothing is written."""
     plan = plan_unclean(world.ensemble, ALL)
     cluster.no_controller()
     with pytest.raises(RefusedError, match="no controller lives"):
         plan_unclean(world.ensemble, ALL)
-    KafkaCluster(world, brokers=0)
+    MemoryCluster(world, brokers=0)
     with pytest.raises(RefusedError, match=r"unclean\.leader\.election\.enable"):
         plan_unclean(world.ensemble, ALL)
     with pytest.raises(RefusedError, match="broker 1 is a real Kafka controller"):
@@ -109,7 +111,7 @@ def test_others_than_ours_are_left_alone(world: MemoryGroups, cluster: KafkaClus
     assert world.server.find(UncleanElection.path()) is None
 
 
-def test_a_second_request_is_a_conflict(world: MemoryGroups, cluster: KafkaCluster) -> None:
+def test_a_second_request_is_a_conflict(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Before the plan and after it; the partitions of the first are named."""
     plan = plan_unclean(world.ensemble, ALL)
     elect_unclean(world.ensemble, plan, "ada")
@@ -123,7 +125,7 @@ def test_a_second_request_is_a_conflict(world: MemoryGroups, cluster: KafkaClust
 
 
 def test_what_does_not_exist_or_is_too_much_changes_nothing(
-    world: MemoryGroups, cluster: KafkaCluster
+    world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """One clear error each."""
     cluster.topic("wide", *[(9, 1)] * 1001)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds import golden_data
-from tests.worlds.kafka_cluster import KafkaCluster, move
+from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import RecordedStore
 from zkgroup.admin.ruling import read_ruling
@@ -54,13 +54,13 @@ def test_every_recorded_tree_of_0_8_2_2_has_as_many_znodes_as_the_formula(world:
 
 def test_what_nobody_counted_has_no_formula(world: MemoryGroups) -> None:
     """0.9 and 0.10; a cluster of ours has its own, none of znodes."""
-    cluster = KafkaCluster(world, release="0.9.0.1")
+    cluster = MemoryCluster(world, release="0.9.0.1")
     unknown = read_usage(world.ensemble, [])
     cluster.broker(4, "2.8.2")
     mixed = release_of(read_ruling(world.ensemble))
 
     ours = MemoryGroups()
-    made = KafkaCluster(ours, brokers=0)
+    made = MemoryCluster(ours, brokers=0)
     for number in (1, 2):
         made.broker(number, zkgroup={"role": "data"})
     found = read_usage(ours.ensemble, [])
@@ -74,7 +74,7 @@ def test_what_nobody_counted_has_no_formula(world: MemoryGroups) -> None:
 
 def test_what_is_counted(world: MemoryGroups) -> None:
     """Moves and waiting requests too; an unreadable topic is one, with no partitions."""
-    cluster = KafkaCluster(world, release="2.8.2")
+    cluster = MemoryCluster(world, release="2.8.2")
     cluster.topic("orders", (1, 2), (2, 1))
     world.server.put("/brokers/topics/odd", b"{")
     cluster.request(move("orders", 0, 2, 1))
@@ -90,7 +90,7 @@ def test_what_is_counted(world: MemoryGroups) -> None:
 
 def test_a_silent_server_makes_the_sum_unknown(world: MemoryGroups) -> None:
     """The reason names it; nothing is guessed."""
-    KafkaCluster(world)
+    MemoryCluster(world)
 
     found = read_usage(world.ensemble, [("127.0.0.1", 1)], admin_port=None)
 

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topics import topic_exists
 from zkgroup.model import TopicPartition
@@ -20,14 +20,14 @@ from zkgroup.znodes.topics import TopicConfig
 
 
 @pytest.fixture
-def cluster(groups: ServerGroups) -> Cluster:
-    return Cluster(groups)
+def cluster(groups: ServerGroups) -> ServerCluster:
+    return ServerCluster(groups)
 
 
 # --- brokers and controller ---------------------------------------------------------------------------
 
 
-def test_brokers_are_listed_and_described(shell: Shell, cluster: Cluster) -> None:
+def test_brokers_are_listed_and_described(shell: Shell, cluster: ServerCluster) -> None:
     """Each with its epoch, its kind, and whether it rules; what it hosts on request."""
     cluster.topic("orders", (1, 2), (2, 1))
 
@@ -45,7 +45,7 @@ def test_brokers_are_listed_and_described(shell: Shell, cluster: Cluster) -> Non
     assert shell.run("broker", "describe", "9").code == 5
 
 
-def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, cluster: Cluster) -> None:
+def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 4 where a topic, or the state of a partition on it, cannot be read."""
     cluster.topic("orders", (1, 2), (2, 3))
     states = [PartitionState.path(TopicPartition("orders", number)) for number in (0, 1)]
@@ -63,7 +63,7 @@ def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, clu
 def test_the_controller_is_described(shell: Shell, groups: ServerGroups) -> None:
     """Exit code 5 while there is none."""
     none = shell.run("controller", "describe")
-    Cluster(groups)
+    ServerCluster(groups)
     one = shell.json("controller", "describe")
 
     assert (none.code, "/controller" in none.err) == (5, True)
@@ -74,7 +74,7 @@ def test_the_controller_is_described(shell: Shell, groups: ServerGroups) -> None
 # --- elections ----------------------------------------------------------------------------------------
 
 
-def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: Cluster) -> None:
+def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluster) -> None:
     """Nothing without --execute; a second one while the first waits is exit 6; not converged is 3."""
     cluster.topic("orders", (1, 2), (2, 1), leaders={1: 1})
 
@@ -94,7 +94,7 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: Cluster) -> 
     assert again.code == 6
 
 
-def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: Cluster) -> None:
+def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: ServerCluster) -> None:
     """Nobody is asked for nothing, and that is no success; no leader is Kafka's -1 in JSON."""
     cluster.topic("orders", (9, 1), (8, 1), leaders={0: 1, 1: -1})
 
@@ -111,7 +111,7 @@ def test_partitions_that_cannot_be_elected_are_told_why(shell: Shell, cluster: C
     assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
 
 
-def test_an_election_of_some_alone_is_partly_done(shell: Shell, cluster: Cluster) -> None:
+def test_an_election_of_some_alone_is_partly_done(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 4 with those that were not elected; a state that cannot be read is 4 in a preview too."""
     cluster.topic("orders", (1, 2), (2, 1), (9, 1), leaders={1: 1, 2: 1})
     some = shell.run("elect", "preferred", "--topic", "orders:0,2", "--execute", "--wait")
@@ -131,7 +131,7 @@ def test_an_election_of_some_alone_is_partly_done(shell: Shell, cluster: Cluster
     )
 
 
-def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster: Cluster) -> None:
+def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster: ServerCluster) -> None:
     """By asking for all; one that is named is refused."""
     cluster.topic("orders", (2, 1), leaders={0: 1})
     cluster.zk.create_missing("/admin", "/admin/delete_topics", "/admin/delete_topics/orders")
@@ -146,14 +146,14 @@ def test_nobody_asks_for_leaders_of_what_is_being_deleted(shell: Shell, cluster:
 def test_nothing_to_describe_is_said(shell: Shell, groups: ServerGroups) -> None:
     """On stderr, so that scripts go on reading nothing."""
     none = shell.run("topic", "describe")
-    Cluster(groups).topic("orders", (1, 2))
+    ServerCluster(groups).topic("orders", (1, 2))
     led = shell.run("topic", "describe", "--unavailable-partitions")
 
     assert (none.code, none.out, "zkgroup topic create" in none.err) == (0, "", True)
     assert (led.code, led.out, "no partition is so" in led.err) == (0, "", True)
 
 
-def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, cluster: Cluster) -> None:
+def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 5, from options and from a file."""
     cluster.topic("orders", (1, 2), leaders={0: 2})
     file = shell.home / "election.json"
@@ -170,7 +170,9 @@ def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, clust
 # --- configurations -----------------------------------------------------------------------------------
 
 
-def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: Shell, cluster: Cluster) -> None:
+def test_a_configuration_is_altered_and_the_printed_command_goes_back(
+    shell: Shell, cluster: ServerCluster
+) -> None:
     """Kafka's syntax; brokers are told; the undo record says the same command."""
     cluster.topic("orders", (1,))
     given = ("--add-config", "retention.ms=1,cleanup.policy=[x,y]")
@@ -199,14 +201,14 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(shell: She
     assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
 
 
-def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: Cluster) -> None:
+def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: ServerCluster) -> None:
     """Exit code 5, as for every other thing that is asked for by name."""
     for verb in (["describe"], ["alter", "--set", "retention.ms=1", "--execute"]):
         found = shell.run("config", *verb, "--topic", "nope")
         assert (found.code, "there is no topic 'nope'" in found.err) == (5, True)
 
 
-def test_the_way_back_holds_for_any_value(shell: Shell, cluster: Cluster) -> None:
+def test_the_way_back_holds_for_any_value(shell: Shell, cluster: ServerCluster) -> None:
     """Commas and brackets in a value do not cut the printed command's setting in two."""
     cluster.topic("orders", (1,))
     shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=x]y,[b=1", "--execute")
@@ -219,7 +221,7 @@ def test_the_way_back_holds_for_any_value(shell: Shell, cluster: Cluster) -> Non
     assert row["configs"] == {"cleanup.policy": "x]y,[b=1"}
 
 
-def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluster: Cluster) -> None:
+def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluster: ServerCluster) -> None:
     """Somebody has set what no topic has; it can be taken off, and that this is for good is said."""
     cluster.topic("orders", (1,))
     words = ("config", "alter", "--topic", "orders")
@@ -254,7 +256,7 @@ def test_wrong_words_about_whose_configuration_are_usage_errors(lone_shell: Shel
     assert lone_shell.run("config", "alter", *words, "-z", "127.0.0.1:1").code == 2
 
 
-def test_a_value_that_no_broker_can_parse_is_refused(shell: Shell, cluster: Cluster) -> None:
+def test_a_value_that_no_broker_can_parse_is_refused(shell: Shell, cluster: ServerCluster) -> None:
     """Brokers of some releases hear of no change any more after it; nothing is written."""
     broker = shell.run("config", "alter", "--broker", "1", "--set", f"{RATES[0]}=50MB", "--execute")
     client = ("--entity-type", "clients", "--entity-name", "c", "--set")
@@ -268,7 +270,7 @@ def test_a_value_that_no_broker_can_parse_is_refused(shell: Shell, cluster: Clus
     assert shell.run("znode", "get", "/config/changes").code == 5
 
 
-def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cluster: Cluster) -> None:
+def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cluster: ServerCluster) -> None:
     """Of all of a kind; where one is asked for by name, a line says that nothing is set."""
     for name in ("clicks", "empty", "orders"):
         cluster.topic(name, (1,))
@@ -290,7 +292,9 @@ def test_configurations_stand_apart_and_empty_ones_are_left_out(shell: Shell, cl
     assert [" ".join(line.split()) for line in named.lines] == ["topics empty nothing is set"]
 
 
-def test_a_broker_that_is_gone_and_has_no_settings_is_not_listed(shell: Shell, cluster: Cluster) -> None:
+def test_a_broker_that_is_gone_and_has_no_settings_is_not_listed(
+    shell: Shell, cluster: ServerCluster
+) -> None:
     """Its znode stays when its last setting is removed; one that cannot be read is exit 4 all the same."""
     for change in (("--set", f"{RATES[0]}=1"), ("--delete-config", RATES[0])):
         assert shell.run("config", "alter", "--broker", "9", *change, "--execute").code == 0
@@ -306,7 +310,7 @@ def test_a_broker_that_is_gone_and_has_no_settings_is_not_listed(shell: Shell, c
     assert (odd.code, "/config/brokers/8" in odd.err) == (4, True)
 
 
-def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: Cluster) -> None:
+def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: ServerCluster) -> None:
     """Users and their clients, the defaults too."""
     words = ("--entity-type", "users", "--entity-default", "--client", "c")
 
@@ -342,7 +346,7 @@ def test_a_topic_that_somebody_makes_meanwhile_is_no_error_either(
     assert (refused.code, collides.code) == (6, 6)
 
 
-def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
+def test_a_topic_grows_with_consent(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 52: old partitions and configuration untouched; what cannot go back is said."""
     cluster.topic("orders", (1, 2), (2, 3))
 
@@ -362,7 +366,7 @@ def test_a_topic_grows_with_consent(shell: Shell, cluster: Cluster) -> None:
 
 
 def test_topics_of_ten_thousand_partitions_are_described_in_few_packets(
-    shell: Shell, cluster: Cluster, zk_server: Tree
+    shell: Shell, cluster: ServerCluster, zk_server: Tree
 ) -> None:
     """TopicCommand of 2.8.2 takes 10,307 packets for as many; 200 are allowed here."""
     for number in range(100):

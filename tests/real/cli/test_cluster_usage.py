@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster
 from zkgroup.testing.plugin import Tree
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 
 def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk_server: Tree) -> None:
     """The measured ones are the server's own: of every client, and of every chroot but for the walk."""
-    Cluster(groups).topic("orders", (1, 2), (2, 1))
+    ServerCluster(groups).topic("orders", (1, 2), (2, 1))
 
     found = shell.json("cluster", "usage")
     table = shell.run("cluster", "usage")

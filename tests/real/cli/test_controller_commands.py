@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.real.cli.ruling import Controllers
 from tests.waiting import eventually
 from tests.worlds.beside import beside
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.plugin import Tree
@@ -47,7 +47,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
 
 def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: ServerGroups) -> None:
     """What ruled here is a znode that nobody looks after."""
-    Cluster(groups).ours()
+    ServerCluster(groups).ours()
 
     ran = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "50ms")
     second = shell.run("controller", "resign", "--execute")
@@ -61,7 +61,7 @@ def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: S
 def test_a_real_controller_is_left_alone(shell: Shell, groups: ServerGroups) -> None:
     """recipes 13: exit 2 with the reason; exit 5 where there is none."""
     none = shell.run("controller", "resign", "--execute")
-    Cluster(groups)
+    ServerCluster(groups)
     refused = shell.run("controller", "resign", "--execute")
 
     assert (none.code, refused.code) == (5, 2)
@@ -72,9 +72,9 @@ def test_a_real_controller_is_left_alone(shell: Shell, groups: ServerGroups) -> 
 # --- unclean elections --------------------------------------------------------------------------------
 
 
-def _leaderless(groups: ServerGroups) -> Cluster:
+def _leaderless(groups: ServerGroups) -> ServerCluster:
     """orders-0 is led by nobody: its only replica in sync has gone."""
-    cluster = Cluster(groups)
+    cluster = ServerCluster(groups)
     cluster.topic("orders", (9, 1), (1, 2), leaders={0: -1})
     path = PartitionState.path(TopicPartition("orders", 0))
     cluster.zk.multi(SetData(path, PartitionState(-1, 1, (9,), 7).encode(), 0))
@@ -132,7 +132,7 @@ def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, group
 
 def test_an_unclean_election_of_nobody_who_can_lead_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """The exit codes of `elect preferred`: none 2, some 4, unreadable 4 also in a preview."""
-    cluster = Cluster(groups)
+    cluster = ServerCluster(groups)
     cluster.ours()
     cluster.topic("orders", (9, 8), (1, 2), (1, 2))
     path = PartitionState.path(TopicPartition("orders", 2))
@@ -197,7 +197,7 @@ def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Se
 
 def test_a_state_that_cannot_be_read_is_named_whoever_rules(shell: Shell, groups: ServerGroups) -> None:
     """A controller reads states when it needs them, a real one tells of none: `status` looks for itself."""
-    cluster = Cluster(groups)
+    cluster = ServerCluster(groups)
     cluster.topic("orders", (1, 2), (2, 1))
     path = PartitionState.path(TopicPartition("orders", 1))
     cluster.zk.multi(SetData(path, b"junk", 0), SetData(TopicConfig.path("orders"), b"{", 0))

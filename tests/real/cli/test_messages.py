@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from zkgroup_cli.frame import show_logs
 
+from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster, reassignment_file
 
 NOWHERE = "127.0.0.1:1"
 
@@ -86,7 +86,7 @@ def test_a_time_that_no_clock_holds_is_a_usage_error(lone_shell: Shell) -> None:
 
 def test_what_does_not_exist_is_named_by_path_with_what_shows_it(shell: Shell, groups: ServerGroups) -> None:
     """Whatever command looks for it; one line, nothing on stdout."""
-    cluster = Cluster(groups)
+    cluster = ServerCluster(groups)
     cluster.topic("orders", (1, 2))
     cluster.ours()
     moves = reassignment_file(shell.home, ("orders", 7, [1, 2]), ("clicks", 0, [1, 2]))
@@ -128,7 +128,7 @@ def test_a_request_that_nobody_makes_waits_for_nobody(shell: Shell, groups: Serv
 def test_what_to_type_about_an_odd_name_can_be_typed(shell: Shell, groups: ServerGroups) -> None:
     """`doctor` shows the znode of a topic whose name no topic can have, quoted for a shell."""
     path = "/brokers/topics/bad name"
-    Cluster(groups).odd(path)
+    ServerCluster(groups).odd(path)
 
     told = [row["next"] for row in shell.json("doctor", code=3)["findings"] if "bad name" in row["subject"]]
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.waiting import becomes
+from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster, reassignment_file
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.znodes.brokers import PartitionState
@@ -21,9 +21,9 @@ RUN = ("broker", "run", *LASTING)
 
 
 @pytest.fixture
-def cluster(shell: Shell, groups: ServerGroups) -> Iterator[Cluster]:
+def cluster(shell: Shell, groups: ServerGroups) -> Iterator[ServerCluster]:
     """Registered brokers that answer nobody; orders-0 has lost every replica in sync; ours rules."""
-    made = Cluster(groups)
+    made = ServerCluster(groups)
     made.zk.multi(Delete(Controller.path(), -1))
     made.topic("orders", (9, 1), (1, 2), leaders={0: -1})
     path = PartitionState.path(TopicPartition("orders", 0))
@@ -34,7 +34,7 @@ def cluster(shell: Shell, groups: ServerGroups) -> Iterator[Cluster]:
         assert controller.stop() == 0
 
 
-def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: Cluster) -> None:
+def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: ServerCluster) -> None:
     """recipes 15: the offline partition waits, is named in `status`, and is led once somebody asks."""
     done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
@@ -48,7 +48,9 @@ def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: Clust
     assert shell.json("status")["offline_partitions"] == 0
 
 
-def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(
+    shell: Shell, cluster: ServerCluster
+) -> None:
     """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
     done = shell.json("reassign", "plan", "decommission", "2", "--execute")
     name = done["kept"]["plan"]

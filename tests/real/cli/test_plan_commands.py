@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 @pytest.fixture
-def cluster(groups: ServerGroups) -> Cluster:
-    made = Cluster(groups)
+def cluster(groups: ServerGroups) -> ServerCluster:
+    made = ServerCluster(groups)
     made.topic("orders", (1, 2), (1, 2))
     return made
 
 
-def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 5, as `reassign execute` of it; a broker that cannot take over is refused."""
     plans = [
         ("set-rf", "2", "--topic", "nosuch"),
@@ -37,7 +37,9 @@ def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: Clust
 
 
 @pytest.mark.parametrize(("lines", "told"), [("", "orders-0, orders-1"), ("orders,1,5\n", "orders-0")])
-def test_a_file_that_lacks_sizes_is_named(shell: Shell, cluster: Cluster, lines: str, told: str) -> None:
+def test_a_file_that_lacks_sizes_is_named(
+    shell: Shell, cluster: ServerCluster, lines: str, told: str
+) -> None:
     """With the partitions that are missing."""
     file = shell.home / "sizes.csv"
     file.write_text(lines)
@@ -48,7 +50,7 @@ def test_a_file_that_lacks_sizes_is_named(shell: Shell, cluster: Cluster, lines:
     assert (ran.code, ran.err) == (2, f"error: {expected}\n")
 
 
-def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster: ServerCluster) -> None:
     """The error says that it failed, so nothing may move."""
     target = shell.home / "nosuch" / "plan.json"
     words = ("reassign", "plan", "decommission", "1", "--output", str(target))
@@ -61,7 +63,7 @@ def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster:
     assert (listed["plans"], listed["reassignments"], shell.undo_files) == ([], [], [])
 
 
-def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: Cluster) -> None:
+def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: ServerCluster) -> None:
     """With consent, and with the throttle, which the file does not hold."""
     file = shell.home / "plan.json"
     words = ("reassign", "plan", "decommission", "1", "--output", str(file))
@@ -76,7 +78,7 @@ def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: Cl
     assert many.err == f"carry out one after the other: {told} FILE --wait --execute\n"
 
 
-def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     """It ended with 3, as if it had not come to its end in time."""
     ran = shell.run("reassign", "plan", "decommission", "1", "--save", "--wait")
 
@@ -84,7 +86,7 @@ def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: C
     assert "--save alone begins nothing that could be waited for: add --execute" in ran.err
 
 
-def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: Cluster) -> None:
+def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: ServerCluster) -> None:
     """Where there is one: too few brokers are no matter of taste."""
     cluster.topic("clicks", (3,), (3,), (3,))
     uneven = ("reassign", "plan", "replace", "3=2")
@@ -99,7 +101,7 @@ def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: 
     assert "accepts that" not in never.err
 
 
-def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_that_cannot_see_every_topic_says_so(shell: Shell, cluster: ServerCluster) -> None:
     """Exit 4: a broker that it empties may still have replicas of those; one asked for by name is refused."""
     cluster.topic("clicks", (1, 2))
     state = PartitionState.path(TopicPartition("clicks", 0))

@@ -9,9 +9,9 @@ from zkgroup_cli import reassign_throttles
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside
+from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster, reassignment_file
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Reassignment, admin_path
 from zkgroup.znodes.brokers import Topic
@@ -21,8 +21,8 @@ REQUEST = Reassignment.path()
 
 
 @pytest.fixture
-def cluster(groups: ServerGroups) -> Cluster:
-    made = Cluster(groups)
+def cluster(groups: ServerGroups) -> ServerCluster:
+    made = ServerCluster(groups)
     made.topic("orders", (1, 2), (2, 1))
     made.ours()
     return made
@@ -44,7 +44,7 @@ def _asked(shell: Shell, command: str) -> list[str]:
     return ["--reassignment-json-file", file, "--throttle", "20kB"]
 
 
-def _begin(cluster: Cluster) -> None:
+def _begin(cluster: ServerCluster) -> None:
     """What the controller does first: the target, then who leaves; the order that was is gone."""
     topic = Topic({0: (2, 3, 1), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (1,)})
     cluster.zk.multi(SetData(Topic.path("orders"), topic.encode(), 0))
@@ -60,7 +60,7 @@ def _throttles(shell: Shell) -> list[dict[str, str]]:
 
 
 def test_a_throttle_that_outlives_a_cancelled_move_is_told_until_it_is_removed(
-    shell: Shell, cluster: Cluster
+    shell: Shell, cluster: ServerCluster
 ) -> None:
     """controller item 48: by the cancel, by `status` and by `doctor`, with the command that removes it."""
     _execute(shell, "--throttle", "20kB")
@@ -95,7 +95,7 @@ def test_a_throttle_that_outlives_a_cancelled_move_is_told_until_it_is_removed(
     assert shell.json("status")["throttle_left"] is None
 
 
-def test_a_cancel_that_waits_removes_the_throttle(shell: Shell, cluster: Cluster) -> None:
+def test_a_cancel_that_waits_removes_the_throttle(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 48: once the moves are back and nothing else moves."""
     _execute(shell, "--throttle", "20kB")
 
@@ -109,7 +109,9 @@ def test_a_cancel_that_waits_removes_the_throttle(shell: Shell, cluster: Cluster
     assert (done["status"], _throttles(shell)) == ("done", [])
 
 
-def test_a_cancel_of_some_moves_leaves_the_throttle_of_the_others(shell: Shell, cluster: Cluster) -> None:
+def test_a_cancel_of_some_moves_leaves_the_throttle_of_the_others(
+    shell: Shell, cluster: ServerCluster
+) -> None:
     """The rates are those of brokers: they stay while another partition moves."""
     file = reassignment_file(shell.home, ("orders", 0, [3, 2]), ("orders", 1, [3, 1]))
     shell.run("reassign", "execute", "--reassignment-json-file", file, "--throttle", "20kB", "--execute")
@@ -127,7 +129,7 @@ def test_a_cancel_of_some_moves_leaves_the_throttle_of_the_others(shell: Shell, 
 
 @pytest.mark.parametrize("command", ["execute", "cancel"])
 def test_a_wait_that_runs_out_tells_how_the_throttle_goes(
-    shell: Shell, cluster: Cluster, command: str
+    shell: Shell, cluster: ServerCluster, command: str
 ) -> None:
     """Exit code 3 as every wait for moves that runs out, with progress on stderr."""
     words = _asked(shell, command)
@@ -141,7 +143,7 @@ def test_a_wait_that_runs_out_tells_how_the_throttle_goes(
 
 @pytest.mark.parametrize("command", ["execute", "cancel"])
 def test_an_interrupted_wait_tells_how_the_throttle_goes(
-    shell: Shell, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, command: str
+    shell: Shell, cluster: ServerCluster, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Ctrl-C ends the wait, not the move: exit code 130."""
 
@@ -156,7 +158,7 @@ def test_an_interrupted_wait_tells_how_the_throttle_goes(
     assert (ran.code, "--clear-throttle --execute" in ran.err) == (130, True)
 
 
-def test_a_throttle_is_not_removed_without_a_file_unless_asked(shell: Shell, cluster: Cluster) -> None:
+def test_a_throttle_is_not_removed_without_a_file_unless_asked(shell: Shell, cluster: ServerCluster) -> None:
     """`verify` without a file does nothing else, and waits for nothing."""
     for words in ([], ["--clear-throttle", "--wait"]):
         ran = shell.run("reassign", "verify", *words)
@@ -165,7 +167,7 @@ def test_a_throttle_is_not_removed_without_a_file_unless_asked(shell: Shell, clu
     assert "nothing is throttled" in shell.run("reassign", "verify", "--clear-throttle").err
 
 
-def test_a_running_plan_keeps_its_throttle(shell: Shell, cluster: Cluster) -> None:
+def test_a_running_plan_keeps_its_throttle(shell: Shell, cluster: ServerCluster) -> None:
     """Between two phases nothing moves; the next one would go on without."""
     plan = shell.json("reassign", "plan", "decommission", "1", "--execute")["kept"]["plan"]
     rate = ("--add-config", "leader.replication.throttled.rate=1000")
@@ -180,7 +182,7 @@ def test_a_running_plan_keeps_its_throttle(shell: Shell, cluster: Cluster) -> No
 # --- the order of the replicas ------------------------------------------------------------------------
 
 
-def test_a_cancel_takes_the_old_order_from_the_rollback_file(shell: Shell, cluster: Cluster) -> None:
+def test_a_cancel_takes_the_old_order_from_the_rollback_file(shell: Shell, cluster: ServerCluster) -> None:
     """The topic keeps the replicas of before, not which of them led; the file is named in the preview."""
     _execute(shell)
     _begin(cluster)
@@ -197,7 +199,7 @@ def test_a_cancel_takes_the_old_order_from_the_rollback_file(shell: Shell, clust
     assert (done["to"], listed["to"]) == ([1, 2], [1, 2])
 
 
-def test_a_cancel_says_before_that_the_order_may_differ(shell: Shell, cluster: Cluster) -> None:
+def test_a_cancel_says_before_that_the_order_may_differ(shell: Shell, cluster: ServerCluster) -> None:
     """Without the file of an execution from here; the option gives one."""
     _execute(shell)
     _begin(cluster)
@@ -214,7 +216,9 @@ def test_a_cancel_says_before_that_the_order_may_differ(shell: Shell, cluster: C
     assert (given["to"], given["order_known"]) == ([1, 2], True)
 
 
-def test_executions_elsewhere_and_damaged_records_are_passed_over(shell: Shell, cluster: Cluster) -> None:
+def test_executions_elsewhere_and_damaged_records_are_passed_over(
+    shell: Shell, cluster: ServerCluster
+) -> None:
     """A cancel needs none of them: it says that the order is not known."""
     _execute(shell)
     _begin(cluster)
@@ -232,7 +236,7 @@ def test_executions_elsewhere_and_damaged_records_are_passed_over(shell: Shell, 
 # --- a request that cannot be read --------------------------------------------------------------------
 
 
-def test_a_request_that_cannot_be_read_is_told_and_removed(shell: Shell, cluster: Cluster) -> None:
+def test_a_request_that_cannot_be_read_is_told_and_removed(shell: Shell, cluster: ServerCluster) -> None:
     """By path, with exit code 4; `cancel` removes it, its bytes saved before."""
     cluster.zk.create_missing(admin_path())
     cluster.zk.multi(Create(REQUEST, b"garbage{"))
@@ -260,7 +264,7 @@ def test_a_request_that_cannot_be_read_is_told_and_removed(shell: Shell, cluster
     assert (undone.code, cluster.zk.read(REQUEST).data) == (0, b"garbage{")
 
 
-def test_every_move_is_listed_when_nothing_is_unreadable(shell: Shell, cluster: Cluster) -> None:
+def test_every_move_is_listed_when_nothing_is_unreadable(shell: Shell, cluster: ServerCluster) -> None:
     """The list of what cannot be read is there and empty; `verify` tells it of each partition."""
     words = _execute(shell)
 

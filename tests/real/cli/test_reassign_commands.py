@@ -9,17 +9,17 @@ import pytest
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside
+from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster, reassignment_file
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 
 
 @pytest.fixture
-def cluster(groups: ServerGroups) -> Cluster:
-    made = Cluster(groups)
+def cluster(groups: ServerGroups) -> ServerCluster:
+    made = ServerCluster(groups)
     made.topic("orders", (1, 2), (2, 1))
     return made
 
@@ -28,7 +28,7 @@ def _file(shell: Shell, *moves: tuple[str, int, list[int]]) -> list[str]:
     return ["--reassignment-json-file", reassignment_file(shell.home, *moves)]
 
 
-def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster: Cluster) -> None:
+def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster: ServerCluster) -> None:
     """controller items 37 and 41: the tool's part, with a rollback file that the next execution takes."""
     words = _file(shell, ("orders", 0, [3, 1]), ("orders", 1, [2, 1]))
 
@@ -59,7 +59,7 @@ def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster
     assert shell.run("reassign", "verify", *words).code == 3
 
 
-def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluster: Cluster) -> None:
+def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 45: asked for by Kafka's API, so that there is no request in the admin znode."""
     words = _file(shell, ("orders", 0, [3, 1]))
     path = Topic.path("orders")
@@ -78,7 +78,7 @@ def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluste
     assert finished["status"] == "done"
 
 
-def test_the_undo_of_a_move_is_the_rollback_file(shell: Shell, cluster: Cluster) -> None:
+def test_the_undo_of_a_move_is_the_rollback_file(shell: Shell, cluster: ServerCluster) -> None:
     """`offsets undo` names the command; bytes put back would not move replicas."""
     words = _file(shell, ("orders", 0, [3, 1]))
     done = shell.run("reassign", "execute", *words, "--execute")
@@ -90,7 +90,7 @@ def test_the_undo_of_a_move_is_the_rollback_file(shell: Shell, cluster: Cluster)
     assert (undo.code, back in undo.err) == (2, True)
 
 
-def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, cluster: Cluster) -> None:
+def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 48: removed only then, and only with --execute."""
     words = _file(shell, ("orders", 0, [3, 1]))
 
@@ -111,7 +111,7 @@ def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, clust
 
 
 def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
-    shell: Shell, cluster: Cluster
+    shell: Shell, cluster: ServerCluster
 ) -> None:
     """It would stay for ever: the move of the file never is done."""
     words = _file(shell, ("orders", 0, [3, 1]))
@@ -130,7 +130,7 @@ def test_a_throttle_goes_when_a_move_was_cancelled_and_nothing_else_moves(
     assert (cleared.code, "removed the throttle of brokers" in cleared.err) == (3, True)
 
 
-def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: Cluster) -> None:
+def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: ServerCluster) -> None:
     """A partition that is gone is moved by nobody: its throttle is not kept for ever."""
     words = _file(shell, ("orders", 0, [3, 1]))
     shell.run("reassign", "execute", *words, "--throttle", "50MB", "--execute")
@@ -148,7 +148,7 @@ def test_a_throttle_goes_with_the_topic_that_it_was_for(shell: Shell, cluster: C
     assert left == []
 
 
-def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: Cluster) -> None:
+def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: ServerCluster) -> None:
     """Progress goes to stderr; the request stays."""
     words = _file(shell, ("orders", 0, [3, 1]))
 
@@ -159,7 +159,7 @@ def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: C
     assert len(shell.json("reassign", "list")["reassignments"]) == 1
 
 
-def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: Cluster) -> None:
+def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 48: once every move is done, by the command that set it."""
     words = _file(shell, ("orders", 0, [3, 1]))
 
@@ -187,7 +187,7 @@ def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: Cluster
     ],
 )
 def test_bad_input_is_one_error_and_changes_nothing(
-    shell: Shell, cluster: Cluster, moves: list[tuple[str, int, list[int]]], code: int, told: str
+    shell: Shell, cluster: ServerCluster, moves: list[tuple[str, int, list[int]]], code: int, told: str
 ) -> None:
     """Unknown broker, duplicate replica, unknown or repeated partition, nothing."""
     ran = shell.run("reassign", "execute", *_file(shell, *moves), "--execute")
@@ -198,7 +198,7 @@ def test_bad_input_is_one_error_and_changes_nothing(
     assert shell.undo_files == []
 
 
-def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: Cluster) -> None:
+def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: ServerCluster) -> None:
     """recipes 17: with the reason, before anything is written; one of ours is asked."""
     words = _file(shell, ("orders", 0, [3, 1]))
     shell.run("reassign", "execute", *words, "--execute")
@@ -217,7 +217,7 @@ def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: Cluster) 
     assert Path(done["rollback_file"]).read_text().count("[3,1]") == 1
 
 
-def test_generate_prints_what_kafkas_tool_prints(shell: Shell, cluster: Cluster) -> None:
+def test_generate_prints_what_kafkas_tool_prints(shell: Shell, cluster: ServerCluster) -> None:
     """controller item 47: two lines of JSON under their titles; `execute` takes the second."""
     file = shell.home / "topics.json"
     file.write_text('{"topics":[{"topic":"orders"}],"version":1}')
@@ -232,7 +232,7 @@ def test_generate_prints_what_kafkas_tool_prints(shell: Shell, cluster: Cluster)
     assert [row["replicas"] for row in document["proposed"]["partitions"]] == [[2, 3], [3, 2]]
 
 
-def test_a_plan_is_files_that_execute_takes(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_is_files_that_execute_takes(shell: Shell, cluster: ServerCluster) -> None:
     """One for each request; carried out one after the other the broker is empty."""
     target = shell.home / "plan.json"
 
@@ -248,7 +248,7 @@ def test_a_plan_is_files_that_execute_takes(shell: Shell, cluster: Cluster) -> N
     assert shell.run("reassign", "plan", "set-rf", "9").code == 2
 
 
-def test_sizes_are_read_from_a_file(shell: Shell, cluster: Cluster) -> None:
+def test_sizes_are_read_from_a_file(shell: Shell, cluster: ServerCluster) -> None:
     """A wrong line is named by its number."""
     sizes = shell.home / "sizes.csv"
     sizes.write_text("orders,0,100\norders,1,300\n")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.reassignment_records import StoredPlan, plans_path
 
@@ -21,14 +21,14 @@ EMPTY = ("reassign", "plan", "decommission", "1", "--max-moves", "1")
 
 
 @pytest.fixture
-def cluster(groups: ServerGroups) -> Cluster:
-    made = Cluster(groups)
+def cluster(groups: ServerGroups) -> ServerCluster:
+    made = ServerCluster(groups)
     made.topic("orders", (1, 2), (2, 1))
     return made
 
 
 @contextmanager
-def _carrying_out(cluster: Cluster, phases: int) -> Iterator[None]:
+def _carrying_out(cluster: ServerCluster, phases: int) -> Iterator[None]:
     """A real controller that carries out so many requests."""
 
     def controller() -> None:
@@ -40,7 +40,7 @@ def _carrying_out(cluster: Cluster, phases: int) -> Iterator[None]:
         yield
 
 
-def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: ServerCluster) -> None:
     """recipes 17: phase after phase beside a real controller; throttle, rollback file as with `execute`."""
     with _carrying_out(cluster, 2):
         ran = shell.run(*EMPTY, "--execute", "--wait", "--throttle", "1MB", "--format", "json")
@@ -61,7 +61,7 @@ def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: Cluste
     assert len(shell.undo_files) == 1
 
 
-def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: ServerCluster) -> None:
     """Nothing moves until then; a wait that runs out ends with 3 and leaves the plan as it is."""
     kept = shell.run(*EMPTY, "--save", "--format", "json")
     name = kept.document["kept"]["plan"]
@@ -83,7 +83,7 @@ def test_a_plan_is_kept_and_resumed(shell: Shell, cluster: Cluster) -> None:
     assert (again["executed"], again["state"]) == (False, "done")
 
 
-def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: Cluster) -> None:
+def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: ServerCluster) -> None:
     """No further phase is asked for; what ran goes on, and is named."""
     name = shell.json(*EMPTY, "--execute")["kept"]["plan"]
     cluster.finish()
@@ -104,7 +104,7 @@ def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: Cluster) -> None:
     assert shell.json("reassign", "list")["reassignments"] == []
 
 
-def test_a_controller_of_ours_is_left_to_go_on(shell: Shell, cluster: Cluster) -> None:
+def test_a_controller_of_ours_is_left_to_go_on(shell: Shell, cluster: ServerCluster) -> None:
     """The plan runs in ZooKeeper; the tool asks for nothing."""
     cluster.ours()
 
@@ -119,7 +119,7 @@ def test_a_controller_of_ours_is_left_to_go_on(shell: Shell, cluster: Cluster) -
     assert cluster.zk.exists(Reassignment.path()) is None
 
 
-def test_dry_runs_keep_nothing(shell: Shell, cluster: Cluster) -> None:
+def test_dry_runs_keep_nothing(shell: Shell, cluster: ServerCluster) -> None:
     """`--dry-run` outranks `--save`."""
     shown = shell.json(*EMPTY, "--save", "--dry-run")
 
@@ -143,7 +143,7 @@ def test_contradictions_are_usage_errors(lone_shell: Shell, odd: list[str]) -> N
     assert lone_shell.run("reassign", "plan", *odd, "-z", "127.0.0.1:1").code == 2
 
 
-def test_an_unknown_plan_is_exit_5_and_an_unreadable_one_a_note(shell: Shell, cluster: Cluster) -> None:
+def test_an_unknown_plan_is_exit_5_and_an_unreadable_one_a_note(shell: Shell, cluster: ServerCluster) -> None:
     """`reassign list` goes on with the rest."""
     name = shell.json(*EMPTY, "--save")["kept"]["plan"]
     cluster.odd(StoredPlan.path("odd"))

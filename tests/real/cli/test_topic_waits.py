@@ -6,9 +6,9 @@ import pytest
 
 from tests.waiting import eventually
 from tests.worlds.beside import beside
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from tests.worlds.written_cluster import Cluster
 from zkgroup.model.requests import Delete
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import Controller
@@ -18,12 +18,12 @@ SOON = ("--wait", "--timeout", "50ms")
 
 
 @pytest.fixture
-def cluster(groups: ServerGroups) -> Cluster:
+def cluster(groups: ServerGroups) -> ServerCluster:
     """Brokers 1 to 3 of Kafka, whose controller does nothing."""
-    return Cluster(groups)
+    return ServerCluster(groups)
 
 
-def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: Cluster) -> None:
+def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: ServerCluster) -> None:
     """A controller of ours that runs: exit 0 once each partition has a leader, of the new ones too."""
     cluster.zk.multi(Delete(Controller.path(), -1))
     words = ("broker", "run", "--id", "100", "--controller-only", "--set", "zookeeper.session.timeout.ms=60s")
@@ -39,7 +39,7 @@ def test_a_topic_is_waited_for_until_it_is_led(shell: Shell, cluster: Cluster) -
     assert all(row["leader"] in (1, 2, 3) for row in topic["partitions"])
 
 
-def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: Cluster) -> None:
+def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: ServerCluster) -> None:
     """Each partition with why; without --wait nothing of that is known."""
     plain = shell.json("topic", "create", "clicks", "--partitions", "1")
     words = ("topic", "create", "orders", "--replica-assignment", "1:2,8:9")
@@ -63,7 +63,7 @@ def test_a_topic_that_nobody_leads_ends_with_3(shell: Shell, cluster: Cluster) -
     ]
 
 
-def test_nobody_waits_for_what_is_only_shown(shell: Shell, cluster: Cluster) -> None:
+def test_nobody_waits_for_what_is_only_shown(shell: Shell, cluster: ServerCluster) -> None:
     """Previews end at once; settings are applied without a word, and that is said."""
     dry = shell.json("topic", "create", "orders", "--partitions", "1", "--dry-run", "--wait")
     cluster.topic("clicks", (1, 2))
@@ -77,7 +77,7 @@ def test_nobody_waits_for_what_is_only_shown(shell: Shell, cluster: Cluster) -> 
     assert shell.run("topic", "create", "x", "--partitions", "1", "--timeout", "1s").code == 2
 
 
-def test_a_deletion_is_waited_for(shell: Shell, cluster: Cluster) -> None:
+def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
     """What it waits for meanwhile, exit 3 when that takes too long, and 0 once nothing is left."""
     cluster.topic("orders", (1, 2), (2, 9))
     late = shell.run("topic", "delete", "orders", "--execute", *SOON)

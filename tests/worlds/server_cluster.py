@@ -26,7 +26,7 @@ from zkgroup.znodes.topics import TopicConfig, topic_configs_path
 WRITES_AT_ONCE = 900
 
 
-class Cluster:
+class ServerCluster:
     """Brokers 1 to 3 of Kafka 1.1, of which 1 is controller; they do nothing by themselves."""
 
     def __init__(self, groups: ServerGroups) -> None:

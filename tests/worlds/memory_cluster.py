@@ -15,7 +15,7 @@ from zkgroup.znodes.topics import TopicConfig
 FORMATS = {"0.8.2.2": 1, "0.9.0.1": 2, "0.10.0.0": 3, "1.1.1": 4, "2.8.2": 5}
 
 
-class KafkaCluster:
+class MemoryCluster:
     """Brokers 1 to `brokers` of one release, one of them controller."""
 
     def __init__(self, world: MemoryGroups, brokers: int = 3, release: str = "1.1.1") -> None:
