@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.stepped_controllers import Host
 from tests.worlds.stores import Before, MeddledStore
 from zkgroup.controller.machine.candidate import Candidate
@@ -69,7 +69,7 @@ class CandidateThread:
 
     def close(self) -> None:
         self.loop.post(self.loop.stop)
-        assert self.loop.join(30)
+        assert self.loop.join(PATIENCE_S)
         self.client.close()
         assert not self.crashed
 
@@ -83,7 +83,7 @@ class CandidateThread:
             done.set()
 
         self.loop.post(look)
-        assert done.wait(30)
+        happened(done)
         return answer[0]
 
     @property

@@ -66,6 +66,9 @@ class ClientProxy(Proxy[ClientConnection]):
         self.armed: Dropped | None = None
         self.most_unanswered = 0
         """Requests of one connection."""
+        self.requests = 0
+        self.unanswered = 0
+        """Summed up over the requests: how many of its connection waited then, itself included."""
 
     def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> ClientConnection:
         return ClientConnection(client, server)
@@ -92,6 +95,8 @@ class ClientProxy(Proxy[ClientConnection]):
             if xid > 0:
                 connection.unanswered.add(xid)
                 self.most_unanswered = max(self.most_unanswered, len(connection.unanswered))
+                self.requests += 1
+                self.unanswered += len(connection.unanswered)
             if self.armed is not None and opcode in self.armed.opcodes:
                 connection.doomed[xid] = self.armed
                 self.armed = None

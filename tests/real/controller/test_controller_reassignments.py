@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.waiting import becomes, eventually
+from tests.waiting import becomes, eventually, happened
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import RunningCandidate, ServerControllers
@@ -152,7 +152,7 @@ class Stop:
             self._left -= 1
             if self._left == 0:
                 self.reached.set()
-                assert self._go_on.wait(60)
+                happened(self._go_on)
 
     def kill(self, controller: RunningCandidate) -> None:
         """Its session ends, and only then it goes on: nothing that it asks is carried out."""
@@ -226,7 +226,7 @@ def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
     stop = Stop(number)
     first = begun(country, {0: (1, 2)}, stop)
     country.request({tp(0): (2, 3)})
-    assert stop.reached.wait(60)
+    happened(stop.reached)
     stop.kill(first)
     country.rule(101)
     country.await_end()
