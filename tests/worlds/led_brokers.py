@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tests.waiting import PATIENCE_S
 from zkgroup.broker.server import BrokerServer
 from zkgroup.machinery.loop_thread import LoopThread
 from zkgroup.model.requests import Create
@@ -27,7 +28,6 @@ from zkgroup.zookeeper.blocking import Blocking
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 RequestT = TypeVar("RequestT", bound=Request)
-WAIT_S = 60.0
 
 
 class LedBroker(AbstractContextManager["LedBroker"]):
@@ -44,7 +44,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self._thread = LoopThread(f"led-broker-{broker}")
         self._thread.start()
         self._server = BrokerServer(self._respond)
-        self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(WAIT_S)
+        self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(PATIENCE_S)
         self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=30_000))
         zk = Blocking(self._client)
         zk.wait_connected()
@@ -59,8 +59,8 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.leave()
-        self._thread.run(self._server.close()).result(WAIT_S)
-        assert self._thread.stop(WAIT_S)
+        self._thread.run(self._server.close()).result(PATIENCE_S)
+        assert self._thread.stop(PATIENCE_S)
 
     def leave(self) -> None:
         """Its registration goes; it still listens."""
@@ -89,7 +89,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
 
 def ask(address: tuple[str, int], request: Request, kind: type[ResponseT]) -> ResponseT | None:
     """The answer of a port; None where it closes the connection instead."""
-    with socket.create_connection(address, timeout=WAIT_S) as connection:
+    with socket.create_connection(address, timeout=PATIENCE_S) as connection:
         connection.sendall(encode_request(request, 7, "test"))
         with connection.makefile("rb") as stream:
             size = stream.read(4)

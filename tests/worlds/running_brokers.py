@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tests.waiting import PATIENCE_S
 from zkgroup.broker.node.broker import Broker
 from zkgroup.broker.node.life import Seat
 from zkgroup.broker.node.listener import BrokerListener
@@ -31,7 +32,6 @@ from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, AppendLinesR
 from zkgroup.znodes.partitions import PartitionState
 from zkgroup.zookeeper.blocking import Blocking
 
-WAIT_S = 60.0
 QUICK = BrokerSettings(
     replica_fetch_wait_max_ms=50,
     replica_fetch_backoff_ms=20,
@@ -45,7 +45,7 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 def ask(port: int, request: Request, kind: type[ResponseT]) -> ResponseT:
     """One request on a connection of its own."""
-    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(encode_request(request, 0, "test"))
         with connection.makefile("rb") as stream:
             size = int.from_bytes(stream.read(4), "big")
@@ -161,7 +161,7 @@ class RunningBrokers:
             self.brokers[broker], self.told[broker] = one, told
         one.start()
         if wait:
-            one.wait_registered(WAIT_S)
+            one.wait_registered(PATIENCE_S)
         return one
 
     def address(self, broker: int) -> Address:

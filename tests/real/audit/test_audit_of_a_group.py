@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.waiting import becomes
+from tests.waiting import PATIENCE_S, becomes
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
+from tests.worlds.server_files import connected
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
@@ -26,8 +27,7 @@ ORDERS = tuple(TopicPartition("orders", number) for number in range(4))
 @pytest.fixture
 def stranger(zk_ensemble: Tree) -> Iterator[KazooClient]:
     """Somebody's own client, who has also made the topic."""
-    client = KazooClient(zk_ensemble.address)
-    client.start(60)
+    client = connected(zk_ensemble.address)
     try:
         client.create(Topic.path("orders"), Topic(dict.fromkeys(range(4), (0,))).encode(), makepath=True)
         yield client
@@ -37,7 +37,9 @@ def stranger(zk_ensemble: Tree) -> Iterator[KazooClient]:
 
 
 def _member(tree: Tree, name: str) -> GroupMember:
-    settings = GroupSettings(consumer_id=name, initial_rebalance_delay_ms=0, settle_ms=10)
+    settings = GroupSettings(
+        consumer_id=name, initial_rebalance_delay_ms=0, settle_ms=10, session_timeout_ms=20_000
+    )
     return GroupMember(tree.address, group=GROUP, topics=["orders"], settings=settings)
 
 
@@ -48,7 +50,7 @@ def _folders(tree: Tree) -> list[Path]:
 def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: KazooClient) -> None:
     """Two members, their commits and releases leave none; a stranger's write over an owner's offset does."""
     with _member(zk_ensemble, "ada") as ada:
-        ada.wait_until_assigned(timeout_s=60)
+        ada.wait_until_assigned(timeout_s=PATIENCE_S)
         with _member(zk_ensemble, "bob") as bob:
             becomes(lambda: {len(each.leases()) for each in (ada, bob)}, {len(ORDERS) // 2})
             for member in (ada, bob):
@@ -76,7 +78,7 @@ def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: Kazoo
 def test_rows_and_checker_read_the_same_out_of_real_logs(zk_ensemble: Tree, stranger: KazooClient) -> None:
     """From logs of three real servers, audit and checker count the same: 4 claims, 1 foreign write."""
     with _member(zk_ensemble, "ada") as ada:
-        ada.wait_until_assigned(timeout_s=60)
+        ada.wait_until_assigned(timeout_s=PATIENCE_S)
         ada.commit(dict.fromkeys(ORDERS, 7))
         stranger.set(Offset.path(GROUP, ORDERS[0]), b"9")
     folders = _folders(zk_ensemble)

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from zlib import adler32
 
-from kazoo.client import KazooClient
 
 from tests.worlds.audit_folders import look, places
+from tests.worlds.server_files import Written
 from zkgroup.audit.findings import (
     clock_step,
     digest_mismatch,
@@ -21,24 +21,8 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction
-from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-WRITES = 30
 FAULTS = (history_hole.RULE, split_history.RULE, digest_mismatch.RULE, clock_step.RULE)
-
-
-def _write(ensemble: EmbeddedZooKeeper, what: str) -> None:
-    client = KazooClient(ensemble.address, timeout=20)
-    client.start(60)
-    client.retry(client.ensure_path, f"/{what}")
-    for turn in range(WRITES):
-        client.retry(client.set, f"/{what}", b"%s %d" % (what.encode(), turn))
-    client.stop()
-    client.close()
-
-
-def _leader(ensemble: EmbeddedZooKeeper) -> int:
-    return next(number for number in range(3) if "Mode: leader" in ensemble.server(number).ask("srvr"))
 
 
 def _entry_with(log: Path, text: bytes) -> tuple[Transaction, bytes]:
@@ -79,18 +63,11 @@ def _log_with(folder: Path, text: bytes) -> Path:
     return next(log.path for log in list_files(folder).logs if text in log.path.read_bytes())
 
 
-def test_an_election_is_told_and_what_was_forged_or_taken_away_is_found(tmp_path: Path) -> None:
+def test_an_election_is_told_and_what_was_forged_or_taken_away_is_found(
+    lost_leader: Written, tmp_path: Path
+) -> None:
     """A leader's death is no fault; a record forged on one server, or cut out of all, is an error there."""
-    with EmbeddedZooKeeper(
-        3, fsync=False, config={"preAllocSize": "64"}, data_dir=tmp_path / "servers"
-    ) as ensemble:
-        _write(ensemble, "before")
-        leader = _leader(ensemble)
-        ensemble.server(leader).kill()
-        _write(ensemble, "after")
-        ensemble.server(leader).restart()
-        _write(ensemble, "again")
-        folders = [ensemble.server(number).folder for number in range(3)]
+    folders = list(lost_leader.folders)
     epochs = [transaction.zxid >> 32 for transaction in History(*folders).transactions()]
     elections = look(ensemble_election.RULE, *folders)
     assert [each.severity for each in elections] == ["info"] * (len(set(epochs)) - 1)

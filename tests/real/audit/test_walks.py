@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kazoo.client import KazooClient
 
+from tests.worlds.server_files import connected
 from tests.worlds.walked_trees import plant, walk_and_compare
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -11,8 +11,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 def test_a_walk_is_the_tree_in_the_servers_files() -> None:
     """Data, all numbers and ACLs, at the zxid that the walk names."""
     with EmbeddedZooKeeper(fsync=False) as server:
-        client = KazooClient(server.address, timeout=60)
-        client.start(60)
+        client = connected(server.address)
         try:
             plant(client)
             found = walk_and_compare(server.address, server.data_dir / "server-0")

@@ -1,0 +1,46 @@
+"""Three servers of which each was down in turn, and what they have together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.server_files import SMALL_FILES, churn, compared, connected, shown, walked
+from zkgroup.zkfiles.history import History
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+pytestmark = pytest.mark.integration
+
+
+def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:
+    """Each was down in turn, and leaders changed: joined, the logs are the history that was served."""
+    with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=tmp_path) as ensemble:
+        addresses = ",".join(ensemble.server(number).address for number in range(3))
+        for number in range(3):
+            client = connected(addresses)
+            churn(client, 200, 1)
+            client.stop()
+            client.close()
+            ensemble.server(number).kill()
+            client = connected(addresses)
+            for turn in range(300):
+                client.retry(client.set, "/held", b"%d" % turn)
+            client.stop()
+            client.close()
+            ensemble.server(number).restart()
+        client = connected(addresses)
+        client.retry(client.set, "/held", b"last")
+        client.sync("/held")
+        live = walked(client)
+        folders = [ensemble.server(number).folder for number in range(3)]
+        history = History(*folders)
+        assert shown(history.tree_at().tree) == live
+        client.stop()
+        client.close()
+    history = History(*folders)
+    found = history.verify()
+    assert (found.digest_verdict, found.is_right, found.splits) == ("clean", True, {})
+    assert {each.agrees for each in found.snapshots} <= {True, None}
+    assert len({each.zxid >> 32 for each in history.transactions()}) >= 2
+    assert compared(history, *folders)

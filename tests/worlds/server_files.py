@@ -1,0 +1,123 @@
+"""What real servers write under load and without their leader, and what a client sees of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from tests.waiting import PATIENCE_S
+from zkgroup.model.stat import Znode, ZnodeStat
+from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+SMALL_FILES = {"snapCount": "500", "preAllocSize": "64", "extendedTypesEnabled": "true"}
+SESSION_S = 60
+
+
+def churn(client: KazooClient, nodes: int, rounds: int) -> None:
+    """Many requests on the way at once, so that a snapshot is taken while writes go on."""
+    client.ensure_path("/held")
+    asked = [client.create_async(f"/held/é{number}", b"0") for number in range(nodes)]
+    for turn in range(rounds):
+        for number in range(nodes):
+            path = f"/held/é{number}"
+            match (number + turn) % 5:
+                case 0:
+                    asked += [
+                        client.delete_async(path),
+                        client.create_async(path, b"anew", ephemeral=turn % 2 == 0, include_data=True),
+                    ]
+                case 1:
+                    multi = client.transaction()
+                    multi.set_data(path, b"multi")
+                    multi.create(f"/held/m{number % 7}", b"")
+                    asked.append(multi.commit_async())
+                case _:
+                    asked.append(client.set_async(path, b"%d" % turn))
+    for each in asked:
+        each.wait(PATIENCE_S)
+
+
+def walked(client: KazooClient) -> list[Znode]:
+    """What a client sees of everything but the server's own, by path."""
+    found, level = [], ["/"]
+    while level:
+        asked = [(path, client.get_async(path), client.get_children_async(path)) for path in level]
+        level = []
+        for path, answer, children in asked:
+            data, stat = answer.get(PATIENCE_S)
+            found.append(Znode(path, data, ZnodeStat(*stat)))
+            names = [name for name in children.get(PATIENCE_S) if (path, name) != ("/", "zookeeper")]
+            level += [f"{path.rstrip('/')}/{name}" for name in names]
+    return sorted(found)
+
+
+def shown(tree: Tree) -> list[Znode]:
+    return [each for each in tree.znodes() if each.path.split("/")[1] != "zookeeper"]
+
+
+def connected(address: str) -> KazooClient:
+    """With a session that outlives what is done to the servers."""
+    client = KazooClient(address, timeout=SESSION_S)
+    client.start(PATIENCE_S)
+    return client
+
+
+def write(address: str, name: str, count: int) -> None:
+    """A znode whose data is its name and a number, from 0."""
+    client = connected(address)
+    client.retry(client.ensure_path, f"/{name}")
+    for turn in range(count):
+        client.retry(client.set, f"/{name}", b"%s %d" % (name.encode(), turn))
+    client.stop()
+    client.close()
+
+
+def leader_of(ensemble: EmbeddedZooKeeper) -> int:
+    return next(number for number in range(3) if "Mode: leader" in ensemble.server(number).ask("srvr"))
+
+
+@dataclass(frozen=True)
+class Written:
+    """Folders of the servers of an ensemble, and what a client saw last."""
+
+    folders: tuple[Path, ...]
+    live: list[Znode]
+
+
+def without_its_leader(folder: Path, writes: int) -> Written:
+    """Three servers: churn, writes before, after and since the leader's death and return."""
+    with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=folder) as ensemble:
+        client = connected(ensemble.address)
+        churn(client, 200, 1)
+        client.stop()
+        client.close()
+        write(ensemble.address, "before", writes)
+        leader = leader_of(ensemble)
+        ensemble.server(leader).kill()
+        write(ensemble.address, "after", writes)
+        ensemble.server(leader).restart()
+        write(ensemble.address, "again", writes)
+        client = connected(ensemble.address)
+        client.sync("/again")
+        live = walked(client)
+        folders = tuple(ensemble.server(number).folder for number in range(3))
+        client.stop()
+        client.close()
+    return Written(folders, live)
+
+
+def compared(history: History, *folders: Path) -> int:
+    """How many servers' own files reach the end of the history; their trees there are the history's."""
+    count = 0
+    for folder in folders:
+        alone = History(folder)
+        assert alone.verify().mismatches == 0
+        tree, account = alone.tree_at(zxid=history.last_zxid)
+        if account.zxid == history.last_zxid:
+            assert tree.first_difference(history.tree_at().tree, except_below="/zookeeper/") is None
+            count += 1
+    return count
