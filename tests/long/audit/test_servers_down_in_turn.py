@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.worlds.server_files import SMALL_FILES, churn, compared, connected, shown, walked
 from zkgroup.zkfiles.history import History
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-
-pytestmark = pytest.mark.integration
 
 
 def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:

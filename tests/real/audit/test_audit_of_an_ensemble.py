@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from zlib import adler32
 
-
 from tests.worlds.audit_folders import look, places
 from tests.worlds.server_files import Written
 from zkgroup.audit.findings import (

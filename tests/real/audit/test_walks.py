@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.worlds.server_files import connected
 from tests.worlds.walked_trees import plant, walk_and_compare
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
