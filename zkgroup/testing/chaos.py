@@ -97,8 +97,7 @@ class ChaosZooKeeper:
             proxy.unanswered = proxy.requests = 0
 
         self._do(act)
-        unanswered, requests = (sum(each) for each in zip(*found, strict=True))
-        return unanswered / max(1, requests)
+        return sum(unanswered for unanswered, _ in found) / max(1, sum(requests for _, requests in found))
 
     # --- the network ------------------------------------------------------------------------------
 
