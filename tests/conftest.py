@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
-from tests import idle, leaks
-from tests.project import ROOT
+from tests import distribution, idle, leaks
 from tests.worlds.witness import witness as witness
 
 _keepers = leaks.Keepers()
@@ -38,24 +37,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(idle.IdleReport(), "zkgroup-idle")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three processes for a whole run, on two cores: many tests wait. None where files are named."""
-    named = [part for part in config.args if Path(part.partition("::")[0]).suffix == ".py"]
-    return 0 if named else 3
+    """For `-n auto`, which is the default."""
+    return distribution.processes(config)
 
 
-_FIRST = ("tests/real/spark/", "tests/real/", "tests/long/")
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distribution.Scheduler:
+    """Instead of those that `--dist` names."""
+    return distribution.Scheduler(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for servers goes first, beside what computes; Spark before all, so that one process has it.
-
-    Processes begin with equal parts of this list and take over from the others' ends. Within each part the
-    order stays as it was drawn.
-    """
-    places = {item: os.path.relpath(item.path, ROOT) for item in items}
-    items.sort(key=lambda item: [not places[item].startswith(first) for first in _FIRST])
+    """After they were shuffled."""
+    distribution.begin_with_the_longest(items)
 
 
 class _WiderFixtures:

@@ -1,0 +1,53 @@
+"""How the tests of a run are spread over its processes: what shares servers stays together, long ones first.
+
+Servers are started once for each process that meets a test which asks for them; so is the session of Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+from tests.project import ROOT
+
+_FIRST = (
+    *("real/spark", "real/cli", "real/zookeeper", "real/docs", "real/consumer", "real/controller"),
+    *("real/audit", "real/broker", "real/conformance", "pure/simulation", "wired"),
+)
+"""Folders in the order in which they are begun: a process that begins one at the end would be waited for."""
+
+
+def processes(config: pytest.Config) -> int:
+    """Three for a whole run, on two cores: many tests wait. None where files are named."""
+    named = [part for part in config.args if Path(part.partition("::")[0]).suffix == ".py"]
+    return 0 if named else 3
+
+
+def begin_with_the_longest(items: list[pytest.Item]) -> None:
+    """Sorts by folder; within each the order stays as it was drawn."""
+
+    def place(item: pytest.Item) -> int:
+        where = _below_tests(item.path)
+        return next((number for number, folder in enumerate(_FIRST) if where.startswith(folder)), len(_FIRST))
+
+    items.sort(key=place)
+
+
+def _below_tests(path: Path) -> str:
+    tests = ROOT / "tests"
+    return path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
+
+
+class Scheduler(LoadScopeScheduling):
+    """Hands out files, and whole folders of `tests/real`."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file.rpartition("/")[0] if file.startswith("tests/real/") else file
