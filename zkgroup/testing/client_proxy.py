@@ -40,6 +40,11 @@ class Dropped:
     def hit(self) -> None:
         self._hit.set()
 
+    @property
+    def happened(self) -> bool:
+        """Whether it has hit by now."""
+        return self._hit.is_set()
+
     def wait(self, timeout_s: float = 30.0) -> None:
         """Raises TimeoutError when no such request came."""
         if not self._hit.wait(timeout_s):

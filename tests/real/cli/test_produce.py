@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from zkgroup_cli.produce_tables import Summary
 
+from tests.waiting import eventually
+from tests.worlds.beside import beside
 from tests.worlds.line_brokers import LineBrokers
-from tests.worlds.processes import Process
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.lines.partitioning import partition_of_key
-from zkgroup.lines.producing import LINE_BYTES_MAX
+from zkgroup.lines.producing import LINE_BYTES_MAX, Delivery, Outcome
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.wire.replica_host import AppendLinesRequest
@@ -30,7 +31,6 @@ from zkgroup.znodes.brokers import (
 )
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -52,16 +52,22 @@ def logs(brokers: LineBrokers) -> list[list[bytes]]:
     return [brokers.lines(1 + tp.partition % 2, tp) for tp in ORDERS]
 
 
-def produce(shell: Shell, *args: str, lines: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command as a process, with a pipe as its standard input."""
-    return subprocess.run(
-        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", *args],
-        input=lines,
-        capture_output=True,
-        env={key: value for key, value in shell.environment.items() if value is not None},
-        timeout=WAIT_S,
-        check=False,
-    )
+class Ahead:
+    """In the place of `time` for a producer: an hour passes at once when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._ahead_s = 0
+        for module in ("links", "cluster_link"):
+            monkeypatch.setattr(f"zkgroup.lines.{module}.time", self)
+
+    def leap(self) -> None:
+        self._ahead_s = 3600
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead_s
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns() + self._ahead_s * 1_000_000_000
 
 
 def test_lines_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
@@ -211,7 +217,9 @@ def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:
     assert logs(brokers) == [[], [], []]
 
 
-def test_lines_without_a_leader_are_given_up(shell: Shell, brokers: LineBrokers) -> None:
+def test_lines_without_a_leader_are_given_up(
+    shell: Shell, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In time, and told as surely not there; with acknowledged ones before them it is partly done."""
     brokers.lead(ORDERS[0], -1, epoch=1, isr=(1,))
 
@@ -222,17 +230,33 @@ def test_lines_without_a_leader_are_given_up(shell: Shell, brokers: LineBrokers)
         "1 line read, 0 acknowledged by all in-sync replicas, 1 not appended, the first of these is line 1"
     )
 
-    some = shell.json("produce", "orders", "--timeout", "8s", "--from", __file__, code=4)
+    clock, delivered = Ahead(monkeypatch), Summary.delivered
+
+    def told(summary: Summary, delivery: Delivery) -> None:
+        delivered(summary, delivery)
+        if delivery.outcome is Outcome.ACKNOWLEDGED:
+            clock.leap()
+
+    monkeypatch.setattr(Summary, "delivered", told)
+    some = shell.json("produce", "orders", "--from", __file__, code=4)
     assert some["acknowledged"] > 0 < some["failed"]
     assert some["first_failed_line"] == 1, "the first line goes to partition 0"
     assert some["lines"] == some["acknowledged"] + some["failed"] + some["unknown"]
 
 
-def test_what_nobody_knows_is_said(shell: Shell, brokers: LineBrokers) -> None:
+def test_what_nobody_knows_is_said(
+    shell: Shell, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A follower in the ISR never gets the line: exit 124, no verdict."""
     brokers.held.add(2)
+    clock = Ahead(monkeypatch)
 
-    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "8s", stdin="a\n")
+    def leader() -> None:
+        eventually(lambda: brokers.requests(1, AppendLinesRequest))
+        clock.leap()
+
+    with beside(leader):
+        ran = shell.run("produce", "orders", "--partition", "0", stdin="a\n")
 
     assert ran.code == 124
     assert "may be in the log all the same" in ran.err
@@ -241,53 +265,33 @@ def test_what_nobody_knows_is_said(shell: Shell, brokers: LineBrokers) -> None:
 
 def test_lines_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers) -> None:
     """`tail -f | zkgroup produce`: a line is there before the next one is written."""
-    environment = {key: value for key, value in shell.environment.items() if value is not None}
-    with subprocess.Popen(
-        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", "orders"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
-        while not brokers.requests(1, AppendLinesRequest):
-            assert process.poll() is None
-        assert process.communicate(b"b", timeout=WAIT_S)[1] == b""
-    assert process.returncode == 0
+    with shell.piped("produce", "orders", fresh=True) as producer:
+        producer.write(b"a\n")
+        eventually(lambda: brokers.requests(1, AppendLinesRequest) or not producer.runs)
+        producer.write(b"b")
+        code, _, told = producer.finish()
+    assert (code, told) == (0, "")
     assert logs(brokers) == [[b"a"], [b"b"], []]
 
 
 def test_an_interrupt_says_how_far_it_came(shell: Shell, brokers: LineBrokers) -> None:
     """Exit 130, as for every command that is not a server; nothing of it is left running."""
-    environment = {key: value for key, value in shell.environment.items() if value is not None}
-    with subprocess.Popen(
-        [sys.executable, "-c", "from zkgroup_cli.main import main; main()", "produce", "orders"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
-        while brokers.watermark(1, ORDERS[0]) != 1:
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 130
-    assert told.decode().startswith("interrupted: 1 line read, ")
+    with shell.piped("produce", "orders") as producer:
+        producer.write(b"a\n")
+        eventually(lambda: brokers.watermark(1, ORDERS[0]) or not producer.runs)
+        producer.send(signal.SIGINT)
+        code, _, told = producer.finish()
+    assert code == 130
+    assert told.startswith("interrupted: 1 line read, ")
     assert logs(brokers) == [[b"a"], [], []]
 
 
 def test_a_group_reads_what_was_produced(shell: Shell, brokers: LineBrokers) -> None:
     """`consume --source brokers`: while the leaders of the topic change."""
-    environment = {key: value for key, value in shell.environment.items() if value is not None}
     assert shell.run("produce", "orders", stdin="".join(f"{n}\n" for n in range(30))).code == 0
-    args = ("consume", "g", "--topic", "orders", "--source", "brokers", "--format", "ndjson")
-    with Process(*args, "--max-messages", "60", env=environment) as consumer:
-        consumer.until(lambda event: event["event"] == "record")
+    words = ("consume", "g", "--topic", "orders", "--source", "brokers", "--session-timeout", "60s")
+    with shell.start(*words, "--max-messages", "60") as consumer:
+        consumer.until_event("record")
         brokers.lead(ORDERS[0], 2, epoch=1)
         assert shell.run("produce", "orders", stdin="".join(f"{n}\n" for n in range(30, 60))).code == 0
         assert consumer.wait() == 0

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worlds.processes import Process
+from tests.waiting import PATIENCE_S
 from tests.worlds.shell import Shell
 from zkgroup.broker.node.broker import Broker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.model import TopicPartition
 
-WAIT_S = 60.0
-QUICK = BrokerSettings(session_timeout_ms=6000, replica_fetch_wait_max_ms=50, replica_fetch_backoff_ms=20)
+QUICK = BrokerSettings(
+    session_timeout_ms=60_000,
+    replica_lag_time_max_ms=60_000,
+    replica_fetch_wait_max_ms=50,
+    replica_fetch_backoff_ms=20,
+    controlled_shutdown_retry_backoff_ms=50,
+)
 
 
 def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
     """Acknowledged by all in-sync replicas, read by a group, and in the files of the broker that is left."""
-    environment = {key: value for key, value in shell.environment.items() if value is not None}
-    zookeeper = environment["ZKGROUP_ZOOKEEPER"]
+    zookeeper = shell.variables["ZKGROUP_ZOOKEEPER"]
     brokers = {
         number: Broker(zookeeper, broker=number, data=tmp_path / str(number), settings=QUICK)
         for number in (1, 2, 3)
@@ -28,16 +32,16 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
         for broker in brokers.values():
             broker.start()
         for broker in brokers.values():
-            broker.wait_registered(WAIT_S)
+            broker.wait_registered(PATIENCE_S)
         created = shell.run("topic", "create", "orders", "--partitions", "3", "--replication-factor", "3")
         assert created.code == 0, created
 
         first = shell.run("produce", "orders", "--format", "json", stdin="".join(lines[:100]))
         assert (first.code, first.document["acknowledged"]) == (0, 100), first
         _shows_how_far_replicas_are(shell)
-        args = ("consume", "g", "--topic", "orders", "--source", "brokers", "--max-messages", "300")
-        with Process(*args, "--format", "ndjson", env=environment) as consumer:
-            consumer.until(lambda event: event["event"] == "record")
+        words = ("consume", "g", "--topic", "orders", "--source", "brokers", "--session-timeout", "60s")
+        with shell.start(*words, "--max-messages", "300") as consumer:
+            consumer.until_event("record")
             for number, part in ((1, lines[100:200]), (2, lines[200:])):
                 brokers[number].close()
                 ran = shell.run("produce", "orders", "--format", "json", stdin="".join(part))
