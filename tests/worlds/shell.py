@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,20 @@ class Ran:
         return self.out.splitlines()
 
 
+@contextmanager
+def logs_as_before() -> Iterator[None]:
+    """What a command does to the logs of its process ends with the block, as a process would."""
+    top, ours = logging.getLogger(), logging.getLogger("zkgroup")
+    handlers, levels = list(top.handlers), (top.level, ours.level)
+    top.handlers[:] = []  # or they would be closed
+    try:
+        yield
+    finally:
+        top.handlers[:] = handlers
+        for logger, level in zip((top, ours), levels, strict=True):
+            logger.setLevel(level)
+
+
 class Shell:
     """A user's shell: a home folder, environment variables, an ensemble."""
 
@@ -66,7 +82,10 @@ class Shell:
 
     def run(self, *args: str, stdin: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
         """Runs `zkgroup` with these arguments."""
-        result = CliRunner().invoke(root, list(args), input=stdin, env={**self.environment, **(env or {})})
+        with logs_as_before():
+            result = CliRunner().invoke(
+                root, list(args), input=stdin, env={**self.environment, **(env or {})}
+            )
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     def json(self, *args: str, code: int = 0) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from zkgroup_cli.frame import show_logs
 
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
-from tests.worlds.shell import Shell
+from tests.worlds.shell import Shell, logs_as_before
 
 NOWHERE = "127.0.0.1:1"
 
@@ -58,10 +58,10 @@ def test_what_ends_a_member_is_said_once(shell: Shell, groups: ServerGroups, tmp
 def test_a_warning_shows_its_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """No traceback without -vv, also where the library logs one."""
     log = logging.getLogger("zkgroup.test")
-    for verbose in (0, 2):
-        show_logs(verbose)
-        log.warning("the sink raised", exc_info=ValueError("full"))
-    show_logs(0)
+    with logs_as_before():
+        for verbose in (0, 2):
+            show_logs(verbose)
+            log.warning("the sink raised", exc_info=ValueError("full"))
 
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first == "WARNING zkgroup.test: the sink raised (ValueError: full)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import pytest
@@ -11,7 +12,7 @@ from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 
 
-class Terminal:
+class Terminal(io.StringIO):
     """A stdout that says it is a terminal."""
 
     def isatty(self) -> bool:
@@ -32,7 +33,7 @@ def test_colour_is_for_terminals_without_no_color(
         monkeypatch.setenv(name, value)
     with monkeypatch.context() as patch:  # pytest itself asks for the terminal's size after the test
         patch.setattr("sys.stdout", Terminal())
-        patch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((72, 20)))
+        patch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((72, 20)))
 
         out = output.Output.of_this_process("table")
 
