@@ -88,9 +88,9 @@ class Shell:
             )
         return Ran(result.exit_code, result.stdout, result.stderr)
 
-    def json(self, *args: str, code: int = 0) -> dict[str, Any]:
+    def json(self, *args: str, code: int = 0, stdin: str | None = None) -> dict[str, Any]:
         """The document of a command run with `--format json`."""
-        ran = self.run(*args, "--format", "json")
+        ran = self.run(*args, "--format", "json", stdin=stdin)
         assert ran.code == code, ran
         return ran.document
 

@@ -1,6 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 import kafka.admin.PreferredReplicaLeaderElectionCommand;
@@ -10,23 +7,20 @@ import kafka.utils.Json;
 import kafka.utils.ZkUtils;
 
 /**
- * What the classes of Kafka 0.8.2.2 read in a znode: a line in is KIND and the data in hexadecimal, a line out
- * is what they made of it, or the error, in hexadecimal too.
+ * What the classes of Kafka 0.8.2.2 read in znodes: for each pair of arguments, KIND and the data in hexadecimal,
+ * a line says "read" and what they made of it, or the error, in hexadecimal too.
  */
 public class ReadZnodes {
-    public static void main(String[] arguments) throws Exception {
-        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
-            String[] parts = line.split(" ");
-            String data = new String(HexFormat.of().parseHex(parts[1]), StandardCharsets.UTF_8);
+    public static void main(String[] arguments) {
+        for (int index = 0; index < arguments.length; index += 2) {
+            String data = new String(HexFormat.of().parseHex(arguments[index + 1]), StandardCharsets.UTF_8);
             String found;
             try {
-                found = read(parts[0], data);
+                found = read(arguments[index], data);
             } catch (Exception error) {
                 found = "error " + error;
             }
-            out.println(HexFormat.of().formatHex(found.getBytes(StandardCharsets.UTF_8)));
+            System.out.println("read " + HexFormat.of().formatHex(found.getBytes(StandardCharsets.UTF_8)));
         }
     }
 

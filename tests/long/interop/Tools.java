@@ -9,14 +9,17 @@ import java.lang.reflect.Proxy;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
  * Runs the main methods of Kafka's tools one after the other in one JVM, each release in a class loader of its own.
  *
- * A line of the input is one run: folder of jars, class and arguments, with tabs between them. The answer is a line
+ * A line of the input is one run: folder of jars (and, behind a colon, one of classes), class and arguments, with
+ * tabs between them. The answer is a line
  * with exit code and number of bytes, then what the tool printed to both streams. A release that ends the JVM itself
  * (before 0.10.2 there was nothing between a tool and System.exit) has "exit" for the code.
  */
@@ -83,13 +86,15 @@ public final class Tools {
         return Math.max(first[0], 0);
     }
 
-    private static ClassLoader open(String folder) throws IOException {
-        File[] jars = new File(folder).listFiles((parent, file) -> file.endsWith(".jar"));
-        URL[] urls = new URL[jars.length];
-        for (int index = 0; index < jars.length; index++) {
-            urls[index] = jars[index].toURI().toURL();
+    private static ClassLoader open(String folders) throws IOException {
+        List<URL> urls = new ArrayList<>();
+        for (String folder : folders.split(File.pathSeparator)) {
+            urls.add(new File(folder).toURI().toURL());
+            for (File jar : new File(folder).listFiles((parent, file) -> file.endsWith(".jar"))) {
+                urls.add(jar.toURI().toURL());
+            }
         }
-        return new URLClassLoader(urls, ClassLoader.getPlatformClassLoader());
+        return new URLClassLoader(urls.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
     }
 
     private static void catchExits(ClassLoader release, int[] first) throws ReflectiveOperationException {

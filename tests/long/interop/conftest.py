@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.long.interop.jars import MissingToolError, compiled, kafka_jars
-from tests.long.interop.members import HERE, Kind, Ledger, Member
+from tests.long.interop.members import HERE, Host, Kind, Ledger, Member
 from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
@@ -22,13 +22,13 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def jars() -> Path:
-    """Kafka 0.8.2.2 and the compiled member; skips with the reason where Maven or Java is missing.
+    """Kafka 0.8.2.2 and the compiled members; skips with the reason where Maven or Java is missing.
 
     With ZKGROUP_TEST_INTEROP=required (as CI has it wherever the tools are there) that is a failure.
     """
     try:
         folder = kafka_jars(VERSION)
-        compiled(HERE / "GroupMember.java", f"{folder}/*")
+        compiled(HERE / "Members.java", f"{folder}/*")
     except MissingToolError as missing:
         if os.environ.get("ZKGROUP_TEST_INTEROP") == "required":
             raise
@@ -73,6 +73,26 @@ def box(jars: Path) -> Iterator[Toolbox]:
         yield toolbox
 
 
+@pytest.fixture(scope="session")
+def jvm_members(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Members of Kafka's own consumer, in one JVM."""
+    yield from _hosting("jvm", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def python_members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Members of ours, in one process beside this one."""
+    yield from _hosting("python", tmp_path_factory)
+
+
+def _hosting(kind: Kind, folders: pytest.TempPathFactory) -> Iterator[Host]:
+    host = Host(kind, folders.mktemp("members") / f"{kind}.log")
+    try:
+        yield host
+    finally:
+        host.end()
+
+
 @pytest.fixture
 def tree(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
     """The znodes as a third party sees them."""
@@ -101,16 +121,26 @@ class Scene:
     group: str
     partitions: int
     folder: Path
-    ledger: Ledger
+    hosts: Mapping[Kind, Host]
+    ledger: Ledger = field(default_factory=Ledger)
+    own: list[Host] = field(default_factory=list)
+    """Processes of single members."""
 
-    def start(self, kind: Kind, name: str, *, threads: int = 1, properties: tuple[str, ...] = ()) -> Member:
-        """Starts a member; it is on the ledger from now on."""
-        address = self.broker.zookeeper.address
-        member = Member(
-            kind, address, self.group, name, self.topic, self.folder, threads=threads, properties=properties
-        )
+    def start(self, kind: Kind, name: str, *, alone: bool = False) -> Member:
+        """Starts a member; it is on the ledger from now on. Alone in its process it can be killed."""
+        if alone:
+            self.own.append(Host(kind, self.folder / f"{self.group}-{name}.log"))
+        host = self.own[-1] if alone else self.hosts[kind]
+        member = Member(host, self.broker.zookeeper.address, self.group, name, self.topic)
         self.ledger.members.append(member)
         return member
+
+    def close(self) -> None:
+        """Every member leaves, or is ended."""
+        for member in self.ledger.members:
+            member.end()
+        for host in self.own:
+            host.end()
 
     def registered(self) -> list[str]:
         path = f"/consumers/{self.group}/ids"
@@ -160,16 +190,24 @@ def range_owners(threads: list[str], partitions: int) -> dict[int, str]:
 
 
 @pytest.fixture
-def make_scene(broker: RealBroker, tree: KazooClient, tmp_path: Path) -> Iterator[Callable[..., Scene]]:
-    """A new topic and group each time; every member still running at the end is ended."""
+def make_scene(
+    broker: RealBroker,
+    box: Toolbox,
+    tree: KazooClient,
+    jvm_members: Host,
+    python_members: Host,
+    tmp_path: Path,
+) -> Iterator[Callable[..., Scene]]:
+    """A new topic and group each time; every member still running at the end leaves."""
     scenes: list[Scene] = []
+    hosts: dict[Kind, Host] = {"jvm": jvm_members, "python": python_members}
 
     def make(topic: str | None = None, partitions: int = 10) -> Scene:
         number = next(_numbers)
         name = topic or f"orders-{number}"
         if topic is None:
-            broker.create_topic(name, partitions)
-        scene = Scene(broker, tree, name, f"mixed-{number}", partitions, tmp_path, Ledger())
+            broker.create_topic(box, name, partitions)
+        scene = Scene(broker, tree, name, f"mixed-{number}", partitions, tmp_path, hosts)
         scenes.append(scene)
         return scene
 
@@ -177,5 +215,4 @@ def make_scene(broker: RealBroker, tree: KazooClient, tmp_path: Path) -> Iterato
         yield make
     finally:
         for scene in scenes:
-            for member in scene.ledger.members:
-                member.end()
+            scene.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +16,11 @@ from kafka import TopicPartition as KafkaPartition
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.long.interop.processes import Events, Process, wait_until
-from tests.long.interop.servers import RealBroker, RealZooKeeper, tool
+from tests.long.interop.processes import Events, Process, Reader, wait_until
+from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
 from tests.worlds.led_brokers import ask
+from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 OURS = 100
@@ -36,7 +37,8 @@ class OurController:
         words += ["--set", "zookeeper.session.timeout.ms=12s"]
         command = [sys.executable, "-c", PROGRAM, *words, "--format", "ndjson"]
         self.process = Process(command, log, pipe=True)
-        self.events = Events(self.process)
+        self.events = Events()
+        self._reader = Reader(self.process, self.events.add)
 
     def wait_elected(self, timeout_s: float = 120.0) -> dict[str, Any]:
         event = self.events.wait("controller", timeout_s)
@@ -45,12 +47,11 @@ class OurController:
 
     def end(self) -> None:
         self.process.end()
-        self.events.join()
+        self._reader.join()
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.end()
-        self.events.join()
+        self.end()
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Led:
     """Three real brokers, our controller, and everybody's tools."""
 
     zookeeper: RealZooKeeper
+    box: Toolbox
     folder: Path
     chroot: str
     tree: KazooClient
@@ -167,14 +169,12 @@ class Led:
 
     def run(self, *words: str) -> str:
         """One command of ours that succeeds; what it printed."""
-        command = [sys.executable, "-c", PROGRAM, "-z", self.address, *words]
-        state = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=state)
-        assert done.returncode == 0, done
-        return done.stdout
+        ran = Shell(self.folder, self.address).run(*words)
+        assert ran.code == 0, ran
+        return ran.out
 
     def tool(self, main: str, *words: str) -> str:
-        return tool(f"kafka.admin.{main}", "--zookeeper", self.address, *words)
+        return self.box.run(VERSION, f"kafka.admin.{main}", "--zookeeper", self.address, *words).text
 
     def described(self, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
         """Partition, leader, replicas and ISR as the real TopicCommand tells them."""
@@ -237,12 +237,12 @@ def _numbers(text: str) -> list[int]:
 
 
 @contextmanager
-def ruled(real_zookeeper: RealZooKeeper, folder: Path, chroot: str) -> Iterator[Led]:
+def ruled(real_zookeeper: RealZooKeeper, box: Toolbox, folder: Path, chroot: str) -> Iterator[Led]:
     """Our controller rules before the first broker comes."""
     tree = KazooClient(real_zookeeper.address, timeout=60)
     tree.start(60)
     tree.create(chroot)
-    world = Led(real_zookeeper, folder, chroot, tree)
+    world = Led(real_zookeeper, box, folder, chroot, tree)
     try:
         world.start_controller().wait_elected()
         started = [world.start_broker(number) for number in (1, 2, 3)]

@@ -1,20 +1,21 @@
-"""Members of either kind as child processes that print what they do, and what a group of them delivered.
+"""Members of either kind, many in one process that prints what they do, and what a group of them delivered.
 
-Both kinds print one JSON object a line: `starting`, `ready`, `message` (topic, partition, offset),
-`rebalance`, `failed`, `stopped`; a Python member also `assigned`, `revoked`, `lost` and `commit`.
+Both kinds print one JSON object a line, with `member`: `starting`, `ready`, `message` (topic, partition,
+offset), `failed`, `stopped`; JVM members also `rebalance` and `log`, those of ours `assigned`, `revoked`,
+`lost` and `state`.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
 from tests.long.interop.jars import compiled, kafka, kafka_jars
-from tests.long.interop.processes import Events, Process, wait_until
+from tests.long.interop.processes import Events, Process, Reader, wait_until
 from tests.long.interop.servers import VERSION
 
 Kind = Literal["jvm", "python"]
@@ -22,76 +23,97 @@ HERE = Path(__file__).parent
 COMMIT_MS = 500
 
 
-def jvm_command(
-    zookeeper: str, group: str, name: str, topic: str, threads: int, properties: Iterable[str]
-) -> list[str]:
-    classes = compiled(HERE / "GroupMember.java", f"{kafka_jars(VERSION)}/*")
-    settings = ["auto.commit.enable=true", f"auto.commit.interval.ms={COMMIT_MS}", *properties]
-    options = [word for setting in settings for word in ("--set", setting)]
-    return kafka(
-        VERSION, "GroupMember", zookeeper, group, name, f"{topic}:{threads}", *options, classes=classes
-    )
+def _command(kind: Kind) -> list[str]:
+    if kind == "python":
+        return [sys.executable, "-m", "tests.long.interop.python_members"]
+    classes = compiled(HERE / "Members.java", f"{kafka_jars(VERSION)}/*")
+    return kafka(VERSION, "Members", classes=classes)
 
 
-def python_command(zookeeper: str, group: str, name: str, topic: str, threads: int) -> list[str]:
-    return [
-        sys.executable, "-m", "tests.long.interop.python_member",
-        zookeeper, group, name, f"{topic}:{threads}",
-        "--commit-ms", str(COMMIT_MS),
-    ]  # fmt: skip
+class Host:
+    """A process with members of one kind, which start and leave by lines of its input."""
+
+    def __init__(self, kind: Kind, log: Path) -> None:
+        self.kind = kind
+        self.process = Process(_command(kind), log, pipe=True, commands=True)
+        self._members: dict[str, Events] = {}
+        """Empty: what cannot be told apart."""
+        self._adding = threading.Lock()
+        self._reader = Reader(self.process, lambda line: self._events_of(line["member"]).add(line))
+
+    def _events_of(self, member: str) -> Events:
+        with self._adding:
+            return self._members.setdefault(member, Events())
+
+    @property
+    def pids(self) -> list[int]:
+        return [self.process.pid]
+
+    def start(
+        self, zookeeper: str, group: str, name: str, topic: str, threads: int, more: Iterable[str]
+    ) -> Events:
+        """Tells it to; what the member will say."""
+        events = self._events_of(f"{group}_{name}")
+        self.process.tell("start", zookeeper, group, name, topic, str(threads), *more)
+        return events
+
+    def stop(self, member: str) -> None:
+        """Tells it to leave."""
+        self.process.tell("stop", member)
+
+    def kill(self) -> None:
+        """All its members die."""
+        self.process.kill()
+        self.end()
+
+    def end(self) -> None:
+        """However its members are."""
+        if self.process.running:
+            self.process.kill()
+        self.process.end()
+        self._reader.join()
 
 
 class Member:
-    """One member of a group in a process of its own."""
+    """One member of a group."""
 
     def __init__(
-        self,
-        kind: Kind,
-        zookeeper: str,
-        group: str,
-        name: str,
-        topic: str,
-        folder: Path,
-        *,
-        threads: int = 1,
-        properties: Iterable[str] = (),
+        self, host: Host, zookeeper: str, group: str, name: str, topic: str, threads: int = 1
     ) -> None:
-        self.kind, self.name, self.id = kind, name, f"{group}_{name}"
-        command = (
-            jvm_command(zookeeper, group, name, topic, threads, properties)
-            if kind == "jvm"
-            else python_command(zookeeper, group, name, topic, threads)
+        self.kind, self.name, self.id = host.kind, name, f"{group}_{name}"
+        self.host = host
+        self._left = False
+        jvm = ("auto.commit.enable=true", f"auto.commit.interval.ms={COMMIT_MS}")
+        self.events = host.start(
+            zookeeper, group, name, topic, threads, jvm if self.kind == "jvm" else (str(COMMIT_MS),)
         )
-        self.process = Process(command, folder / f"{group}-{name}.log", pipe=True)
-        self.events = Events(self.process)
 
     def wait_ready(self, timeout_s: float = 120.0) -> None:
         """Until the first rebalance is over."""
 
         def ready() -> bool:
-            assert self.process.running, f"{self.id} ended: {self.process.tail()}"
+            assert self.host.process.running, f"{self.id} ended: {self.host.process.tail()}"
             return bool(self.events.all("ready", "failed"))
 
         wait_until(ready, timeout_s, f"{self.id} is ready")
         self.assert_well()
 
-    def leave(self, timeout_s: float = 90.0) -> None:
-        """A clean leave by SIGTERM."""
-        self.process.signal(signal.SIGTERM)
-        assert self.process.wait(timeout_s) == 0, self.process.tail()
-        self.events.join()
+    def leave(self) -> None:
+        """A clean leave."""
+        self.end()
+        assert self.events.wait("stopped", 90), self.host.process.tail()
         self.assert_well()
 
     def kill(self) -> None:
-        self.process.kill()
-        self.events.join()
+        """With its process, in which it is alone."""
+        self._left = True
+        self.host.kill()
 
     def end(self) -> None:
-        """However it is; a JVM member's own way out can take a rebalance."""
-        if self.process.running:
-            self.process.kill()
-        self.process.end()
-        self.events.join()
+        """Tells it to leave; a JVM member's way out can take a rebalance."""
+        if not self._left:
+            self._left = True
+            self.host.stop(self.id)
 
     def assert_well(self) -> None:
         """It never failed, and a JVM member never ran out of attempts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -63,12 +64,15 @@ def _stands_still(thread: Path) -> bool:
 class Process:
     """One child process with its log file."""
 
-    def __init__(self, command: Sequence[str], log: Path, *, pipe: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, *, pipe: bool = False, commands: bool = False
+    ) -> None:
+        """`pipe`: a `Reader` gets what it prints, not the log; `commands`: it is told what to do."""
         self.log = log
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
                 tethered(command),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if commands else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipe else sink,
                 stderr=sink,
             )
@@ -90,6 +94,13 @@ class Process:
         assert self._process.stdout is not None
         return self._process.stdout
 
+    def tell(self, *words: str) -> None:
+        """One line of its input."""
+        assert not any("\t" in word or "\n" in word for word in words), words
+        assert self._process.stdin is not None
+        self._process.stdin.write("\t".join(words).encode() + b"\n")
+        self._process.stdin.flush()
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
@@ -108,8 +119,9 @@ class Process:
                 self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.kill()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # of what was not read
+                self._process.stdin.close()
 
     def kill(self) -> None:
         self._process.kill()
@@ -121,21 +133,16 @@ class Process:
 
 
 class Events:
-    """The JSON lines that a child prints, as they come; safe to read from any thread."""
+    """JSON lines as they come; safe to use from any thread."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self) -> None:
         self._lines: list[dict[str, Any]] = []
         self._changed = threading.Condition()
-        self._stream = process.stdout
-        self._reader = threading.Thread(target=self._read, name=f"events of {process.pid}", daemon=True)
-        self._reader.start()
 
-    def _read(self) -> None:
-        for raw in self._stream:
-            line = json.loads(raw)
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
+    def add(self, line: dict[str, Any]) -> None:
+        with self._changed:
+            self._lines.append(line)
+            self._changed.notify_all()
 
     def all(self, *kinds: str) -> list[dict[str, Any]]:
         """All lines so far, or those of some kinds."""
@@ -148,6 +155,21 @@ class Events:
             self._changed.wait_for(lambda: any(line["event"] == kind for line in self._lines), timeout_s)
             return next((line for line in self._lines if line["event"] == kind), None)
 
+
+class Reader:
+    """Hands on the JSON lines that a child prints, until its end."""
+
+    def __init__(self, process: Process, to: Callable[[dict[str, Any]], None]) -> None:
+        self._stream = process.stdout
+        self._to = to
+        self._thread = threading.Thread(target=self._read, name=f"events of {process.pid}", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._stream:
+            for raw in self._stream:
+                self._to(json.loads(raw))
+
     def join(self) -> None:
         """After the child's end: reads to the last line."""
-        self._reader.join(60)
+        self._thread.join(60)

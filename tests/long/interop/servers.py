@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +11,7 @@ from kazoo.client import KazooClient
 
 from tests.long.interop.jars import kafka
 from tests.long.interop.processes import Process, wait_until
+from tests.long.interop.toolbox import Toolbox
 from zkgroup.zookeeper.embedded import probe
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
@@ -125,10 +125,11 @@ class RealBroker:
             client.stop()
             client.close()
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, box: Toolbox, topic: str, partitions: int) -> None:
         """Through the real TopicCommand; returns once every partition has a leader."""
-        tool("kafka.admin.TopicCommand", "--zookeeper", self.zookeeper.address, "--create", "--topic", topic,
-             "--partitions", str(partitions), "--replication-factor", "1")  # fmt: skip
+        words = ("--zookeeper", self.zookeeper.address, "--create", "--topic", topic)
+        words += ("--partitions", str(partitions), "--replication-factor", "1")
+        box.run(VERSION, "kafka.admin.TopicCommand", *words)
         with self.producer() as producer:
             wait_until(lambda: len(producer.partitions_for(topic)) == partitions, 90, f"leaders of {topic}")
 
@@ -179,17 +180,3 @@ class Producer:
         for partition, answer in waiting:
             ends[partition] = max(ends.get(partition, 0), answer.get(60).offset + 1)
         return ends
-
-
-def tool(
-    main: str, *arguments: str, version: str = VERSION, timeout_s: float = 150.0, fails: bool = False
-) -> str:
-    """Runs one of Kafka's command-line tools; what it printed.
-
-    Those of 0.8 exit 0 whatever happens; `fails`: later ones may end with an error here.
-    """
-    done = subprocess.run(
-        kafka(version, main, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-    assert fails or done.returncode == 0, f"{main} {' '.join(arguments)}: {done.stdout}{done.stderr}"
-    return done.stdout + done.stderr

@@ -43,9 +43,9 @@ class Story:
         self.present: list[Member] = []
         self.kinds: dict[str, Kind] = {}
 
-    def join(self, kind: Kind, name: str) -> Member:
+    def join(self, kind: Kind, name: str, *, alone: bool = False) -> Member:
         with self._recorder.change(f"{kind} {name} joins") as change:
-            member = self._start(kind, name)
+            member = self._start(kind, name, alone)
             change.owners_after = self.scene.wait_owned_by(self.present)
         self._clean(change)
         return member
@@ -65,8 +65,8 @@ class Story:
         assert_bounded(change)
         assert_none_again(change, self._ours(change) - set(change.moved))
 
-    def _start(self, kind: Kind, name: str) -> Member:
-        member = self.scene.start(kind, name)
+    def _start(self, kind: Kind, name: str, alone: bool) -> Member:
+        member = self.scene.start(kind, name, alone=alone)
         self.present.append(member)
         self.kinds[member.id] = kind
         return member
@@ -96,13 +96,13 @@ def test_joins_leaves_and_kills_of_each_kind(make_scene: Callable[..., Scene], p
         story = Story(scene, recorder)
         python1 = story.join("python", "b")
         story.join("jvm", "d")
-        python2 = story.join("python", "a")
+        python2 = story.join("python", "a", alone=True)
         jvm2 = story.join("jvm", "c")
         assert_exactly_once(scene, producer)
         story.leave(python1)
         story.leave(jvm2)
         story.join("python", "e")
-        jvm3 = story.join("jvm", "f")
+        jvm3 = story.join("jvm", "f", alone=True)
         story.kill(python2)
         story.kill(jvm3)
     assert_exactly_once(scene, producer)

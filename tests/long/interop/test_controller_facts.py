@@ -15,7 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.long.interop.processes import wait_until
-from tests.long.interop.servers import RealBroker, RealZooKeeper, tool
+from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -53,11 +54,13 @@ def real(real_zookeeper: RealZooKeeper, hand: KazooClient, tmp_path: Path) -> It
         server.stop()
 
 
-def test_a_real_broker_and_a_controller_that_is_no_broker(real: RealBroker, hand: KazooClient) -> None:
+def test_a_real_broker_and_a_controller_that_is_no_broker(
+    real: RealBroker, hand: KazooClient, box: Toolbox
+) -> None:
     """Recipes 13 [T], as it reads `/controller`; recipes 14 [T], with and without a registration."""
     _set_once_after_it_was_made(hand)
     _changed_instead_of_deleted(hand)
-    _registered_it_gets_replicas(real, hand)
+    _registered_it_gets_replicas(real, hand, box)
     _unregistered_it_is_not_found(real)
 
 
@@ -78,7 +81,7 @@ def _changed_instead_of_deleted(hand: KazooClient) -> None:
     assert _await_state(hand, "changed")["controller_epoch"] == 1
 
 
-def _registered_it_gets_replicas(real: RealBroker, hand: KazooClient) -> None:
+def _registered_it_gets_replicas(real: RealBroker, hand: KazooClient, box: Toolbox) -> None:
     registration = {
         "version": 1,
         "host": "127.0.0.1",
@@ -87,8 +90,9 @@ def _registered_it_gets_replicas(real: RealBroker, hand: KazooClient) -> None:
         "timestamp": "1400000000000",
     }
     hand.create(f"/brokers/ids/{OURS}", json.dumps(registration).encode(), ephemeral=True)
-    tool("kafka.admin.TopicCommand", "--zookeeper", real.zookeeper.address + CHROOT, "--create",
-         "--topic", "spread", "--partitions", "1", "--replication-factor", "2")  # fmt: skip
+    words = ("--zookeeper", real.zookeeper.address + CHROOT, "--create", "--topic", "spread")
+    words += ("--partitions", "1", "--replication-factor", "2")
+    box.run(VERSION, "kafka.admin.TopicCommand", *words)
     assert set(_json(hand, "/brokers/topics/spread")["partitions"]["0"]) == {REAL, OURS}
     hand.delete(f"/brokers/ids/{OURS}")
 

@@ -74,7 +74,7 @@ def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
         assert len(member.leases()) == 3
     stored = {p: scene.tree.get(f"/consumers/{scene.group}/offsets/{scene.topic}/{p}")[0] for p in range(3)}
     assert stored == dict.fromkeys(range(3), b"-1")
-    theirs = scene.start("jvm", "after", properties=("auto.offset.reset=smallest",))
+    theirs = scene.start("jvm", "after")
     theirs.wait_ready()
     scene.ledger.wait_all(ends)
     theirs.leave()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.long.interop.processes import wait_until
 from tests.long.interop.releases import has_zookeeper_tools, is_old, rows_of, taking_part
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.worlds.shell import Ran, Shell
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -45,18 +44,13 @@ class Operated:
     def is_old(self) -> bool:
         return is_old(self.release)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str) -> Ran:
         """One command of ours."""
-        program = "from zkgroup_cli.main import main; main()"
-        words = [sys.executable, "-c", program, "-z", self.address, *arguments]
-        state = {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": "/usr/bin:/bin"}
-        return subprocess.run(words, capture_output=True, text=True, timeout=180, check=False, env=state)
+        return Shell(self.folder, self.address).run(*arguments)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """Its document."""
-        done = self.run(*arguments, "--format", "json")
-        assert done.returncode == code, done
-        return json.loads(done.stdout)
+        return Shell(self.folder, self.address).json(*arguments, code=code)
 
     def kafka(self, main: str, *arguments: str) -> str:
         """What one of Kafka's tools of the brokers' release prints."""
@@ -122,7 +116,7 @@ def operated(
         for broker in started:
             broker.wait_ready(120)
         operated = Operated(real_zookeeper.address + chroot, (started[0], started[1]), folder, release, box)
-        wait_until(lambda: operated.run("controller", "describe").returncode == 0, 90, "a controller")
+        wait_until(lambda: operated.run("controller", "describe").code == 0, 90, "a controller")
         yield operated
     finally:
         for broker in started:
@@ -153,7 +147,7 @@ def test_topics_are_created_and_grow(operated: Operated) -> None:
     assert len(operated.ours("made")) == 4
     operated.json("topic", "create", "a.b", "--partitions", "1")
     collides = operated.run("topic", "create", "a_b", "--partitions", "1")
-    assert (collides.returncode, "collides" in collides.stderr) == (6, True)
+    assert (collides.code, "collides" in collides.err) == (6, True)
     wait_until(
         lambda: {"made", "a.b"} <= set(operated.kafka("TopicCommand", "--list").split()),
         90,
@@ -198,7 +192,7 @@ def test_partitions_are_moved(operated: Operated) -> None:
     throttle: tuple[str, ...] = ("--throttle", "10MB")
     if operated.is_old:
         throttled = operated.run("reassign", "execute", "--reassignment-json-file", file, *throttle)
-        assert (throttled.returncode, "0.10.1 ignore it" in throttled.stderr) == (2, True)
+        assert (throttled.code, "0.10.1 ignore it" in throttled.err) == (2, True)
         throttle = ()
 
     operated.brokers[1].process.pause()
@@ -213,14 +207,14 @@ def test_partitions_are_moved(operated: Operated) -> None:
         running = operated.json("reassign", "verify", "--reassignment-json-file", file, code=3)
     finally:
         operated.brokers[1].process.signal(signal.SIGCONT)
-    assert (ours.returncode, "runs already" in ours.stderr) == (6, True)
+    assert (ours.code, "runs already" in ours.err) == (6, True)
     assert theirs is None or any(words in theirs for words in SECOND_REFUSED), theirs
-    assert (cancelled.returncode, "real controller" in cancelled.stderr) == (2, True)
+    assert (cancelled.code, "real controller" in cancelled.err) == (2, True)
     assert "in_progress" in {row["status"] for row in running["reassignments"]}
 
     verify = ("reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s")
     waited = operated.run(*verify, "--clear-throttle", "--execute")
-    assert waited.returncode == 0, waited
+    assert waited.code == 0, waited
     wait_until(lambda: operated.moved(file) == 3, 90, "their tool says the same")
     assert operated.json("reassign", "list")["reassignments"] == []
     assert operated.json("config", "describe", "--entity-type", "brokers")["configs"] == []
@@ -234,7 +228,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
     waited = operated.run(
         "reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s"
     )
-    assert waited.returncode == 0, waited
+    assert waited.code == 0, waited
     assert [row[1:3] for row in operated.ours("elected")] == [(1, [2, 1])] * 2
     shown = operated.json("elect", "preferred")["partitions"]
     wanted = [row["partition"] for row in shown if row["topic"] == "elected" and row["outcome"] == "elects"]
@@ -249,7 +243,7 @@ def test_topics_are_deleted(operated: Operated) -> None:
     operated.create("deleted", "1:2,2:1")
     done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", "150s")
     may_be_off = REGISTERED[operated.release] < 5
-    assert (done.returncode, "delete.topic.enable=true" in done.stderr) == (0, may_be_off), done
+    assert (done.code, "delete.topic.enable=true" in done.err) == (0, may_be_off), done
 
     assert "deleted" not in [row["topic"] for row in operated.json("topic", "list")["topics"]]
 

@@ -12,14 +12,17 @@ import pytest
 from tests.long.interop.led import OURS, Led, ruled
 from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import RealZooKeeper
+from tests.long.interop.toolbox import Toolbox
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def led(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
+def led(
+    real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Led]:
     """For the tests that leave our controller where it is, and all brokers up."""
-    with ruled(real_zookeeper, tmp_path_factory.mktemp("led"), "/led") as world:
+    with ruled(real_zookeeper, box, tmp_path_factory.mktemp("led"), "/led") as world:
         yield world
 
 
@@ -110,9 +113,11 @@ def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
     wait_until(lambda: led.in_sync("clicks", 6, 2), 150, "broker 2 is in sync again")
 
 
-def test_rule_goes_to_a_real_broker_and_comes_back(real_zookeeper: RealZooKeeper, tmp_path: Path) -> None:
+def test_rule_goes_to_a_real_broker_and_comes_back(
+    real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path: Path
+) -> None:
     """Controller items 14 and 17: ours is killed, a real one carries on, ours takes over from it."""
-    with ruled(real_zookeeper, tmp_path, "/taken-over") as led:
+    with ruled(real_zookeeper, box, tmp_path, "/taken-over") as led:
         _goes_to_a_real_broker(led)
         _comes_back(led)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.long.interop.conftest import Scene
 from tests.long.interop.processes import wait_until
-from tests.long.interop.servers import Producer, tool
+from tests.long.interop.servers import VERSION, Producer
+from tests.long.interop.toolbox import Toolbox
+from tests.worlds.shell import Shell
 
 pytestmark = pytest.mark.timeout(600)
 Row = tuple[int, int, int, str]
@@ -32,15 +32,6 @@ def command_rows(text: str) -> list[Row]:
     return sorted((int(f[2]), int(f[3]), int(f[4]), f[6].strip()) for f in lines if f[2] != "PARTITION")
 
 
-def zkgroup(*arguments: str) -> Any:
-    """The JSON document that our command prints."""
-    program = "from zkgroup_cli.main import main; main()"
-    command = [sys.executable, "-c", program, *arguments, "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def told_by(look: Callable[[], list[Row]], expected: list[Row]) -> None:
     """A tool tells this; in one look a JVM member may just have let go of all, at a late notification."""
     seen: list[list[Row]] = []
@@ -55,7 +46,9 @@ def told_by(look: Callable[[], list[Row]], expected: list[Row]) -> None:
         raise AssertionError(f"{late}: {seen[-1]}") from late
 
 
-def test_tools_agree_on_a_mixed_group(make_scene: Callable[..., Scene], producer: Producer) -> None:
+def test_tools_agree_on_a_mixed_group(
+    make_scene: Callable[..., Scene], producer: Producer, box: Toolbox, tmp_path: Path
+) -> None:
     """item 74: the offset checker, the 0.9 group command and `zkgroup group describe` tell the same."""
     scene = make_scene()
     address = scene.broker.zookeeper.address
@@ -67,15 +60,17 @@ def test_tools_agree_on_a_mixed_group(make_scene: Callable[..., Scene], producer
 
     expected = [(p, ends[p], ends[p], owners[p]) for p in range(scene.partitions)]
     words = ("--zookeeper", address, "--group", scene.group)
-    told_by(lambda: checker_rows(tool("kafka.tools.ConsumerOffsetChecker", *words)), expected)
+    told_by(
+        lambda: checker_rows(box.run(VERSION, "kafka.tools.ConsumerOffsetChecker", *words).text), expected
+    )
     command = ("kafka.admin.ConsumerGroupCommand", *words, "--describe")
-    told_by(lambda: command_rows(tool(*command, version="0.9.0.1")), expected)
+    told_by(lambda: command_rows(box.run("0.9.0.1", *command).text), expected)
 
-    source = f"kafka:{scene.broker.address}"
+    source, shell = f"kafka:{scene.broker.address}", Shell(tmp_path, address)
     described: list[Any] = []
 
     def our_rows() -> list[Row]:
-        described.append(zkgroup("-z", address, "group", "describe", scene.group, "--source", source))
+        described.append(shell.json("group", "describe", scene.group, "--source", source))
         parts = described[-1]["partitions"]
         return sorted((r["partition"], r["offset"], r["log_end_offset"], r["owner"]) for r in parts)
 
@@ -92,7 +87,7 @@ def test_tools_agree_on_a_mixed_group(make_scene: Callable[..., Scene], producer
 
 
 def test_offsets_exported_by_either_tool_are_the_same(
-    make_scene: Callable[..., Scene], producer: Producer, tmp_path: Any
+    make_scene: Callable[..., Scene], producer: Producer, box: Toolbox, tmp_path: Path
 ) -> None:
     """item 62: the JVM's export of a group and ours hold the same lines."""
     scene = make_scene(partitions=3)
@@ -102,9 +97,8 @@ def test_offsets_exported_by_either_tool_are_the_same(
     member.leave()
     address, theirs = scene.broker.zookeeper.address, tmp_path / "theirs.txt"
     arguments = ("--zkconnect", address, "--group", scene.group, "--output-file", str(theirs))
-    tool("kafka.tools.ExportZkOffsets", *arguments)
-    program = "from zkgroup_cli.main import main; main()"
-    command = [sys.executable, "-c", program, "-z", address, "offsets", "export", scene.group]
-    ours = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True).stdout
-    assert sorted(ours.splitlines()) == sorted(theirs.read_text().splitlines())
-    assert len(ours.splitlines()) == 3
+    box.run(VERSION, "kafka.tools.ExportZkOffsets", *arguments)
+    ours = Shell(tmp_path, address).run("offsets", "export", scene.group)
+    assert ours.code == 0, ours
+    assert sorted(ours.lines) == sorted(theirs.read_text().splitlines())
+    assert len(ours.lines) == 3

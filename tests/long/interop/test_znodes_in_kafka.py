@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.long.interop.jars import compiled, kafka
+from tests.long.interop.jars import compiled
 from tests.long.interop.members import HERE
 from tests.long.interop.servers import VERSION
+from tests.long.interop.toolbox import Toolbox
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
@@ -69,14 +69,14 @@ READ = [
 ]
 
 
-def test_real_kafka_reads_what_we_write(jars: Path) -> None:
+def test_real_kafka_reads_what_we_write(jars: Path, box: Toolbox) -> None:
     """Each format of each znode, letters of all kinds, the numbers that it fails on (controller item 6)."""
-    command = kafka(VERSION, "ReadZnodes", classes=compiled(HERE / "ReadZnodes.java", f"{jars}/*"))
-    lines = "".join(f"{kind} {data.hex()}\n" for kind, data, _ in READ)
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=150, check=False)
-    assert done.returncode == 0, done.stderr
+    words = [word for kind, data, _ in READ for word in (kind, data.hex())]
+    printed = box.run(VERSION, "ReadZnodes", *words, classes=compiled(HERE / "ReadZnodes.java", f"{jars}/*"))
+    assert printed.code == 0, printed
 
-    found = [bytes.fromhex(line).decode() for line in done.stdout.split()]
+    lines = [line.removeprefix("read ") for line in printed.text.splitlines() if line.startswith("read ")]
+    found = [bytes.fromhex(line).decode() for line in lines]
     for (kind, data, expected), read in zip(READ, found, strict=True):
         if expected == "error":
             assert read.startswith("error ") or read == "None", (data, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -38,9 +39,12 @@ class Toolbox:
     def pids(self) -> list[int]:
         return [] if self._process is None else [self._process.pid]
 
-    def run(self, release: str, main: str, *arguments: str, timeout_s: float = 150.0) -> Printed:
-        """One tool; AssertionError when it has not ended in time."""
-        words = (str(kafka_jars(release)), main, *arguments)
+    def run(
+        self, release: str, main: str, *arguments: str, classes: Path | None = None, timeout_s: float = 150.0
+    ) -> Printed:
+        """One tool, of a release or of own classes; AssertionError when it has not ended in time."""
+        folder = kafka_jars(release)
+        words = (f"{folder}{os.pathsep}{classes}" if classes else str(folder), main, *arguments)
         assert not any("\t" in word or "\n" in word for word in words), words
         process = self._process = self._process or self._start(release)
         assert process.stdin is not None

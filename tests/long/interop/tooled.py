@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tests.long.interop.releases import OLDEST, rows_of
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Printed, Toolbox
 from tests.worlds.led_brokers import ask
+from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 PROGRAM = "from zkgroup_cli.main import main; main()"
@@ -171,10 +171,8 @@ class OurBrokers(Cluster):
 
     def write(self, topic: str, partitions: int, each: int) -> None:
         lines = "".join(f"{number}\n" for number in range(partitions * each))
-        command = [sys.executable, "-c", PROGRAM, "-z", self.address, "produce", topic, "--format", "json"]
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=150, check=False)
-        assert done.returncode == 0, done
-        assert json.loads(done.stdout)["acknowledged"] == partitions * each, done
+        document = Shell(self.folder, self.address).json("produce", topic, stdin=lines)
+        assert document["acknowledged"] == partitions * each, document
 
     def told(self, entity: str, overrides: dict[str, str]) -> bool:
         heard = [
