@@ -135,6 +135,12 @@ class Scene:
         self.ledger.members.append(member)
         return member
 
+    def kill(self, member: Member) -> None:
+        """One that is alone in its process; its session ends."""
+        session = self.tree.get(f"/consumers/{self.group}/ids/{member.id}")[1].ephemeralOwner
+        member.kill()
+        self.broker.zookeeper.end_session(session)
+
     def close(self) -> None:
         """Every member leaves, or is ended."""
         for member in self.ledger.members:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ class OurController:
     def __init__(self, address: str, log: Path) -> None:
         words = ["-z", address, "-v", "broker", "run", "--id", str(OURS), "--controller-only"]
         words += ["--set", "auto.leader.rebalance.enable=false"]
-        words += ["--set", "zookeeper.session.timeout.ms=12s"]
+        words += ["--set", "zookeeper.session.timeout.ms=60s"]
         command = [sys.executable, "-c", PROGRAM, *words, "--format", "ndjson"]
         self.process = Process(command, log, pipe=True)
         self.events = Events()
@@ -91,10 +91,22 @@ class Led:
             controlled_shutdown_retry_backoff_ms=500,
             auto_leader_rebalance_enable="false",
             unclean_leader_election_enable="false",
-            zookeeper_session_timeout_ms=12_000,
         )
         self.brokers[number] = broker
         return broker
+
+    def crash(self, number: int) -> None:
+        """SIGKILL to a broker, and the end of its session."""
+        self._with_session_of(f"/brokers/ids/{number}", self.brokers[number].stop)
+
+    def crash_controller(self) -> None:
+        """The same to ours, which rules."""
+        self._with_session_of("/controller", self.ours[-1].kill)
+
+    def _with_session_of(self, path: str, kill: Callable[[], None]) -> None:
+        stat = self.tree.get(self.chroot + path)[1]
+        kill()
+        self.zookeeper.end_session(stat.ephemeralOwner)
 
     def close(self) -> None:
         for broker in self.brokers.values():

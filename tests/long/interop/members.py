@@ -21,6 +21,8 @@ from tests.long.interop.servers import VERSION
 Kind = Literal["jvm", "python"]
 HERE = Path(__file__).parent
 COMMIT_MS = 500
+SESSION_MS = 60_000
+"""Nobody's session ends by itself, however slow the machine is."""
 
 
 def _command(kind: Kind) -> list[str]:
@@ -83,10 +85,11 @@ class Member:
         self.kind, self.name, self.id = host.kind, name, f"{group}_{name}"
         self.host = host
         self._left = False
-        jvm = ("auto.commit.enable=true", f"auto.commit.interval.ms={COMMIT_MS}")
-        self.events = host.start(
-            zookeeper, group, name, topic, threads, jvm if self.kind == "jvm" else (str(COMMIT_MS),)
-        )
+        if self.kind == "jvm":
+            more = (f"auto.commit.interval.ms={COMMIT_MS}", f"zookeeper.session.timeout.ms={SESSION_MS}")
+        else:
+            more = (str(COMMIT_MS), str(SESSION_MS))
+        self.events = host.start(zookeeper, group, name, topic, threads, more)
 
     def wait_ready(self, timeout_s: float = 120.0) -> None:
         """Until the first rebalance is over."""

@@ -1,7 +1,8 @@
 """Members of ours on real brokers in one process, driven and reporting line for line as Members.java does.
 
-A line of the input, with tabs between the words: `start ZOOKEEPER GROUP CONSUMER-ID TOPIC THREADS COMMIT-MS`,
-or `stop GROUP_CONSUMER-ID` for a clean leave. With the end of the input it ends, and no member leaves.
+A line of the input, with tabs between the words, is `start ZOOKEEPER GROUP CONSUMER-ID TOPIC THREADS
+COMMIT-MS SESSION-MS`, or `stop GROUP_CONSUMER-ID` for a clean leave. With the end of the input it ends, and
+no member leaves.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ class Reporting(RebalanceListener):
     """A member in a thread of its own, which prints all that happens to it."""
 
     def __init__(
-        self, zookeeper: str, group: str, consumer_id: str, topic: str, threads: str, commit_ms: str
+        self,
+        zookeeper: str,
+        group: str,
+        consumer_id: str,
+        topic: str,
+        threads: str,
+        commit_ms: str,
+        session_ms: str,
     ) -> None:
         self._id = f"{group}_{consumer_id}"
         self._say("starting")
@@ -39,6 +47,7 @@ class Reporting(RebalanceListener):
             settings=GroupSettings(
                 consumer_id=consumer_id,
                 auto_commit_interval_ms=int(commit_ms),
+                session_timeout_ms=int(session_ms),
                 auto_offset_reset="earliest",
                 server_tick_ms=500,
             ),

@@ -64,9 +64,31 @@ class RealZooKeeper:
         wait_until(ready, timeout_s, "ZooKeeper 3.4.6 opens sessions")
         self._held.release()
 
+    def end_session(self, session: int) -> None:
+        """At once, of a client that is dead: as the server does it when the session's time is over.
+
+        Whoever knows the password of a session can take it over and close it, and 3.4.6 makes passwords
+        out of the session's number (`ZooKeeperServer.generatePasswd`).
+        """
+        client = KazooClient(self.address, client_id=(session, _password(session)), timeout=60)
+        client.start(60)
+        client.stop()
+        client.close()
+
     def stop(self) -> None:
         self.process.kill()
         self._held.release()
+
+
+def _password(session: int) -> bytes:
+    """`new Random(session ^ 0xB3415C00L).nextBytes(16)` of Java."""
+    factor, mask = 0x5DEECE66D, (1 << 48) - 1
+    seed = (session ^ 0xB3415C00 ^ factor) & mask
+    password = b""
+    for _ in range(4):
+        seed = (seed * factor + 0xB) & mask
+        password += (seed >> 16).to_bytes(4, "little")
+    return password
 
 
 class RealBroker:

@@ -60,7 +60,7 @@ class Story:
     def kill(self, member: Member) -> None:
         with self._recorder.change(f"{member.kind} {member.name} is killed") as change:
             self.present.remove(member)
-            member.kill()
+            self.scene.kill(member)
             change.owners_after = self.scene.wait_owned_by(self.present)
         assert_bounded(change)
         assert_none_again(change, self._ours(change) - set(change.moved))

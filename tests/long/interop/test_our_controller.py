@@ -36,8 +36,7 @@ def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
     led.produce("orders", 4, 25, "first")
     assert len(led.consume("orders", 4, 100)) == 100
 
-    gone = led.brokers[1]
-    gone.stop()
+    led.crash(1)
     wait_until(lambda: 1 not in led.leaders("orders", 4), 150, "broker 1 leads nothing")
     assert None not in led.leaders("orders", 4)
     led.wait_listed(2, 3)
@@ -71,7 +70,7 @@ def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
     led.produce("moved", 3, 20, "second")
     assert len(led.consume("moved", 3, 120)) == 120
 
-    led.brokers[3].stop()
+    led.crash(3)
     wait_until(lambda: 3 not in led.leaders("moved", 3), 150, "broker 3 leads nothing")
     led.start_broker(3).wait_ready(120)
     wait_until(lambda: led.in_sync("moved", 3, 2), 150, "broker 3 is in sync again")
@@ -125,7 +124,7 @@ def test_rule_goes_to_a_real_broker_and_comes_back(
 def _goes_to_a_real_broker(led: Led) -> None:
     led.create("events", 3, 3)
     wait_until(lambda: led.in_sync("events", 3, 3), 90, "all partitions are led")
-    led.ours[0].kill()
+    led.crash_controller()
     wait_until(lambda: led.controller in (1, 2, 3), 150, "a real broker is elected")
     wait_until(lambda: led.epoch != 1, 150, "it has raised the epoch, which it does after its election")
     assert led.epoch == 2
@@ -144,7 +143,7 @@ def _comes_back(led: Led) -> None:
     others = sorted({1, 2, 3} - {ruler})
     for number in others:
         led.brokers[number].process.end(150)
-    led.brokers[ruler].process.kill()
+    led.crash(ruler)
     event = ours.wait_elected()
     assert (led.controller, event["epoch"], event["partitions"]) == (OURS, 3, 5)
     wait_until(lambda: led.leaders("events", 3) == [-1, -1, -1], 90, "nobody is left who could lead")
@@ -197,7 +196,7 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
         90,
         "no old line is cut as one above the high watermark",
     )
-    led.brokers[3].stop()
+    led.crash(3)
     led.run("topic", "delete", "gone", "--execute")
     led.run(*_way_out(led, "gone"))
     for topic in ("alone", "left"):
