@@ -1,11 +1,11 @@
-"""Three real brokers of Kafka 0.8.2.2 and a controller of ours, which a test kills and starts again."""
+"""Real brokers of Kafka 0.8.2.2 and a controller of ours, which a test kills and starts again."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,7 @@ class OurController:
 
 @dataclass
 class Led:
-    """Three real brokers, our controller, and everybody's tools."""
+    """Real brokers, our controller, and everybody's tools."""
 
     zookeeper: RealZooKeeper
     box: Toolbox
@@ -249,7 +249,9 @@ def _numbers(text: str) -> list[int]:
 
 
 @contextmanager
-def ruled(real_zookeeper: RealZooKeeper, box: Toolbox, folder: Path, chroot: str) -> Iterator[Led]:
+def ruled(
+    real_zookeeper: RealZooKeeper, box: Toolbox, folder: Path, chroot: str, brokers: Sequence[int]
+) -> Iterator[Led]:
     """Our controller rules before the first broker comes."""
     tree = KazooClient(real_zookeeper.address, timeout=60)
     tree.start(60)
@@ -257,7 +259,7 @@ def ruled(real_zookeeper: RealZooKeeper, box: Toolbox, folder: Path, chroot: str
     world = Led(real_zookeeper, box, folder, chroot, tree)
     try:
         world.start_controller().wait_elected()
-        started = [world.start_broker(number) for number in (1, 2, 3)]
+        started = [world.start_broker(number) for number in brokers]
         for broker in started:
             broker.wait_ready(120)
         yield world
