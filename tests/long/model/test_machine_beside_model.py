@@ -1,0 +1,49 @@
+"""The production machine beside the model in longer histories, and beside models that lack a rule."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from tests.programs.model.following import Loss
+from tests.pure.model.test_machine_equals_model import (
+    LOSSES,
+    PLAYED,
+    claim,
+    commit,
+    owning,
+    play,
+    release,
+    wanting,
+)
+
+ACTS_MAX = 3 if os.environ.get("ZKGROUP_MODEL") == "all" else 2
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
+    """recipes 5, 6, 7 [M]: with two acts of others between the member's requests."""
+    make, moments, recipe = PLAYED[name]
+
+    assert play(make, moments, loss, recipe, acts_max=ACTS_MAX) > 50
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "rule",
+    ["bump", "create offset", "ids check", "life check", "marker by equality", "obey owner", "offset first",
+     "owner check", "release check", "text", "adopt offset first"],
+)  # fmt: skip
+def test_model_without_a_rule_differs_from_the_machine(rule: str) -> None:
+    """The comparison has teeth: beside a model that lacks a rule, the machine is seen to differ."""
+    without = frozenset({rule})
+    with pytest.raises((AssertionError, ValueError)) as found:  # noqa: PT012
+        for loss in LOSSES:
+            play(partial(owning, without=without), 3, loss, commit, acts_max=2)
+            play(partial(owning, without=without), 4, loss, release, acts_max=2)
+            play(partial(wanting, offset=False, without=without), 4, loss, claim, acts_max=2)
+    assert found.value.__notes__  # in a history, not while the stage was set
