@@ -184,7 +184,7 @@ class SteppedControllers(SteppedCandidates):
         for path in PARENTS:
             self.server.put(path)
         for id_ in brokers:
-            self.start_broker(id_)
+            self.start_broker(id_, run=False)
         self._rulers = 0
 
     # --- who there is -----------------------------------------------------------------------------
@@ -211,8 +211,11 @@ class SteppedControllers(SteppedCandidates):
         ruler.loop.stop()
         self.server.expire(ruler.name)
 
-    def start_broker(self, id_: int, *, ours: bool = False) -> Host:
-        """It registers, in a session of its own; `ours` with our key, as no broker of Kafka does."""
+    def start_broker(self, id_: int, *, ours: bool = False, run: bool = True) -> Host:
+        """It registers, in a session of its own; `ours` with our key, as no broker of Kafka does.
+
+        run: everything that follows happens; so it is with `stop_broker` and `mark`.
+        """
         host = self.hosts.setdefault(id_, Host(id_))
         client = self.server.client(f"broker-{id_}-{len(self.server.clients)}")
         self.server.deliver(Step("connect", client.name))
@@ -223,14 +226,18 @@ class SteppedControllers(SteppedCandidates):
         self.write(Create(path, registration.encode(), True), session_id=client.session.session_id)
         host.incarnation = self.find(path).stat.czxid
         host.epoch = 0
+        if run:
+            self.run()
         return host
 
-    def stop_broker(self, id_: int) -> None:
+    def stop_broker(self, id_: int, *, run: bool = True) -> None:
         """Its session ends; its logs stay."""
         path = BrokerRegistration.path(id_)
         self.server.expire_session(self.find(path).stat.ephemeral_owner)
         self.hosts[id_].incarnation = 0
         self.hosts[id_].metadata.clear()
+        if run:
+            self.run()
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -249,9 +256,11 @@ class SteppedControllers(SteppedCandidates):
         znode = self.find(path)
         self.write(SetData(path, Topic(dict(partitions)).encode(), znode.stat.version))
 
-    def mark(self, name: str, *without: int) -> None:
+    def mark(self, name: str, *without: int, run: bool = True) -> None:
         """A request to delete the topic, without these brokers."""
         self.write(Create(TopicDeletion.path(name), TopicDeletion(without).encode()))
+        if run:
+            self.run()
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
         """Changes the overrides of a topic and tells of it, with a notification as 0.8.2.2 makes it."""

@@ -19,9 +19,7 @@ def forced() -> tuple[SteppedControllers, ControllerNode]:
     """Broker 3 is lost, and `t` was deleted without it."""
     world, ruler = realm(auto_rebalance=False)
     world.stop_broker(3)
-    world.run()
     world.mark("t", 3)
-    world.run()
     assert left_of(world, "t") == set()
     assert tp(1) in world.hosts[3].logs
     return world, ruler

@@ -58,7 +58,6 @@ def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
     ruler = realm.rule()
     quiet(realm)
     realm.stop_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)) == PartitionState(2, 1, (2, 3), 1)
     assert realm.state(tp(1)) == PartitionState(2, 1, (2,), 1)
@@ -74,12 +73,10 @@ def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     realm.make_topic("t", {0: (1,)})
     ruler = realm.rule()
     realm.stop_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
     assert "leader of t-0" in reign_of(ruler).waiting
     realm.start_broker(1)
-    realm.run()
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
     assert reign_of(ruler).waiting == {}
     assert roles(realm, 1)["t-0"] == (1, 2, (1,))
@@ -92,13 +89,11 @@ def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
     realm.rule()
     quiet(realm)
     realm.start_broker(3)
-    realm.run()
 
     assert heard(realm, 1)[-1] == heard(realm, 2)[-1] == heard(realm, 3)[-1] == {1, 2, 3}
     assert realm.hosts[3].metadata == {tp(0): 1}
     quiet(realm)
     realm.stop_broker(3)
-    realm.run()
     assert heard(realm, 1) == heard(realm, 2) == [{1, 2}]
 
 
@@ -108,9 +103,8 @@ def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
     realm.make_topic("t", {0: (1, 2), 1: (1,), 2: (2, 1)})
     ruler = realm.rule()
     quiet(realm)
-    realm.stop_broker(1)
+    realm.stop_broker(1, run=False)
     realm.start_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
     assert realm.state(tp(1)) == PartitionState(1, 2, (1,), 1)
@@ -198,9 +192,8 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     assert realm.state(tp(0)).leader == 2
     assert reign.picture.unfit == {tp(0): {1}}
     realm.hosts[1].silent = False
-    realm.stop_broker(1)
+    realm.stop_broker(1, run=False)
     realm.start_broker(1)
-    realm.run()
     assert reign.picture.unfit == {}
 
 
@@ -211,7 +204,6 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     ruler = realm.rule()
     realm.hosts[2].silent = True
     realm.stop_broker(1)
-    realm.run()
     assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
     reign = reign_of(ruler)
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
@@ -221,7 +213,6 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     ruler.loop.post(BrokerAnswered(2, flying.incarnation, failed))
     realm.run()
     realm.start_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
     assert reign.waiting == {}
@@ -235,12 +226,11 @@ def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) 
     ruler = realm.rule()
     realm.hosts[2].silent = True
     realm.stop_broker(1)
-    realm.run()
     if event == "connection":
         ruler.lose_connection(2)
     else:
-        realm.stop_broker(2)
-        realm.start_broker(2)
+        realm.stop_broker(2, run=False)
+        realm.start_broker(2, run=False)
     realm.run()
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
     while not isinstance(ruler.flying[-1].request, LeaderAndIsrRequest):
@@ -249,7 +239,6 @@ def test_a_leader_that_may_have_led_unheard_is_the_only_one_in_sync(event: str) 
     ruler.loop.post(BrokerAnswered(2, ruler.flying.pop().incarnation, failed))
     realm.run()
     realm.start_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)).isr == (2,)
     assert 1 not in (realm.state(tp(0)).leader, *realm.state(tp(0)).isr)
@@ -261,11 +250,8 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
     realm.stop_broker(1)
-    realm.run()
     realm.stop_broker(2)
-    realm.run()
     realm.start_broker(1)
-    realm.run()
 
     assert reign_of(ruler).untried == {}
     assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
@@ -278,7 +264,6 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
     ruler = realm.rule()
     realm.set_state(tp(0), controller_epoch=99)
     realm.stop_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
     assert realm.state(tp(1)).leader == 2
@@ -292,7 +277,6 @@ def test_only_the_conflicting_partition_is_decided_again() -> None:
     realm.rule()
     realm.set_state(tp(7), isr=(1, 3))
     realm.stop_broker(1)
-    realm.run()
 
     assert realm.state(tp(7)) == PartitionState(3, 1, (3,), 1)
     assert {realm.state(tp(number)).leader_epoch for number in range(20)} == {1}
@@ -309,7 +293,6 @@ def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
     for name in ("t", "u"):
         realm.set_state(tp(0, name), isr=(1,))
     realm.stop_broker(1)
-    realm.run()
 
     assert realm.state(tp(0, "t")) == PartitionState(-1, 1, (1,), 1)
     assert realm.state(tp(0, "u")) == PartitionState(2, 1, (2,), 1)
@@ -324,7 +307,6 @@ def test_a_configuration_nobody_can_read_allows_nothing() -> None:
     realm.set_state(tp(0), isr=(1,))
     realm.write(SetData("/config/topics/t", b"{", 0))
     realm.stop_broker(1)
-    realm.run()
 
     assert realm.state(tp(0)).leader == -1
     assert set(reign_of(ruler).picture.unreadable) == {"/config/topics/t"}

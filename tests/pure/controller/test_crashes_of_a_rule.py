@@ -42,11 +42,11 @@ def assert_told(realm: SteppedControllers) -> None:
 
 def changes(realm: SteppedControllers) -> None:
     """A broker goes, one bounces, a topic comes, one grows."""
-    realm.stop_broker(1)
+    realm.stop_broker(1, run=False)
     realm.make_topic("new", {0: (1, 2), 1: (3, 2)})
     realm.grow("t", {0: (1, 2), 1: (2, 3), 2: (3, 1), 3: (2, 1)})
-    realm.stop_broker(3)
-    realm.start_broker(3)
+    realm.stop_broker(3, run=False)
+    realm.start_broker(3, run=False)
 
 
 def prepared() -> tuple[SteppedControllers, ControllerNode]:

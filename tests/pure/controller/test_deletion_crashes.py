@@ -38,7 +38,7 @@ def crashed_after(writes: int) -> bool:
     ruler = world.rule()
     kept = {path: world.find(path).data for path in left_of(world, "u")}
     logs = {id_: {each for each in host.logs if each.topic == "u"} for id_, host in world.hosts.items()}
-    world.mark("t")
+    world.mark("t", run=False)
     was_there = world.run_until_written(ruler, writes)
     world.crash(ruler)
     for host in world.hosts.values():
@@ -66,7 +66,7 @@ def test_a_crash_after_any_write_of_a_deletion_ends_with_the_topic_gone(in_parts
 def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
     world, ruler = realm()
-    world.mark("t")
+    world.mark("t", run=False)
     if not loses_answer(world, ruler, nth, fault):
         return False
     assert is_gone(world), (fault, nth)
@@ -88,7 +88,7 @@ def test_a_write_without_an_answer_is_looked_for(in_parts: None, fault: Fault) -
 def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Fault | None) -> None:
     """K21: the last write is executed and its answer lost; by the time it is looked for the name is taken."""
     world, ruler = realm()
-    world.mark("t")
+    world.mark("t", run=False)
     world.run(lambda: ends_topic(world, ruler))
     assert ends_topic(world, ruler)
     if fault is None:

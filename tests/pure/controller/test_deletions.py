@@ -23,7 +23,6 @@ def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
     world, ruler = realm()
     kept = left_of(world, "u"), world.state(tp(0, "u"))
     world.mark("t")
-    world.run()
 
     assert is_gone(world)
     assert deletions(world, 2) == [(False, (tp(0), tp(1))), (True, (tp(0), tp(1)))]
@@ -37,7 +36,6 @@ def test_brokers_hide_the_topic_before_they_stop_it() -> None:
     world, _ = realm()
     before = {id_: len(host.requests) for id_, host in world.hosts.items()}
     world.mark("t")
-    world.run()
 
     for id_, host in world.hosts.items():
         told = host.requests[before[id_] :]
@@ -51,7 +49,7 @@ def test_brokers_hide_the_topic_before_they_stop_it() -> None:
 def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
     """Controller item 54, K21: made at the first moment at which its name is free."""
     world, _ = realm()
-    world.mark("t")
+    world.mark("t", run=False)
     world.run(lambda: world.server.find(Topic.path("t")) is None)
     assert left_of(world, "t") == set()
     world.make_topic("t", {0: (3, 1)}, {"retention.ms": "7"})
@@ -67,9 +65,7 @@ def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
     """Controller item 55, K20: metadata hides the topic at once; it goes when the broker is back."""
     world, ruler = realm()
     world.stop_broker(3)
-    world.run()
     world.mark("t")
-    world.run()
 
     assert {TopicDeletion.path("t"), Topic.path("t"), TopicConfig.path("t")} <= left_of(world, "t")
     assert [tp(number) in world.hosts[2].logs for number in (0, 1)] == [False, False]
@@ -79,7 +75,6 @@ def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
         "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3"
     )
     world.start_broker(3)
-    world.run()
     assert is_gone(world)
     assert reign_waits(ruler) == {}
 
@@ -96,15 +91,12 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
     world, ruler = realm()
     world.hosts[2].silent = True
     world.mark("t")
-    world.run()
     assert left_of(world, "t")
     assert reign_waits(ruler) == {"deletion of t": "waits for the answer of broker 2"}
     world.stop_broker(2)
-    world.run()
     assert left_of(world, "t")
     world.hosts[2].silent = False
     world.start_broker(2)
-    world.run()
 
     assert is_gone(world)
     assert len(deletions(world, 2)) == 2
@@ -115,11 +107,9 @@ def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
     world, _ = realm()
     world.hosts[2].silent = True
     world.mark("t")
-    world.run()
-    world.stop_broker(2)
+    world.stop_broker(2, run=False)
     world.hosts[2].silent = False
     world.start_broker(2)
-    world.run()
 
     assert is_gone(world)
 
@@ -128,7 +118,7 @@ def test_a_deletion_that_was_sent_twice_is_over_when_the_epoch_is_raised() -> No
     """K28: the first copy could delete the topic that is made next; a broker that knows more refuses it."""
     world, ruler = realm()
     epoch = world.epoch()[0]
-    world.mark("t")
+    world.mark("t", run=False)
     world.hosts[2].silent = True
     world.run()
     while not isinstance(ruler.flying[0].request, StopReplicaRequest) or not ruler.flying[0].request.delete:
@@ -154,16 +144,13 @@ def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
     world, ruler = realm()
     world.hosts[2].refusals[tp(1)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.mark("t")
-    world.run()
     world.advance(10_000)
 
     assert len(deletions(world, 2)) == 2
     assert "t-1 on broker 2 could not be deleted" in reign_waits(ruler)["deletion of t"]
     world.hosts[2].refusals.clear()
     world.stop_broker(2)
-    world.run()
     world.start_broker(2)
-    world.run()
     assert is_gone(world)
 
 
@@ -173,10 +160,9 @@ def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
     for _ in range(2):
         before = left_of(world, "t")
         world.mark("t")
-        world.run()
         assert left_of(world, "t") == before
         assert all(tp(0) in host.metadata for host in world.hosts.values())
-        world.mark("t")
+        world.mark("t", run=False)
         world.crash(ruler)
         ruler = world.rule()
         assert left_of(world, "t") == before
@@ -186,13 +172,12 @@ def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
 def test_a_marker_of_an_unknown_topic_disappears() -> None:
     """Controller item 57: at once, and at a failover; names that no topic can have as well."""
     world, ruler = realm()
-    world.mark("nobody")
+    world.mark("nobody", run=False)
     world.mark("no body?")
-    world.run()
 
     assert left_of(world, "nobody") == left_of(world, "no body?") == set()
     world.crash(ruler)
-    world.mark("nobody")
+    world.mark("nobody", run=False)
     world.rule()
     assert left_of(world, "nobody") == set()
 
@@ -202,7 +187,6 @@ def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
     world, _ = realm()
     world.make_topic("v", {0: (1,)})
     world.mark("v")
-    world.run()
     world.advance(2_000)
 
     assert is_gone(world, "v")
@@ -212,7 +196,7 @@ def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
     """K21: a real controller has left it; the topic that clients have made since is not deleted."""
     world, ruler = realm()
     world.crash(ruler)
-    world.mark("v")
+    world.mark("v", run=False)
     world.make_topic("v", {0: (1, 2)})
     world.rule()
 
@@ -237,16 +221,13 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
     """Controller item 53, K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
     world, ruler = realm()
     world.stop_broker(3)
-    world.run()
     world.mark("t")
-    world.run()
     world.grow("t", {**TWO, 2: (1, 3)})
     world.run()
 
     assert Topic.decode("/x", world.find(Topic.path("t")).data).partitions == TWO
     assert world.server.find(PartitionState.path(tp(2))) is None
     world.start_broker(3)
-    world.run()
     assert is_gone(world)
     assert not ruler.notes("transition.illegal")
 
@@ -255,14 +236,11 @@ def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
     """Controller item 53, K23: nobody knows the old lists any more, so all partitions go."""
     world, ruler = realm()
     world.stop_broker(3)
-    world.run()
     world.mark("t")
-    world.run()
     world.crash(ruler)
     world.grow("t", {**TWO, 2: (1, 3)})
     world.rule()
     world.start_broker(3)
-    world.run()
 
     assert is_gone(world)
 
@@ -271,14 +249,11 @@ def test_a_partition_that_never_got_a_state_is_deleted() -> None:
     """K24: none of its replicas ever lived; they go offline without a write and do not wedge the rest."""
     world, ruler = realm()
     world.stop_broker(3)
-    world.run()
     world.make_topic("v", {0: (3,), 1: (1, 3)})
     world.run()
     assert world.server.find(PartitionState.path(tp(0, "v"))) is None
     world.mark("v")
-    world.run()
     world.start_broker(3)
-    world.run()
 
     assert is_gone(world, "v")
     assert not ruler.notes("transition.illegal")
@@ -291,7 +266,6 @@ def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 2)),)).encode())
     world.run()
     world.mark("t")
-    world.run()
     assert not any(delete for id_ in world.hosts for delete, _ in deletions(world, id_))
     assert reign_waits(ruler)["deletion of t"] == "waits for the reassignment of t-0"
     world.hosts[3].silent = False
@@ -309,14 +283,11 @@ def test_a_marker_taken_off_before_the_beginning_withdraws_the_deletion() -> Non
     world.make_topic("v", {0: (3,)})
     world.run()
     world.stop_broker(3)
-    world.run()
     world.mark("v")
-    world.run()
     assert tp(0, "v") not in world.hosts[1].metadata
     world.delete(TopicDeletion.path("v"))
     world.run()
     world.start_broker(3)
-    world.run()
 
     assert world.state(tp(0, "v")).leader == 3
     assert world.hosts[1].metadata[tp(0, "v")] == 3
@@ -327,13 +298,10 @@ def test_a_marker_taken_off_in_the_middle_does_not_leave_half_a_topic() -> None:
     """One broker has deleted its replicas: the rest goes too when the other is back."""
     world, _ = realm()
     world.stop_broker(3)
-    world.run()
     world.mark("t")
-    world.run()
     world.delete(TopicDeletion.path("t"))
     world.run()
     world.start_broker(3)
-    world.run()
 
     assert is_gone(world)
 
@@ -344,7 +312,6 @@ def test_znodes_that_change_while_they_are_deleted_are_read_again() -> None:
     for id_ in (1, 2, 3):
         world.hosts[id_].silent = True
     world.mark("t")
-    world.run()
     while ruler.flying:
         last = len(ruler.flying) == 1
         answer_first(ruler)
@@ -365,7 +332,6 @@ def test_a_big_topic_goes_in_parts() -> None:
     world.make_topic(name, dict.fromkeys(range(1500), (1, 2)))
     ruler = world.rule()
     world.mark(name)
-    world.run()
 
     assert is_gone(world, name)
     assert ruler.rules
@@ -376,7 +342,6 @@ def test_a_move_asked_for_in_the_middle_of_a_deletion_is_dropped() -> None:
     world, ruler = realm()
     world.hosts[2].silent = True
     world.mark("t")
-    world.run()
     assert world.state(tp(0)).leader == NO_LEADER
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode())
     world.run()

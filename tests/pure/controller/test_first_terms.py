@@ -31,7 +31,7 @@ def born_unheard(*kafka: int) -> SteppedControllers:
     """`t` has its first state, broker 3 leads it, and the controller died before it told anybody."""
     realm = SteppedControllers(())
     for id_ in (1, 2, 3):
-        realm.start_broker(id_, ours=id_ not in kafka)
+        realm.start_broker(id_, ours=id_ not in kafka, run=False)
     ruler = realm.rule()
     realm.make_topic("t", {0: (3, 1, 2)})
     assert realm.run_until_written(ruler, 1)
@@ -44,13 +44,12 @@ def born_unheard(*kafka: int) -> SteppedControllers:
 def test_who_was_there_hears_of_the_first_term_and_then_of_the_election() -> None:
     """Both in this order, on the same connection; the broker that died hears of the present term alone."""
     realm = born_unheard()
-    realm.stop_broker(3)
+    realm.stop_broker(3, run=False)
     realm.rule()
 
     assert realm.state(tp(0)) == PartitionState(1, 1, (1, 2), 2)
     assert told(realm, 1) == told(realm, 2) == [(3, 0), (1, 1)]
     realm.start_broker(3, ours=True)
-    realm.run()
     assert told(realm, 3) == [(1, 1)]
 
 
@@ -58,20 +57,19 @@ def test_a_move_that_has_not_begun_changes_nothing_of_it() -> None:
     """Its request alone tells nobody anything: the first term is still the only one."""
     realm = born_unheard()
     realm.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
-    realm.stop_broker(3)
+    realm.stop_broker(3, run=False)
     realm.rule()
 
     assert told(realm, 1)[0] == told(realm, 2)[0] == (3, 0)
     realm.start_broker(3, ours=True)
-    realm.run()
     assert realm.state(tp(0)).leader in (1, 2)
 
 
 def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:
     """Its folder may be another one: it may have led for long, and what it had is gone."""
     realm = born_unheard()
-    realm.stop_broker(3)
-    realm.start_broker(3, ours=True)
+    realm.stop_broker(3, run=False)
+    realm.start_broker(3, ours=True, run=False)
     realm.rule()
 
     assert told(realm, 1)[:2] == told(realm, 2)[:2] == [(3, 0), (3, 1)]
@@ -80,8 +78,8 @@ def test_a_leader_that_has_started_since_is_not_told_to_lead_in_it() -> None:
 
 def _restarted(realm: SteppedControllers) -> None:
     for id_ in (1, 2):
-        realm.stop_broker(id_)
-        realm.start_broker(id_, ours=True)
+        realm.stop_broker(id_, run=False)
+        realm.start_broker(id_, ours=True, run=False)
 
 
 def _written(realm: SteppedControllers) -> None:
@@ -99,8 +97,8 @@ def _moving(realm: SteppedControllers) -> None:
 
 def _both(realm: SteppedControllers) -> None:
     """One of them was restarted, and is the one that was there of another such partition."""
-    realm.stop_broker(2)
-    realm.start_broker(2, ours=True)
+    realm.stop_broker(2, run=False)
+    realm.start_broker(2, ours=True, run=False)
     ruler = realm.rule()
     realm.make_topic("u", {0: (3, 2)})
     assert realm.run_until_written(ruler, 1)
@@ -126,7 +124,7 @@ def test_who_may_have_been_emptied_never_hears_of_the_first_term(
     """replica-host.md rule 4: the request for epoch 0 is what makes a replica that may lead with nothing."""
     realm = born_unheard(*kafka)
     happening(realm)
-    realm.stop_broker(3)
+    realm.stop_broker(3, run=False)
     realm.rule()
 
     assert realm.state(tp(0)).leader_epoch > 0

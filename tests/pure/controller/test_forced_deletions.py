@@ -32,7 +32,6 @@ def test_a_lost_broker_that_comes_back_deletes_what_it_has() -> None:
     """Once; then nothing is remembered any more, and nothing is asked again."""
     world, _ = forced()
     world.start_broker(3)
-    world.run()
 
     assert is_gone(world)
     assert records(world) == []
@@ -46,9 +45,7 @@ def test_a_deletion_that_waits_can_be_forced() -> None:
     """The request is made again with the broker's name: a new child, so the controller looks."""
     world, ruler = realm()
     world.stop_broker(3)
-    world.run()
     world.mark("t")
-    world.run()
     assert "if lost: zkgroup topic delete t --without-broker 3" in waiting(ruler)["deletion of t"]
     path = TopicDeletion.path("t")
     world.write(Delete(path, 0), Create(path, TopicDeletion((3,)).encode()))
@@ -71,9 +68,8 @@ def test_a_move_to_a_broker_that_is_named_ends_with_the_topic(is_asked: bool) ->
         world.write(SetData(Topic.path("t"), topic.encode(), world.find(Topic.path("t")).stat.version))
         ruler = world.rule()
     world.run()
-    world.stop_broker(3)
+    world.stop_broker(3, run=False)
     world.mark("t")
-    world.run()
     assert "reassignment of t-0" in waiting(ruler)["deletion of t"]
 
     path = TopicDeletion.path("t")
@@ -89,14 +85,12 @@ def test_a_broker_that_is_not_named_is_waited_for() -> None:
     """Nothing is finished before it is back; then it is the named one alone that is left."""
     world, ruler = realm()
     for id_ in (2, 3):
-        world.stop_broker(id_)
+        world.stop_broker(id_, run=False)
     world.run()
     world.mark("t", 3)
-    world.run()
     assert records(world) == []
     assert waiting(ruler)["deletion of t"].startswith("waits for broker 2 to be back; if lost: ")
     world.start_broker(2)
-    world.run()
 
     assert left_of(world, "t") == set()
     assert [each.broker for each in records(world)] == [3]
@@ -105,15 +99,11 @@ def test_a_broker_that_is_not_named_is_waited_for() -> None:
 def test_a_named_broker_that_is_back_deletes_like_the_others() -> None:
     """It was restarting: nothing is recorded, since it has answered."""
     world, _ = realm()
-    world.stop_broker(2)
+    world.stop_broker(2, run=False)
     world.stop_broker(3)
-    world.run()
     world.mark("t", 3)
-    world.run()
     world.start_broker(3)
-    world.run()
     world.start_broker(2)
-    world.run()
 
     assert is_gone(world)
     assert records(world) == []
@@ -127,7 +117,6 @@ def test_a_topic_made_again_gets_nothing_of_the_old_one() -> None:
     assert [world.state(tp(number)).isr for number in (0, 1)] == [(1,), (2,)]
     asked = len(told(world, 3))
     world.start_broker(3)
-    world.run()
 
     after = told(world, 3)[asked:]
     assert (after[0], after.count("delete")) == ("delete", 1)
@@ -142,7 +131,7 @@ def test_a_topic_made_again_gets_nothing_of_the_old_one() -> None:
 def test_a_topic_made_while_the_broker_has_not_answered_does_not_get_it() -> None:
     """It is live and silent: neither leader nor in sync, nor in any list, until what it had is gone."""
     world, ruler = forced()
-    world.start_broker(3).silent = True
+    world.start_broker(3, run=False).silent = True
     world.run()
     world.make_topic("t", {1: (3, 2), 0: (1, 3)})
     world.run()
@@ -162,7 +151,6 @@ def test_a_folder_that_cannot_be_deleted_is_tried_again_and_named() -> None:
     world.run()
     world.hosts[3].refusals[tp(1)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.start_broker(3)
-    world.run()
     asked = told(world, 3)
     assert "t-1 on broker 3 could not be deleted" in waiting(ruler)["removal of t on broker 3"]
     assert asked[-1] == "delete"
@@ -178,14 +166,12 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
     """What it was told went with its connection; it is back, and asked, and only then a replica."""
     world, _ = forced()
     world.make_topic("t", {1: (2, 3)})
-    world.start_broker(3).silent = True
+    world.start_broker(3, run=False).silent = True
     world.run()
     assert len(records(world)) == 1
     world.stop_broker(3)
-    world.run()
     world.hosts[3].silent = False
     world.start_broker(3)
-    world.run()
 
     assert records(world) == []
     assert told(world, 3)[-2:] == ["delete", "replica"]
@@ -196,7 +182,6 @@ def test_an_empty_broker_in_its_place_settles_it() -> None:
     world, _ = forced()
     world.hosts[3].logs.clear()
     world.start_broker(3)
-    world.run()
 
     assert records(world) == []
 
@@ -207,13 +192,10 @@ def test_forced_twice_both_brokers_are_remembered() -> None:
     world.make_topic("t", {0: (1, 2)})
     world.run()
     world.stop_broker(2)
-    world.run()
     world.mark("t", 2)
-    world.run()
     assert sorted(each.broker for each in records(world)) == [2, 3]
-    world.start_broker(2)
+    world.start_broker(2, run=False)
     world.start_broker(3)
-    world.run()
 
     assert is_gone(world)
     assert records(world) == []
@@ -225,10 +207,8 @@ def test_forced_again_while_the_broker_still_owes_the_first() -> None:
     world.make_topic("t", {1: (2, 3)})
     world.run()
     world.mark("t", 3)
-    world.run()
     assert [each.broker for each in records(world)] == [3, 3]
     world.start_broker(3)
-    world.run()
 
     assert is_gone(world)
     assert records(world) == []
@@ -241,7 +221,7 @@ def test_the_next_controller_knows_what_was_left() -> None:
     world.run()
     world.crash(ruler)
     before = len(told(world, 3))
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     world.rule()
 
     assert told(world, 3)[before:] == ["delete", "replica"]

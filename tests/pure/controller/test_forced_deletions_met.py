@@ -39,7 +39,7 @@ def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
     world.run()
     world.crash(ruler)
     kafka_rules(world)
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     world.hosts[3].logs.add(tp(1))
     before = len(told(world, 3))
     ruler = world.rule()
@@ -60,7 +60,7 @@ def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
     world.crash(ruler)
     kafka_rules(world)
     world.set_state(tp(1), leader=-1, isr=(3,))
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     world.hosts[3].logs.add(tp(1))
     ruler = world.rule()
 
@@ -73,7 +73,7 @@ def test_what_a_real_controller_has_left_alone_is_deleted() -> None:
     world, ruler = forced()
     world.crash(ruler)
     kafka_rules(world)
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     world.rule()
 
     assert is_gone(world)
@@ -85,7 +85,7 @@ def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     world, ruler = forced()
     world.server.put(AbandonedReplicas.path(77), b"{}")
     world.crash(ruler)
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     ruler = world.rule()
 
     reign = ruler.machine.reign
@@ -102,7 +102,7 @@ def test_while_nobody_can_tell_who_has_a_new_topic_nothing_is_deleted() -> None:
     world.crash(ruler)
     good = world.find(Topic.path("t")).data
     world.server.put(Topic.path("t"), b"{")
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     before = len(told(world, 3))
     world.rule()
     assert told(world, 3)[before:] == []
@@ -122,7 +122,6 @@ def test_a_record_taken_off_by_hand_holds_nobody() -> None:
     world.run()
     world.delete(AbandonedReplicas.path(0))
     world.start_broker(3)
-    world.run()
 
     assert told(world, 3)[-1] == "replica"
 
@@ -132,7 +131,6 @@ def test_data_of_others_in_a_request_names_nobody() -> None:
     for data in (None, b"", b"x", b"{}", b'{"version":1}'):
         world, _ = realm()
         world.stop_broker(3)
-        world.run()
         world.write(Create(TopicDeletion.path("t"), data))
         world.run()
         assert Topic.path("t") in left_of(world, "t")
@@ -142,7 +140,6 @@ def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
     """Until the topic is gone, by the return of the broker."""
     world, ruler = realm()
     world.stop_broker(3)
-    world.run()
     path = TopicDeletion.path("t")
     world.write(Create(path, b'{"zkgroup":{"without_brokers":3}}'))
     world.run()
@@ -151,9 +148,7 @@ def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
     assert set(reign.picture.unreadable) == {path}
     assert left_of(world, "t")
     world.start_broker(3)
-    world.run()
     world.mark("nobody")
-    world.run()
 
     assert is_gone(world)
     assert reign.picture.unreadable == {}
@@ -163,8 +158,7 @@ def crashed_in_the_deletion(writes: int) -> bool:
     """The controller is gone after so many of its writes; whether there were so many."""
     world, ruler = realm(auto_rebalance=False)
     world.stop_broker(3)
-    world.run()
-    world.mark("t", 3)
+    world.mark("t", 3, run=False)
     was_there = world.run_until_written(ruler, writes)
     world.crash(ruler)
     world.rule()
@@ -181,7 +175,7 @@ def crashed_in_the_return(writes: int) -> bool:
     world.make_topic("t", {0: (1, 3), 1: (3, 2)})
     world.run()
     before = len(told(world, 3))
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     was_there = world.run_until_written(ruler, writes)
     world.crash(ruler)
     world.rule()
@@ -196,7 +190,6 @@ def returned(world: SteppedControllers) -> None:
     """Broker 3 is back: it deletes, and then it is a replica of the new topic."""
     before = len(told(world, 3))
     world.start_broker(3)
-    world.run()
     heard = told(world, 3)[before:]
     assert (heard[0], heard[-1]) == ("delete", "replica")
     assert records(world) == []
@@ -227,8 +220,7 @@ def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
     world, ruler = realm(auto_rebalance=False)
     world.stop_broker(3)
-    world.run()
-    world.mark("t", 3)
+    world.mark("t", 3, run=False)
     if not loses_answer(world, ruler, nth, fault):
         return False
     assert left_of(world, "t") == set(), (fault, nth)
@@ -249,14 +241,11 @@ def test_a_broker_that_starts_anew_is_told_of_deletions_that_it_has_not_heard_of
     world.make_topic("gone", {0: (1, 2)})
     world.run()
     world.mark("gone")
-    world.run()
     assert left_of(world, "gone") == set()
     world.stop_broker(3)
-    world.run()
     host.metadata[tp(0, "gone")] = 1
     host.silent = False
     world.start_broker(3)
-    world.run()
 
     assert tp(0, "gone") not in host.metadata
     assert host.metadata[tp(0, "n")] == 1

@@ -14,9 +14,8 @@ def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.stop_broker(3)
-    world.run()
     world.hosts[3].silent = True
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 1)),)).encode())
     world.run()
     reign = ruler.machine.reign
@@ -34,13 +33,12 @@ def test_a_partition_without_a_state_is_begun_when_its_broker_has_answered() -> 
     """The same of a partition that is moved before it has ever had a leader."""
     world = SteppedControllers(auto_rebalance=False)
     ruler = world.rule()
-    world.stop_broker(3)
+    world.stop_broker(3, run=False)
     world.make_topic("t", {0: (3,)})
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 1)),)).encode())
     world.run()
     world.hosts[3].silent = True
     world.start_broker(3)
-    world.run()
     assert world.server.find(PartitionState.path(tp(0))) is None
 
     world.hosts[3].silent = False

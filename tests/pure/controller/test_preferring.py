@@ -22,9 +22,7 @@ def tilted(partitions: int = 4, **settings: object) -> tuple[SteppedControllers,
     world.make_topic("t", dict.fromkeys(range(partitions), (1, 2, 3)))
     ruler = world.rule()
     world.stop_broker(1)
-    world.run()
     world.start_broker(1)
-    world.run()
     for number in range(partitions):
         assert world.state(tp(number)).leader == 2
         world.set_state(tp(number), isr=(2, 3, 1))
@@ -85,7 +83,6 @@ def test_what_fails_keeps_no_request() -> None:
     world.make_topic("v", {0: (1, 3)})
     world.run()
     world.mark("v")
-    world.run()
     before = world.state(tp(3))
     ask(world, tp(0), tp(1), tp(3), tp(0, "v"))
 
@@ -165,9 +162,7 @@ def test_the_balance_is_looked_at_five_seconds_after_loading_and_then_at_each_in
 def tilt(world: SteppedControllers, *numbers: int) -> None:
     """Broker 1 bounces; 2 leads since, and 1 is in sync again."""
     world.stop_broker(1)
-    world.run()
     world.start_broker(1)
-    world.run()
     for number in numbers:
         assert world.state(tp(number)).leader == 2
         world.set_state(tp(number), isr=(2, 1))
@@ -222,9 +217,7 @@ def test_the_balance_reads_what_nobody_has_told() -> None:
     world.make_topic("t", {0: (1, 2)})
     world.rule()
     world.stop_broker(1)
-    world.run()
     world.start_broker(1)
-    world.run()
     world.set_state(tp(0), isr=(2, 1))
     world.advance(FIRST_MS + 1_000)
 

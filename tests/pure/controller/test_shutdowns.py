@@ -104,15 +104,11 @@ def test_a_broker_that_is_shutting_down_is_elected_for_nothing_until_it_is_back(
     world, ruler = ruled(t={0: (1, 2, 3), 1: (3, 2, 1)})
     ask(world, ruler, 2)
     world.stop_broker(1)
-    world.run()
     assert world.state(tp(0)).leader == 3
     world.stop_broker(2)
-    world.run()
     world.start_broker(2)
-    world.run()
     world.set_state(tp(0), isr=(3, 2))
     world.stop_broker(3)
-    world.run()
 
     assert world.state(tp(0)).leader == 2
 
@@ -172,7 +168,6 @@ def test_topics_that_are_being_deleted_are_left_alone() -> None:
     """As from 2.1 on: they neither move nor count; this one waits for a broker that is down."""
     world, ruler = ruled(t={0: (1, 2, 4)}, u={0: (1, 2)})
     world.mark("t")
-    world.run()
     before = world.state(tp(0))
     answer = ask(world, ruler, 1)
 
@@ -187,7 +182,6 @@ def test_a_topic_whose_deletion_waits_for_a_move_is_handed_over() -> None:
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (1, 4)),)).encode())
     world.run()
     world.mark("t")
-    world.run()
     answer = ask(world, ruler, 1)
 
     assert (answer.error, answer.remaining) == (ErrorCode.NONE, ())
@@ -216,14 +210,13 @@ def test_a_start_that_came_after_the_request_is_not_taken_for_the_one_that_asked
     world.run(lambda: is_writing(ruler))
     ruler.ask_shutdown(1, 1)
     ruler.loop.run_pending()
-    world.stop_broker(1)
-    world.start_broker(1)
+    world.stop_broker(1, run=False)
+    world.start_broker(1, run=False)
     world.server.catch_up(ruler.name)
     world.deliver(Step("watch", ruler.name))
     world.run()
     world.set_state(tp(0), isr=(2, 1))
     world.stop_broker(2)
-    world.run()
 
     assert ruler.shutdown_answers()[-1].error == ErrorCode.BROKER_NOT_AVAILABLE
     assert world.state(tp(0)).leader == 1

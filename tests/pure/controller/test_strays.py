@@ -77,11 +77,9 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
     """K16: its incarnation does not matter, the log outlives it."""
     world, _ = moved()
     world.stop_broker(1)
-    world.run()
     world.hosts[1].refusals.clear()
     world.advance(AGAIN_MS + 1_000, 5_000)
     world.start_broker(1)
-    world.run()
     world.advance(AGAIN_MS + 1_000, 5_000)
 
     assert tp(0) not in world.hosts[1].logs
@@ -93,14 +91,12 @@ def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_b
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.stop_broker(1)
-    world.run()
     move(world, (2, 3), (2, 3))
     reign = ruler.machine.reign
     assert reign is not None
     assert asked(world) == 0
     assert tp(0) in world.hosts[1].logs
     world.start_broker(1)
-    world.run()
 
     assert asked(world) == 1
     assert tp(0) not in world.hosts[1].logs
@@ -115,10 +111,8 @@ def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     world.stop_broker(1)
-    world.run()
     world.hosts[1].silent = False
     world.start_broker(1)
-    world.run()
 
     assert tp(0) not in world.hosts[1].logs
 
@@ -154,9 +148,9 @@ def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
     """It is not waited for: nothing else depends on it."""
     world = SteppedControllers(auto_rebalance=False)
     deaf(world)
-    world.stop_broker(1)
+    world.stop_broker(1, run=False)
     world.rule()
-    world.start_broker(1)
+    world.start_broker(1, run=False)
     world.advance(AGAIN_MS + 1_000, 5_000)
 
     assert asked(world) == 1
@@ -202,9 +196,8 @@ def test_whom_an_unclean_election_has_brought_back_is_not_deleted() -> None:
     world.run(lambda: asked(world) > 0)
     world.set_state(tp(0), isr=(2,))
     world.run()
-    world.stop_broker(2)
+    world.stop_broker(2, run=False)
     world.stop_broker(3)
-    world.run()
     world.server.put(UncleanElection.path(), UncleanElection((tp(0),), 1, "somebody").encode())
     world.run()
     state = world.state(tp(0))

@@ -33,7 +33,6 @@ def left_behind() -> tuple[SteppedControllers, ControllerNode]:
     world.make_topic("t", {0: (1, 2)})
     ruler = world.rule()
     world.stop_broker(1)
-    world.run()
     move(world, (2, 3), (2, 3))
     assert tp(0) in world.hosts[1].logs
     return world, ruler
@@ -42,7 +41,6 @@ def left_behind() -> tuple[SteppedControllers, ControllerNode]:
 def deleted(world: SteppedControllers) -> None:
     """The topic goes; the broker is not waited for."""
     world.mark("t")
-    world.run()
     assert left_of(world, "t") == set()
 
 
@@ -52,7 +50,6 @@ def returns_to_the_next(world: SteppedControllers) -> None:
     world.run()
     before = len(told_of(world, 1, tp(0)))
     world.start_broker(1)
-    world.run()
     assert told_of(world, 1, tp(0))[before:] == ["delete", "replica"]
     assert records(world) == []
     assert world.state(tp(0)).leader == 2
@@ -78,7 +75,6 @@ def test_who_comes_back_before_the_deletion_leaves_no_record() -> None:
     """It was asked, and has answered."""
     world, _ = left_behind()
     world.start_broker(1)
-    world.run()
     deleted(world)
 
     assert records(world) == []
@@ -90,7 +86,6 @@ def test_a_folder_that_cannot_be_deleted_is_recorded_and_holds_up_no_deletion() 
     world, ruler = left_behind()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.start_broker(1)
-    world.run()
     deleted(world)
     world.make_topic("t", {0: (1, 2)})
     world.run()
@@ -109,15 +104,11 @@ def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
     world, ruler = left_behind()
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.stop_broker(3)
-    world.run()
     world.mark("t")
-    world.run()
     world.start_broker(1)
-    world.run()
 
     assert waiting(ruler)["deletion of t"].startswith("waits for broker 3 to be back")
     world.start_broker(3)
-    world.run()
     assert left_of(world, "t") == set()
     assert [each.broker for each in records(world)] == [1]
 
@@ -130,7 +121,6 @@ def unanswered_by_the_left() -> tuple[SteppedControllers, ControllerNode]:
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     world.mark("t")
-    world.run()
     assert waiting(ruler) == {"deletion of t": "waits for the answer of broker 1"}
     return world, ruler
 
@@ -151,7 +141,6 @@ def test_an_answer_that_never_comes_is_not() -> None:
     """The broker is gone, and with it its connection and all that was on it."""
     world, ruler = unanswered_by_the_left()
     world.stop_broker(1)
-    world.run()
     world.hosts[1].silent = False
 
     assert left_of(world, "t") == set()
@@ -163,13 +152,11 @@ def test_a_lost_broker_that_is_named_and_one_that_was_left_are_recorded_together
     """K20: the deletion is forced over broker 3, and broker 1 had a replica before it."""
     world, _ = left_behind()
     world.stop_broker(3)
-    world.run()
     world.mark("t", 3)
-    world.run()
 
     assert left_of(world, "t") == set()
     assert sorted(each.broker for each in records(world)) == [1, 3]
-    world.start_broker(3)
+    world.start_broker(3, run=False)
     returns_to_the_next(world)
 
 
@@ -211,7 +198,7 @@ def test_a_debt_that_a_real_controller_has_outdated_is_recorded_again() -> None:
 def test_what_is_left_of_a_partition_that_is_moved_again_is_recalled() -> None:
     """The controller changes in the middle of the next move, which knows nothing of broker 1."""
     world, ruler = left_behind()
-    world.start_broker(4)
+    world.start_broker(4, run=False)
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 4)),)).encode())
     world.run()
     world.crash(ruler)
@@ -253,7 +240,6 @@ def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
     world.run()
     assert tp(0) in world.hosts[3].logs
     world.stop_broker(3)
-    world.run()
     znode = world.find(Reassignment.path())
     world.write(SetData(znode.path, Reassignment((Move(tp(0), (2, 1)),)).encode(), znode.stat.version))
     world.run()
@@ -261,7 +247,6 @@ def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
     world.crash(ruler)
     world.rule()
     world.start_broker(3)
-    world.run()
 
     assert told_of(world, 3, tp(0))[-1] == "delete"
     assert tp(0) not in world.hosts[3].logs
@@ -302,7 +287,7 @@ def test_the_record_of_a_move_outlives_a_thousand_later_ones_while_a_replica_of_
 def crashed(writes: int) -> bool:
     """The controller is gone after so many writes of the deletion; whether there were so many."""
     world, ruler = left_behind()
-    world.mark("t")
+    world.mark("t", run=False)
     was_there = world.run_until_written(ruler, writes)
     world.crash(ruler)
     world.rule()
@@ -334,7 +319,7 @@ def test_a_write_without_an_answer_loses_nothing_that_was_left(fault: Fault) -> 
 def unanswered(nth: int, fault: Fault) -> bool:
     """A deletion whose nth write gets no answer; whether it had that many."""
     world, ruler = left_behind()
-    world.mark("t")
+    world.mark("t", run=False)
     if not loses_answer(world, ruler, nth, fault):
         return False
     assert left_of(world, "t") == set(), (fault, nth)

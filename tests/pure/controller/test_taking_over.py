@@ -60,7 +60,6 @@ def test_first_states_are_made_with_their_parents() -> None:
     assert reign.waiting == {"leader of t-1": "no replica of 1 is live"}
 
     realm.start_broker(1)
-    realm.run()
     assert realm.state(tp(1)) == PartitionState(1, 0, (1,), 1)
     assert reign.waiting == {}
 
@@ -169,7 +168,7 @@ def test_partitions_whose_leader_is_gone_are_elected_while_taking_over() -> None
     realm = SteppedControllers()
     realm.make_topic("t", dict.fromkeys(range(200), (1, 2)))
     realm.crash(realm.rule())
-    realm.stop_broker(1)
+    realm.stop_broker(1, run=False)
     writes = len(realm.server.log)
     realm.rule()
 
@@ -186,7 +185,7 @@ def test_loading_asks_by_the_topic_and_not_by_the_partition(monkeypatch: pytest.
     for number in range(30):
         realm.make_topic(f"t{number}", dict.fromkeys(range(40), (1, 2)))
     realm.crash(realm.rule())
-    realm.stop_broker(1)
+    realm.stop_broker(1, run=False)
     asked: list[Request] = []
     node = realm.stand()
     submit = node.client.submit
@@ -268,7 +267,7 @@ def test_what_happened_while_the_connection_was_away_is_seen() -> None:
     ruler = realm.rule()
     realm.server.suspend(ruler.name)
     realm.run()
-    realm.stop_broker(3)
+    realm.stop_broker(3, run=False)
     realm.make_topic("new", {0: (1, 2)})
     realm.set_state(tp(0), isr=(1,))
     realm.server.resume(ruler.name)
@@ -287,7 +286,7 @@ def test_a_write_without_an_answer_is_told_once_it_is_found(fault: Fault) -> Non
     """recipes 16: read back; a leader hears of every version that a controller has written (K9)."""
     realm = realm_of_two_topics()
     ruler = realm.rule()
-    realm.stop_broker(1)
+    realm.stop_broker(1, run=False)
     realm.until_asked(ruler, PartitionState.path(tp(0)))
     step = Step("request", ruler.name)
     realm.deliver(step, fault)

@@ -15,8 +15,8 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 
 def bounce(realm: SteppedControllers, broker: int, *, ours: bool = True) -> None:
     """It starts again, at once; what its controller makes of it has not happened yet."""
-    realm.stop_broker(broker)
-    realm.start_broker(broker, ours=ours)
+    realm.stop_broker(broker, run=False)
+    realm.start_broker(broker, ours=ours, run=False)
 
 
 def ruled(realm: SteppedControllers) -> SteppedControllers:

@@ -239,8 +239,8 @@ def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
     version = realm.find(ControllerStatus.path()).stat.version
     realm.advance(20_000)
     assert realm.find(ControllerStatus.path()).stat.version == version
-    realm.start_broker(2)
-    realm.start_broker(3)
+    realm.start_broker(2, run=False)
+    realm.start_broker(3, run=False)
     realm.advance(5000)
     assert status().waiting == {}
     assert status().zxid > shown.zxid

@@ -28,7 +28,6 @@ def offline(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
     ruler = world.rule()
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
-    world.run()
     assert [world.state(tp(number)).leader for number in (0, 1, 2)] == [-1, 2, -1]
     return world, ruler
 
@@ -75,7 +74,6 @@ def test_nobody_is_elected_uncleanly_without_being_named() -> None:
     for number in (0, 1):
         world.set_state(tp(number), isr=(1,))
     world.stop_broker(1)
-    world.run()
     ask(world, tp(1))
     world.run()
 
@@ -87,7 +85,7 @@ def test_one_in_sync_is_preferred_to_one_that_is_not() -> None:
     world, ruler = offline()
     world.crash(ruler)
     czxid = ask(world, tp(0))
-    world.start_broker(1)
+    world.start_broker(1, run=False)
     world.rule()
 
     assert world.state(tp(0)).leader == 1
@@ -112,7 +110,6 @@ def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
     """Recipes 15: it takes part in no election; the reason says so."""
     world, _ = offline()
     world.mark("t")
-    world.run()
     czxid = ask(world, tp(0))
     world.run()
 
@@ -195,7 +192,6 @@ def test_a_topic_overrides_the_setting_both_ways(setting: bool, word: str, leade
     world.rule()
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
-    world.run()
 
     assert world.state(tp(0)).leader == leader
 
@@ -236,6 +232,5 @@ def test_a_configuration_that_cannot_be_read_allows_nothing() -> None:
     world.rule()
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
-    world.run()
 
     assert world.state(tp(0)).leader == -1
