@@ -1,4 +1,4 @@
-"""The results as a table in Markdown."""
+"""The results as a table in Markdown, which names tests without their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table(results: Iterable[Result]) -> str:
     """A row for each mistake."""
     rows = [HEAD, "| --- | --- | --- | --- |"]
     for each in results:
-        file, _, test = each.caught_by.replace("|", "\\|").partition("::")
+        file, _, test = each.caught_by.partition("[")[0].partition("::")
         caught = f"`{file}` {test}" if test else "**no test**"
         rows.append(f"| {each.mistake.part} | {each.mistake.says} | {caught} | {each.seconds:.1f} |")
     return "\n".join(rows)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +150,42 @@ def test_a_partition_whose_making_was_cut_short_is_made_again(tmp_path: Path, ma
     assert host.view(TP) is None
     assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.NONE
     assert append(host, 0, b"a").error == ErrorCode.NONE
+    host.close()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_partition_is_made_in_an_order_that_any_crash_leaves_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Killed after so many writes: the next start makes the rest, and takes no lines for another's."""
+    made = 0
+
+    def limited(call: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any, **named: Any) -> Any:
+            nonlocal made
+            if counts(*arguments, **named):
+                if made == steps:
+                    raise Killed
+                made += 1
+            return call(*arguments, **named)
+
+        return wrapper
+
+    host = DirectoryReplicaHost(1, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", limited(Path.rename, lambda *_: True))
+        patch.setattr(Path, "open", limited(Path.open, lambda path, mode="r", **_: mode == "xb"))
+        with suppress(Killed):
+            host.become_leader(TP, 0, (1,), {1})
+    host.close()
+    assert made == steps
+    host = DirectoryReplicaHost(1, tmp_path)
+
+    assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.NONE
     host.close()
 
 

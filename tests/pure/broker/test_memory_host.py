@@ -69,6 +69,18 @@ def test_a_replica_that_is_closed_neither_leads_nor_follows() -> None:
     assert (follower.following, follower.next_fetch(0, 1, 0)) == (None, None)
 
 
+def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
+    """Of lines that are lost nothing can be read; that they were acknowledged keeps it from leading."""
+    replica = Replica(1, TP, MemoryPlace().create(TP, high_watermark=5))
+    assert (replica.view().high_watermark, replica.view().log_end_offset) == (0, 0)
+
+    assert replica.lead(1, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (replica.leads, replica.view().failure) == (
+        False,
+        "cannot lead in epoch 1: lines are lost: it ends at 0, and 5 was its high watermark",
+    )
+
+
 def test_a_place_outlives_its_host() -> None:
     """With its lines; what it loses is gone for the next host, which has another incarnation."""
     place = MemoryPlace()

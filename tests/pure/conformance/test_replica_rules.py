@@ -6,6 +6,8 @@ may lead, 5 what is shown.
 
 from __future__ import annotations
 
+import dataclasses
+
 from tests.worlds.replica_hosts import TP, Hosts, append, asked, end, fetch, pair, text_of, view, watermark
 from zkgroup.broker.memory_host import replicate
 from zkgroup.broker.replica_host import Follower, ReplicaHost, Role
@@ -234,6 +236,19 @@ def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaHost, two: Repl
     assert (watermark(one), watermark(two)) == (1, 1)
     assert two.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.NONE
     assert watermark(two) == 1
+
+
+def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaHost, two: ReplicaHost) -> None:
+    """A leader that has just been elected may not know yet what its predecessor acknowledged."""
+    pair(one, two)
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+    assert replicate(one, two, TP)
+    assert watermark(two) == 2
+    request = asked(two)
+    two.take(request, dataclasses.replace(one.fetch(request), high_watermark=1))
+
+    assert watermark(two) == 2
 
 
 # --- rule 3: the ISR ------------------------------------------------------------------------------

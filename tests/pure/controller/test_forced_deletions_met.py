@@ -52,10 +52,9 @@ def test_what_a_real_controller_has_given_the_broker_is_not_deleted() -> None:
 
 
 def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
-    """It alone is in sync: where it were still held at the first election, the topic's configuration would
-    have an emptier replica lead."""
+    """It alone is in sync, so where it were still held at the first election, that would fail."""
     world, ruler = forced()
-    world.make_topic("t", {1: (2, 3)}, {"unclean.leader.election.enable": "true"})
+    world.make_topic("t", {1: (2, 3)})
     world.run()
     world.crash(ruler)
     kafka_rules(world)
@@ -65,7 +64,7 @@ def test_what_a_real_controller_has_given_the_broker_it_leads_at_once() -> None:
     ruler = world.rule()
 
     assert (world.state(tp(1)).leader, world.state(tp(1)).isr) == (3, (3,))
-    assert ruler.notes("election.unclean") == []
+    assert ruler.notes("election.failed") == []
 
 
 def test_what_a_real_controller_has_left_alone_is_deleted() -> None:

@@ -83,6 +83,6 @@ def test_table_names_what_caught_each_mistake() -> None:
     rows = table([Result(mistake, "t.py::test_a[x|y]", 1.24), Result(mistake, "", 2, "no test failed")])
 
     assert rows.splitlines()[2:] == [
-        "| claim | It is wrong. | `t.py` test_a[x\\|y] | 1.2 |",
+        "| claim | It is wrong. | `t.py` test_a | 1.2 |",
         "| claim | It is wrong. | **no test** | 2.0 |",
     ]
