@@ -16,6 +16,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -121,6 +122,21 @@ class Prefork:
         self._process.stdin.close()
         self._process.wait()
 
+    def commands(self, folder: Path) -> None:
+        """Puts `zkgroup` and `python` into the folder, for shells: what ends by itself comes from the server.
+
+        What serves is the real one, since others have to signal it: it becomes another process's child here.
+        """
+        for name, real in (
+            ("zkgroup", Path(sys.executable).with_name("zkgroup")),
+            ("python", sys.executable),
+        ):
+            file = folder / name
+            file.write_text(
+                _COMMAND.format(python=sys.executable, real=str(real), name=name, to=self.address)
+            )
+            file.chmod(0o755)
+
     def start(
         self,
         args: Sequence[str],
@@ -146,11 +162,32 @@ class Prefork:
             else:
                 given.append(number if stream is None else stream)
                 files.append(None)
-        request = {"args": list(args), "env": dict(env), "cwd": str(Path.cwd()), "new_session": new_session}
+        request = {
+            "name": "zkgroup",
+            "args": list(args),
+            "env": dict(env),
+            "cwd": str(Path.cwd()),
+            "new_session": new_session,
+        }
         socket.send_fds(channel, [json.dumps(request).encode()], given)
         for descriptor in opened:
             os.close(descriptor)
         return Started(channel, ["zkgroup", *args], files)
+
+
+_COMMAND = """#!{python} -IS
+import json, os, socket, sys
+args = sys.argv[1:]
+if args[:1] in (["consume"], ["zookeeper"]):
+    os.execv({real!r}, [{real!r}, *args])
+channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+channel.connect({to!r})
+told = dict(name={name!r}, args=args, env=dict(os.environ), cwd=os.getcwd(), new_session=False)
+socket.send_fds(channel, [json.dumps(told).encode()], [0, 1, 2])
+channel.recv(64)
+code = int(channel.recv(64))
+sys.exit(code if code >= 0 else 128 - code)
+"""
 
 
 # --- the server -----------------------------------------------------------------------------------
@@ -256,7 +293,7 @@ def become(request: Request) -> None:
     sys.stdin = sys.__stdin__ = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, errors, closefd=False)  # noqa: SIM115
-    sys.argv = ["zkgroup", *told["args"]]
+    sys.argv = told["args"] if told["name"] == "python" else ["zkgroup", *told["args"]]
 
 
 def _serve(descriptor: int) -> Callable[[], None] | None:
@@ -268,6 +305,8 @@ def _serve(descriptor: int) -> Callable[[], None] | None:
     if request is None:
         return None
     become(request)
+    if request.told["name"] == "python":
+        return lambda: runpy.run_path(sys.argv[0], run_name="__main__") and None
     return importlib.import_module("zkgroup_cli.main").main
 
 

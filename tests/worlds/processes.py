@@ -28,14 +28,14 @@ _preforks: list[Prefork] = []
 
 
 @pytest.fixture(scope="session", autouse=True)
-def preforked() -> Iterator[None]:
+def preforked() -> Iterator[Prefork | None]:
     """Where it is imported into a conftest, commands are forked off a process that has imported them."""
     if not sys.platform.startswith("linux"):
-        yield
+        yield None
         return
     with tempfile.TemporaryDirectory(prefix="zkgroup-") as folder, Prefork(Path(folder)) as server:
         _preforks.append(server)
-        yield
+        yield server
         _preforks.remove(server)
 
 

@@ -1,4 +1,4 @@
-"""The examples of README and docs are executed: a page is one session, with a ZooKeeper of its own."""
+"""The examples of README and docs are executed: a page is one shell, on a tree or a server of its own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.project import ROOT
 from tests.real.docs.examples import Example, examples
-from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+from tests.waiting import PATIENCE_S, waiting
+from tests.worlds.prefork import Prefork
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 PAGES = [
     ROOT / "README.md",
@@ -23,13 +26,12 @@ PAGES = [
 ]
 WITH_EXAMPLES = [page for page in PAGES if any(not example.skip for example in examples(page))]
 
-PAGE_TIMEOUT_S = 400
-
 WRAPPER = """
 set -euo pipefail
 set -m
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 """
+END_SESSION = Path(__file__).with_name("end_session.py")
 
 
 def test_pages_have_examples() -> None:
@@ -45,48 +47,63 @@ def test_examples_that_are_not_executed_say_why() -> None:
     assert len(excused) <= 6
 
 
-@pytest.mark.timeout(PAGE_TIMEOUT_S + 60)
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
-def test_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """All blocks of a page run in order, in one shell, without an error."""
+def test_examples_of_a_page_run(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest, preforked: Prefork | None
+) -> None:
+    """All blocks of a page run in order, in one shell, without an error.
+
+    The README's commands are a user's own; those of other pages come from a process that has imported them.
+    """
     blocks = [example for example in examples(page) if not example.skip]
-    starts_its_own = any("zookeeper start" in block.code for block in blocks)
-    with EmbeddedZooKeeper(fsync=False) as server:
-        port = server.address.rpartition(":")[2]
-        if starts_its_own:
-            server.stop()
-        lines = [_as_shell(block, port, tmp_path / f"example-{n}.py") for n, block in enumerate(blocks)]
-        done = _run("\n".join([WRAPPER, *lines]), tmp_path)
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    if preforked is not None and page.name != "README.md":
+        preforked.commands(commands)
+    else:
+        (commands / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        (commands / "python").chmod(0o755)
+    with ExitStack() as stack:
+        if any("zookeeper start" in block.code for block in blocks):
+            port = HeldPort()
+            stack.callback(port.release)
+            zookeeper = str(port.number)
+        else:
+            zookeeper = request.getfixturevalue("zk_server").address.rpartition(":")[2]
+        done = _run([_as_shell(block, zookeeper, tmp_path) for block in blocks], tmp_path, commands)
 
     assert done.returncode == 0, f"{page.name}: exit code {done.returncode}\n{done.stdout[-6000:]}"
 
 
-def _as_shell(example: Example, port: str, file: Path) -> str:
+def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
     """The block as shell text; the port that the pages name becomes that of the server that runs."""
-    code, setup = (re.sub(r"\b2181\b", port, text or ":") for text in (example.code, example.setup))
+    code, setup = (re.sub(r"\b2181\b", zookeeper, text or ":") for text in (example.code, example.setup))
     if example.language == "python":
+        file = folder / f"line-{example.line}.py"
         file.write_text(code + "\n")
-        code = f"{shlex.quote(sys.executable)} {file.name}"
+        code = f"python {file.name}"
     return f"{setup}\necho {shlex.quote(f'--- {example.page}:{example.line}')}\n{code}"
 
 
-def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs it in a session of its own, so that nothing it started outlives the time limit."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.CompletedProcess[str]:
+    """Runs them in a session of its own, so that nothing they started outlives the time limit."""
+    path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script = "\n".join([WRAPPER, f"end_session() {{ python {shlex.quote(str(END_SESSION))} $*; }}", *blocks])
     process = subprocess.Popen(
         ["bash", "-c", script],
         cwd=folder,
-        env=environment,
+        env={**os.environ, "PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    try:
-        output, _ = process.communicate(timeout=PAGE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)
-        output, _ = process.communicate(timeout=60)
-        output += f"\nkilled after {PAGE_TIMEOUT_S} s"
+    with waiting():
+        try:
+            output, _ = process.communicate(timeout=2 * PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            output, _ = process.communicate()
+            output += f"\nkilled after {2 * PATIENCE_S:g} s"
     return subprocess.CompletedProcess("bash", process.returncode, output, "")
