@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S, ended
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-DEADLINE_S = 90.0
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
@@ -99,7 +100,7 @@ class Page:
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _next(self) -> dict[str, Any]:
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while b"\0" not in self._rest:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._back], [], [], left)[0]:
@@ -152,10 +153,10 @@ def browser(command: str, profile: Path) -> Iterator[Page]:
         page._session = None
         with suppress(TimeoutError, RuntimeError, OSError):
             page.call("Browser.close")
-        process.wait(20)
+        ended(process)
     finally:
         os.close(to_write)
         os.close(back_read)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
-        process.wait(20)
+        ended(process)

@@ -14,6 +14,7 @@ from operator import methodcaller
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.replica_hosts import Hosts, MemoryHosts
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.metadata_cache import MetadataCache
@@ -35,7 +36,6 @@ from zkgroup.znodes.broker_registration import Endpoint
 from zkgroup.znodes.brokers import BrokerRegistration
 
 T = TypeVar("T")
-WAIT_S = 30.0
 CONTROLLER = 9
 
 
@@ -147,7 +147,7 @@ class LineBrokers:
     # --- on the loop ------------------------------------------------------------------------------
 
     def _run(self, what: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(WAIT_S)
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
 
     async def _start(self, number: int) -> None:
         cache = MetadataCache()

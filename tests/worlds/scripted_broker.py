@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from tests.worlds.serving import WAIT_S, until
+from tests.waiting import PATIENCE_S
+from tests.worlds.serving import until
 from zkgroup.controller.channel import Channel, ChannelSettings, Lease
 from zkgroup.controller.machine.requests import ToBroker
 from zkgroup.testing.clock import FakeClock
@@ -24,7 +25,7 @@ class Line:
 
     async def frame(self) -> bytes:
         """The next request, its size included."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             size = await self.reader.readexactly(4)
             return size + await self.reader.readexactly(int.from_bytes(size, "big"))
 
@@ -42,7 +43,7 @@ class Line:
 
     async def is_closed(self) -> bool:
         """Whether the other side has gone, after whatever it still sent."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 while await self.reader.read(65536):
                     pass
@@ -72,7 +73,7 @@ class ScriptedBroker:
 
     async def line(self) -> Line:
         """The next connection."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.lines.get()
 
     async def silence(self) -> None:
@@ -180,7 +181,7 @@ async def channel_to_a_broker(
         yield Scene(broker, channel, told, pauses, clock, lease, task)
     finally:
         task.cancel()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.wait([task])
             await broker.silence()
         assert task.cancelled()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests.waiting import joined
 from zkgroup.model.requests import Multi, SetData
 from zkgroup.testing.conformance import Caller
 
@@ -145,12 +146,12 @@ class ScriptedServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._accepter.join(10)
+        joined(self._accepter)
         for sock in self._socks:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            joined(thread)
         if error is None and self.failures:
             raise self.failures[0]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TypeVar
 
+from tests.waiting import PATIENCE_S
 from zkgroup.broker.connection import Limits
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.metadata_cache import MetadataCache
@@ -32,8 +33,6 @@ from zkgroup.wire.replica_host import (
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
-WAIT_S = 60.0
-"""For what must happen; a test that waits so long has failed."""
 NEW = ReplicaView(Role.NONE, -1, 0, 0, -1)
 
 
@@ -52,7 +51,7 @@ def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 async def until(predicate: Callable[[], object]) -> None:
     """As `wait_until`, on a loop, which goes on meanwhile."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not predicate():
             await asyncio.sleep(0.001)
 
@@ -88,7 +87,7 @@ class ScriptedHost:
 
     def _role(self, tp: TopicPartition, role: Role, epoch: int, *what: object) -> ErrorCode:
         self.at_gate = True
-        assert self.gate.wait(WAIT_S)
+        assert self.gate.wait(PATIENCE_S)
         self.at_gate = False
         self._note(*what)
         if tp in self.broken:
@@ -224,7 +223,7 @@ async def served(
     try:
         yield Served(address, server, service, receiver, cache, clock, noted, thread)
     finally:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             await server.close()
             await service.close()
             if thread is not None:
@@ -250,7 +249,7 @@ class Client:
 
     async def frame(self) -> bytes:
         """The next frame without its size."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
 
@@ -266,7 +265,7 @@ class Client:
 
     async def is_closed(self) -> bool:
         """Whether the broker closes the connection without another byte."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read() == b""
             except ConnectionError:

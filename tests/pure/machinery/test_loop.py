@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.waiting import eventually
 from zkgroup.consumer.effects import ChangeState, Effect, MemberState
 from zkgroup.consumer.events import Event, Opened
 from zkgroup.errors import StoreUnavailableError
@@ -32,7 +33,7 @@ from zkgroup.model.requests import (
     Suspended,
     SyncDone,
 )
-from zkgroup.testing.clock import FakeClock, wait_until
+from zkgroup.testing.clock import FakeClock
 
 
 class Script:
@@ -300,7 +301,7 @@ def test_the_thread_wakes_for_entries_and_for_timers() -> None:
     fired = threading.Event()
     bench.loop.start()
     bench.loop.post(lambda: bench.loop.schedule("soon", bench.clock.now_ms() + 20, fired.set))
-    wait_until(lambda: bench.loop.next_timer_ms is not None)
+    eventually(lambda: bench.loop.next_timer_ms is not None)
 
     bench.clock.advance(20)
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.waiting import joined
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Check,
@@ -124,7 +125,7 @@ def test_many_threads_may_use_it(server: MemoryZooKeeper, caller: Caller) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        joined(thread)
     assert all(answered.acquire(timeout=30) for _ in range(800))
     assert not answered.acquire(blocking=False)
     assert server.tree()["/n"].stat.version == 800

@@ -8,14 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.scripted_server import CLOSE_SESSION, WRITE, Peer, ScriptedServer, told
 from zkgroup.errors import ForkedClientError, StoreUnavailableError
 from zkgroup.model.requests import Connected, Lost, Sync, SyncDone, Unanswered
-from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ZooKeeperClient
-
-WAIT_S = 30.0
 
 
 def test_close_returns_although_the_server_is_silent() -> None:
@@ -49,10 +47,10 @@ def test_close_returns_while_connecting() -> None:
     with ScriptedServer(script) as server:
         client = ZooKeeperClient(server.address)
         client.start()
-        assert connected.wait(WAIT_S)
+        assert connected.wait(PATIENCE_S)
         client.close(timeout_s=5)
         with pytest.raises(StoreUnavailableError, match="closed"):
-            client.wait_connected(WAIT_S)
+            client.wait_connected(PATIENCE_S)
 
 
 def test_close_inside_a_callback_only_begins_to_close() -> None:
@@ -73,7 +71,7 @@ def test_close_inside_a_callback_only_begins_to_close() -> None:
 
         caller = Caller(client)
         client.listen(on_event)
-        assert closed.wait(WAIT_S)
+        assert closed.wait(PATIENCE_S)
         caller.await_event(Lost, 1)
         client.close()
 
@@ -91,12 +89,12 @@ def test_who_waits_in_vain_is_told_why() -> None:
         address = server.address
         with ZooKeeperClient(address) as client:
             client.start()
-            assert heard.wait(WAIT_S)
+            assert heard.wait(PATIENCE_S)
             with pytest.raises(StoreUnavailableError, match=rf"{address}.*granted no session"):
                 client.wait_connected(0.0)
     with ZooKeeperClient(address) as client:
         client.start()
-        wait_until(lambda: "Connection refused" in str(client.unconnected(1.0)))
+        eventually(lambda: "Connection refused" in str(client.unconnected(1.0)))
         with pytest.raises(StoreUnavailableError, match="Connection refused"):
             client.wait_connected(0.0)
 

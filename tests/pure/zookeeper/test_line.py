@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from tests.waiting import becomes, eventually, happened
 from tests.worlds.scripted_server import AUTH, STAT, WRITE, Asked, Hello, Peer, ScriptedServer, told
 from zkgroup.errors import AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import (
@@ -24,7 +25,6 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
-from zkgroup.testing import wait_until
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient, line
 from zkgroup.zookeeper.handler import LineHandler
@@ -63,7 +63,7 @@ def test_a_server_that_forgets_a_handshake_is_asked_again_in_time(settings: Clie
     def script(peer: Peer, number: int) -> None:
         if number == 1:
             peer.hear_hello()
-            answered.wait(30)  # silent until another connection has been answered
+            happened(answered)  # silent until another connection has been answered
             return
         peer.greet()
         answered.set()
@@ -85,7 +85,7 @@ def test_a_server_that_is_out_of_reach_gets_its_share_of_the_time(monkeypatch: p
     monkeypatch.setattr(line, "open_connection", out_of_reach)
     settings = ClientSettings(session_timeout_ms=9000)
     with ZooKeeperClient("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", settings):
-        wait_until(lambda: len({port for port, _ in given}) == 3)
+        becomes(lambda: len({port for port, _ in given}), 3)
     assert {timeout_s for _, timeout_s in given} == {3.0}
 
 
@@ -95,7 +95,7 @@ def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch:
 
     def out_of_reach(address: tuple[str, int], host: str, **rest: object) -> None:
         asked.set()
-        over.wait(30)
+        happened(over)
         raise TimeoutError("nobody answers")
 
     monkeypatch.setattr(line, "open_connection", out_of_reach)
@@ -105,7 +105,7 @@ def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch:
         with pytest.raises(StoreUnavailableError, match=r"found 127\.0\.0\.1:1: no answer yet; check"):
             client.wait_connected(0.0)
         over.set()
-        wait_until(lambda: "nobody answers" in str(client.unconnected(1.0)))
+        eventually(lambda: "nobody answers" in str(client.unconnected(1.0)))
 
 
 def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> None:
@@ -239,7 +239,7 @@ def test_an_expired_session_is_told_before_the_next_one_is_opened() -> None:
         assert opened_before_lost == [False]
         assert [type(outcome) for outcome in outcomes] == [NotSent]
         assert [one.op for one in asked] == [Op.SYNC]
-        wait_until(lambda: "zkgroup-zookeeper-1" not in {thread.name for thread in threading.enumerate()})
+        eventually(lambda: "zkgroup-zookeeper-1" not in {thread.name for thread in threading.enumerate()})
         assert [hello.session_id for hello in hellos] == [0, 1, 0]
 
 

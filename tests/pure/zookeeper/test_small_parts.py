@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import EXCEPTIONS
 
+from tests.waiting import PATIENCE_S, joined
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
@@ -181,7 +182,7 @@ def test_actions_never_overlap() -> None:
     announcer.run()
     assert told == []
     released.set()
-    thread.join(10)
+    joined(thread)
     assert told == ["slow", "quick"]
 
 
@@ -236,7 +237,7 @@ def test_what_is_known_of_a_server_can_be_forgotten() -> None:
 
     for _ in range(2):
         support.find_out(server, probe, told.append)
-        support.join(10)
+        support.join(PATIENCE_S)
         assert support.known(server) is told[-1]
         support.forget(server)
         assert support.known(server) is None
@@ -251,7 +252,7 @@ def test_a_probe_that_reaches_nobody_leaves_nothing_behind() -> None:
         raise OSError("nobody there")
 
     support.find_out(server, probe, told.append)
-    support.join(10)
+    support.join(PATIENCE_S)
 
     assert told == [False]
     assert support.known(server) is None
@@ -265,7 +266,7 @@ def test_a_client_that_closes_while_a_probe_begins_waits_for_it(monkeypatch: pyt
 
     def close() -> None:
         try:
-            support.join(10.0)
+            support.join(PATIENCE_S)
         except RuntimeError as error:
             failed.append(error)
 
@@ -279,7 +280,7 @@ def test_a_client_that_closes_while_a_probe_begins_waits_for_it(monkeypatch: pyt
     told: list[bool] = []
     support.find_out(("h", 1), lambda: True, told.append)
     monkeypatch.undo()
-    closers[0].join(10.0)
-    support.join(10.0)
+    joined(closers[0])
+    support.join(PATIENCE_S)
 
     assert (failed, told) == ([], [True])

@@ -117,8 +117,8 @@ def test_a_cancel_of_some_moves_leaves_the_throttle_of_the_others(
     shell.run("reassign", "execute", "--reassignment-json-file", file, "--throttle", "20kB", "--execute")
 
     def controller() -> None:
-        eventually(lambda: cluster.zk.read(REQUEST).stat.version)
-        rest = Reassignment.decode(REQUEST, cluster.zk.read(REQUEST).data).moves[1:]
+        found = eventually(lambda: cluster.zk.read(REQUEST), lambda znode: znode.stat.version)
+        rest = Reassignment.decode(REQUEST, found.data).moves[1:]
         cluster.zk.multi(SetData(REQUEST, Reassignment(rest).encode(), 1))
 
     with beside(controller):

@@ -103,7 +103,7 @@ def test_a_fork_leaves_the_parents_session_alone(
         caller.ask(MINE, MultiDone)
         child = multiprocessing.get_context("fork").Process(target=work, args=(client,))
         child.start()
-        child.join(PATIENCE_S)
+        joined(child)
         assert child.exitcode == 0
         child.close()
         stat = caller.ask(Exists("/mine"), ExistsDone).stat

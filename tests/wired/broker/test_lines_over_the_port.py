@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import ORDERS, leader_and_isr, state
-from tests.worlds.serving import WAIT_S, Client, Served, on_a_loop, served
+from tests.worlds.serving import Client, Served, on_a_loop, served
 from zkgroup.broker.isr import Isr, Meaning
 from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.replica_host import ReplicaHost
@@ -50,7 +51,7 @@ async def read(client: Client, offset: int) -> FetchLinesResponse:
 async def appended(broker: Served, end: int) -> None:
     """Returns when the leader's log ends there."""
     assert broker.thread is not None
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while await broker.thread.call(lambda host: host.log_end_offset(ORDERS)) != end:
             pass
 

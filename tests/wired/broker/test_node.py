@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import becomes, eventually, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
-from zkgroup.testing import MemoryZooKeeper, wait_until
+from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -54,7 +55,7 @@ def test_many_partitions_share_the_connections_to_a_leader(world: MemoryBrokers)
         assert world.running.append(1, tp, 0, b"x").error == 0
 
     assert world.running.brokers[2].health().following == 7
-    wait_until(lambda: world.running.brokers[1].health().connections == 2)
+    becomes(lambda: world.running.brokers[1].health().connections, 2)
 
 
 def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: MemoryBrokers) -> None:
@@ -70,7 +71,7 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: MemoryBrok
     del world.running.brokers[3]
     world.running.add(world.server.client("again"), 3, settings=QUICK)
     world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
-    wait_until(lambda: set(world.isr()) == {1, 2, 3})
+    becomes(lambda: set(world.isr()), {1, 2, 3})
     assert world.running.view(3, T0).log_end_offset == 2
 
 
@@ -109,7 +110,7 @@ def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> Non
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b1")
     world.server.suspend("b2")
-    wait_until(lambda: world.running.told[1].of("disconnected"))
+    eventually(lambda: world.running.told[1].of("disconnected"))
 
     assert world.running.append(1, T0, 0, b"a").error == 0
     answer = ask(world.running.address(2).port, MetadataRequest(("t",)), MetadataResponse)
@@ -132,7 +133,7 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
     assert idle.connected == [1]
     first = world.zk.read(BrokerRegistration.path(1)).stat.czxid
     world.server.expire("b1")
-    wait_until(lambda: idle.connected == [1, 2])
+    becomes(lambda: idle.connected, [1, 2])
 
     assert world.zk.read(BrokerRegistration.path(1)).stat.czxid > first
     assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
@@ -144,12 +145,12 @@ def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0
     world.server.expire("b2")
-    wait_until(lambda: len(world.running.told[2].of("registered")) == 2)
+    becomes(lambda: len(world.running.told[2].of("registered")), 2)
     for line in (b"b", b"c"):
         assert world.running.append(1, T0, 0, line).error == 0
 
-    wait_until(lambda: world.running.view(2, T0).log_end_offset == 3)
-    wait_until(lambda: world.isr() == (1, 2))
+    becomes(lambda: world.running.view(2, T0).log_end_offset, 3)
+    becomes(lambda: world.isr(), (1, 2))
 
 
 def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
@@ -166,7 +167,7 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     data = [world.zk.read(path).data for path in paths]
     world.zk.multi(*(Delete(path, -1) for path in reversed(paths)), *map(Create, paths, data))
     world.server.resume("b2")
-    wait_until(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
+    eventually(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
 
     def order(leader_epoch: int) -> None:
         told = PartitionStateInfo(*T0, 1, 1, leader_epoch, (1, 2), 0, (1, 2))
@@ -179,7 +180,7 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     order(0)
     assert world.running.brokers[2].health().following == 1
     assert world.running.append(1, T0, 0, b"a").error == 0
-    wait_until(lambda: world.running.view(2, T0).log_end_offset == 1)
+    becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
 
 
 def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: MemoryBrokers) -> None:
@@ -210,7 +211,7 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers
         Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
     )
     world.running.lead(world.zk, T0, 1, (1, 2))
-    wait_until(lambda: world.running.brokers[2].health().following == 1)
+    becomes(lambda: world.running.brokers[2].health().following, 1)
     answer: Future[ControlledShutdownResponse] = Future()
     asked = threading.Event()
 
@@ -231,7 +232,7 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers
         roles = world.running.told[2].of("follower")
     finally:
         answer.set_result(ControlledShutdownResponse(0))
-        stopping.join(20)
+        joined(stopping)
 
     assert told.following == 0
     assert roles[-1] == ("follower", T0, 1)
@@ -254,7 +255,7 @@ def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBroke
     world.zk.create_missing("/brokers", "/brokers/ids")
     world.zk.multi(Create(BrokerRegistration.path(1), ghost.encode(), ephemeral=True))
     broker = world.running.add(world.server.client("b1"), 1, wait=False, port=port)
-    wait_until(lambda: broker.serving is not None)
+    eventually(lambda: broker.serving is not None)
 
     assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 11
     assert 1 not in world.running.idle
@@ -279,7 +280,7 @@ def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: Mem
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b2")
-    wait_until(lambda: world.running.told[2].of("disconnected"))
+    eventually(lambda: world.running.told[2].of("disconnected"))
     assert world.running.brokers[2].health().controller == 9
     world.running.brokers[2].close()
 

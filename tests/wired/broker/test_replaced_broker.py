@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S, becomes, eventually
 from tests.worlds.running_brokers import QUICK
 from zkgroup.admin.brokers import readable, registrations
 from zkgroup.admin.ensemble import Ensemble
@@ -18,13 +19,12 @@ from zkgroup.broker.replica_host import Role
 from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing import MemoryZooKeeper, wait_until
+from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-WAIT_S = 60.0
 T0 = TopicPartition("t", 0)
 StartBroker = Callable[[int, str], Broker]
 
@@ -51,7 +51,7 @@ def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
             one = Broker(client=client, broker=number, data=tmp_path / folder, settings=QUICK)
             ended.callback(one.close)
             one.start()
-            one.wait_registered(WAIT_S)
+            one.wait_registered(PATIENCE_S)
             return one
 
         yield start
@@ -88,13 +88,13 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     broker(1, "one")
     lost = broker(2, "two")
     make_topic(operator)
-    wait_until(lambda: (tmp_path / "two" / "t").is_dir(), WAIT_S)
+    eventually(lambda: (tmp_path / "two" / "t").is_dir())
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
     awaited = "waits for broker 2 to be back"
-    wait_until(lambda: told(operator).startswith(awaited), WAIT_S, lambda: told(operator))
+    eventually(lambda: told(operator).startswith(awaited), what=lambda: told(operator))
     broker(2, "new")
-    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    eventually(lambda: not topic_exists(operator, "t"))
 
     assert list((tmp_path / "two" / "t").iterdir()), "what the lost broker had is where it was"
 
@@ -111,18 +111,18 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
     make_topic(operator)
     for line in (b"old 0", b"old 1"):
         produce(operator, line)
-    wait_until(lambda: left.replicas()[T0].high_watermark == 2, WAIT_S)
+    becomes(lambda: left.replicas()[T0].high_watermark, 2)
     left.close()
     operator.zk.multi(Create(Reassignment.path(), Reassignment((Move(T0, (1, 3)),)).encode()))
-    wait_until(lambda: operator.zk.exists(Reassignment.path()) is None, WAIT_S)
+    becomes(lambda: operator.zk.exists(Reassignment.path()), None)
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    eventually(lambda: not topic_exists(operator, "t"))
     make_topic(operator)
     for line in (b"new 0", b"new 1", b"new 2"):
         produce(operator, line)
     back = broker(2, "two")
 
-    wait_until(lambda: follows(back, 3), WAIT_S, lambda: str(back.replicas()))
+    eventually(lambda: follows(back, 3), what=lambda: str(back.replicas()))
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\nnew 2\n"
     assert operator.zk.children(abandoned_replicas_path())[0] == ()
 
@@ -136,18 +136,18 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     lost = broker(2, "two")
     make_topic(operator)
     produce(operator, b"old 0", b"old 1", b"old 2")
-    wait_until(lambda: lost.replicas()[T0].high_watermark == 3, WAIT_S)
+    becomes(lambda: lost.replicas()[T0].high_watermark, 3)
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    wait_until(lambda: "--without-broker 2" in told(operator), WAIT_S, lambda: told(operator))
+    eventually(lambda: "--without-broker 2" in told(operator), what=lambda: told(operator))
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
-    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    eventually(lambda: not topic_exists(operator, "t"))
     old = (tmp_path / "two" / "t" / "0.jsonl").read_bytes()
     make_topic(operator)
     produce(operator, b"new 0", b"new 1")
     back = broker(2, "two")
 
-    wait_until(lambda: follows(back, 2), WAIT_S, lambda: str(back.replicas()))
+    eventually(lambda: follows(back, 2), what=lambda: str(back.replicas()))
     assert old == b"old 0\nold 1\nold 2\n"
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
     assert operator.zk.children(abandoned_replicas_path())[0] == ()
@@ -163,19 +163,19 @@ def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
     (name,) = (name for name in server.clients if name.startswith("two"))
     make_topic(operator)
     produce(operator, b"old 0", b"old 1", b"old 2")
-    wait_until(lambda: lost.replicas()[T0].high_watermark == 3, WAIT_S)
+    becomes(lambda: lost.replicas()[T0].high_watermark, 3)
     server.suspend(name)
     server.expire(name)
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    wait_until(lambda: "--without-broker 2" in told(operator), WAIT_S, lambda: told(operator))
+    eventually(lambda: "--without-broker 2" in told(operator), what=lambda: told(operator))
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
-    wait_until(lambda: not topic_exists(operator, "t"), WAIT_S)
+    eventually(lambda: not topic_exists(operator, "t"))
     make_topic(operator)
     produce(operator, b"new 0", b"new 1")
     assert lost.replicas()[T0].log_end_offset == 3
     server.resume(name)
 
-    wait_until(lambda: follows(lost, 2), WAIT_S, lambda: str(lost.replicas()))
+    eventually(lambda: follows(lost, 2), what=lambda: str(lost.replicas()))
     view = leader.replicas()[T0]
     assert (view.role, view.leader_epoch, view.failure) == (Role.LEADER, 0, None)
     leader.check()

@@ -8,9 +8,10 @@ import socket
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
-from tests.worlds.serving import WAIT_S, Client, Served, on_a_loop, served, until
+from tests.worlds.serving import Client, Served, on_a_loop, served, until
 from zkgroup.broker.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, Limits
 from zkgroup.broker.server import BrokerServer
 from zkgroup.errors import ConfigError, ConflictError
@@ -327,7 +328,7 @@ async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None
     """At each turn of the loop between the system's accept and the first read."""
     server = BrokerServer(Gate().respond)
     address = await server.start("127.0.0.1")
-    client = socket.create_connection(address, timeout=WAIT_S)
+    client = socket.create_connection(address, timeout=PATIENCE_S)
     for _ in range(turns):
         await asyncio.sleep(0)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE_S, becomes, eventually
 from zkgroup.controller.controller import Controller, Loaded, News
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned, ShutdownAnswered
 from zkgroup.controller.machine.events import Retire, ShutdownAsked
@@ -19,11 +20,10 @@ from zkgroup.machinery.effects import Note
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Lost, SessionEvent
-from zkgroup.testing import FakeClock, MemoryZooKeeper, wait_until
+from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.wire.control import ControlledShutdownResponse
 
 STALE = ControlledShutdownResponse(11)
-WAIT_S = 60.0
 
 
 class Machine:
@@ -66,7 +66,7 @@ class Scene:
     def ask(self) -> Future[ControlledShutdownResponse]:
         """Asks for a controlled shutdown, and waits until the machine has heard of it."""
         answer = self.controller.shut_down(3)
-        wait_until(lambda: any(isinstance(event, ShutdownAsked) for event in self.machine.events), WAIT_S)
+        eventually(lambda: any(isinstance(event, ShutdownAsked) for event in self.machine.events))
         return answer
 
 
@@ -91,7 +91,7 @@ def test_a_controlled_shutdown_is_answered_by_its_number(scene: Scene) -> None:
         ShutdownAnswered(event.request_id + 1000, 0),
     )
     answers = [scene.controller.shut_down(broker) for broker in (3, 4)]
-    assert [answer.result(WAIT_S) for answer in answers] == [
+    assert [answer.result(PATIENCE_S) for answer in answers] == [
         ControlledShutdownResponse(3, remaining),
         ControlledShutdownResponse(4, remaining),
     ]
@@ -125,8 +125,8 @@ def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(
     answer = scene.ask()
     scene.machine.replies[Retire] = lambda event: 1 // 0  # type: ignore[return-value]
     scene.controller.stop()
-    assert answer.result(WAIT_S) == STALE
-    wait_until(lambda: scene.failures, WAIT_S)
+    assert answer.result(PATIENCE_S) == STALE
+    eventually(lambda: scene.failures)
     assert [type(error) for error in scene.failures] == [ZeroDivisionError]
     with pytest.raises(ZeroDivisionError):
         scene.controller.check()
@@ -138,7 +138,7 @@ def test_an_id_in_use_is_a_failure_that_names_who_has_it(scene: Scene) -> None:
     """Path and session, so that the process can be found."""
     scene.machine.replies[ShutdownAsked] = lambda event: (IdInUse(7, "/brokers/ids/7", 0x1F),)
     scene.ask()
-    wait_until(lambda: scene.failures, WAIT_S)
+    eventually(lambda: scene.failures)
     with pytest.raises(ConflictError, match=r"broker id 7 is in use: /brokers/ids/7 is held by session 0x1f"):
         scene.controller.check()
 
@@ -179,7 +179,7 @@ def test_people_are_told_of_the_rule_and_its_end(scene: Scene) -> None:
     loaded = Note("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
     scene.machine.replies[ShutdownAsked] = lambda event: (elected, loaded, Note("other", {}), resigned)
     scene.ask()
-    wait_until(lambda: len(scene.news) == 3, WAIT_S)
+    becomes(lambda: len(scene.news), 3)
     assert scene.news == [elected, Loaded(4, 10, 5), resigned]
 
 
@@ -187,9 +187,9 @@ def test_the_picture_is_looked_at_on_the_machines_thread(scene: Scene) -> None:
     """What goes wrong there belongs to who asked."""
     scene.machine.picture = Picture()
     seen = scene.controller.of_picture(lambda picture: (picture, threading.current_thread().name))
-    assert seen.result(WAIT_S) == (scene.machine.picture, "zkgroup-controller-7-loop")
+    assert seen.result(PATIENCE_S) == (scene.machine.picture, "zkgroup-controller-7-loop")
     with pytest.raises(ZeroDivisionError):
-        scene.controller.of_picture(lambda picture: 1 // 0).result(WAIT_S)
+        scene.controller.of_picture(lambda picture: 1 // 0).result(PATIENCE_S)
     scene.controller.check()
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from zkgroup.lines.leaders import Address
 from zkgroup.lines.links import Links, Reply
 from zkgroup.wire.messages import encode_response
@@ -16,7 +17,6 @@ from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 REQUEST = MetadataRequest(("orders",))
 RESPONSE = MetadataResponse((), ())
-WAIT_S = 60.0
 WAIT_MS = 20_000
 
 
@@ -25,7 +25,7 @@ class Peer:
 
     def __init__(self, *script: Callable[[socket.socket], None]) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._server.settimeout(WAIT_S)
+        self._server.settimeout(PATIENCE_S)
         self.address = Address(*self._server.getsockname())
         self._thread = threading.Thread(target=self._run, args=(script,))
         self._thread.start()
@@ -33,7 +33,7 @@ class Peer:
     def _run(self, script: tuple[Callable[[socket.socket], None], ...]) -> None:
         for act in script:
             connection, _ = self._server.accept()
-            connection.settimeout(WAIT_S)
+            connection.settimeout(PATIENCE_S)
             with connection:
                 act(connection)
 

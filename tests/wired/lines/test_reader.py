@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.line_brokers import LineBrokers
 from zkgroup.errors import OffsetOutOfRangeError, SourceUnavailableError, StoreUnavailableError
 from zkgroup.lines.fetching import FetchedLine
@@ -18,7 +19,6 @@ from zkgroup.wire.replica_host import FetchLinesRequest
 from zkgroup.znodes.brokers import BrokerRegistration
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 3)
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def read(reader: LineReader, positions: Mapping[TopicPartition, int], count: int
     found: list[FetchedLine] = []
     now = dict(positions)
     while len(found) < count:
-        lines = reader.read(now, 100, WAIT_S)
+        lines = reader.read(now, 100, PATIENCE_S)
         assert lines, reader.trouble
         found += lines
         for tp, offset, _ in lines:
@@ -90,9 +90,9 @@ def test_few_lines_at_a_time_and_back_again(
     monkeypatch.setattr("zkgroup.lines.reader.LONG_POLL_MS", 300)
     append(brokers, b"a", b"b", b"c")
 
-    assert reader.read({ORDERS: 0}, 2, WAIT_S) == [(ORDERS, 0, b"a"), (ORDERS, 1, b"b")]
-    assert reader.read({ORDERS: 2}, 2, WAIT_S) == [(ORDERS, 2, b"c")]
-    assert reader.read({ORDERS: 1}, 2, WAIT_S) == [(ORDERS, 1, b"b"), (ORDERS, 2, b"c")]
+    assert reader.read({ORDERS: 0}, 2, PATIENCE_S) == [(ORDERS, 0, b"a"), (ORDERS, 1, b"b")]
+    assert reader.read({ORDERS: 2}, 2, PATIENCE_S) == [(ORDERS, 2, b"c")]
+    assert reader.read({ORDERS: 1}, 2, PATIENCE_S) == [(ORDERS, 1, b"b"), (ORDERS, 2, b"c")]
 
 
 def test_a_line_that_comes_later_ends_the_wait(brokers: LineBrokers, reader: LineReader) -> None:
@@ -100,7 +100,7 @@ def test_a_line_that_comes_later_ends_the_wait(brokers: LineBrokers, reader: Lin
     wait_at_leader(reader, {ORDERS: 0})
     append(brokers, b"a")
 
-    assert reader.read({ORDERS: 0}, 10, WAIT_S) == [(ORDERS, 0, b"a")]
+    assert reader.read({ORDERS: 0}, 10, PATIENCE_S) == [(ORDERS, 0, b"a")]
     asked = [one for one in brokers.requests(1, FetchLinesRequest) if one.max_wait_ms]
     assert [one.leader_epoch for one in asked if one.offset == 0] == [0]
 
@@ -110,13 +110,13 @@ def test_lines_above_the_high_watermark_are_not_given(brokers: LineBrokers, read
     brokers.held.update({2, 3})
     append(brokers, b"a", acks=Acks.LEADER)
     wait_at_leader(reader, {ORDERS: 0})
-    assert reader.ends([ORDERS], WAIT_S) == {ORDERS: 0}
+    assert reader.ends([ORDERS], PATIENCE_S) == {ORDERS: 0}
 
     brokers.held.clear()
     brokers.lead(ORDERS, 1)
 
-    assert reader.read({ORDERS: 0}, 10, WAIT_S) == [(ORDERS, 0, b"a")]
-    assert reader.ends([ORDERS, CLICKS], WAIT_S) == {ORDERS: 1, CLICKS: 0}
+    assert reader.read({ORDERS: 0}, 10, PATIENCE_S) == [(ORDERS, 0, b"a")]
+    assert reader.ends([ORDERS, CLICKS], PATIENCE_S) == {ORDERS: 1, CLICKS: 0}
 
 
 def test_leaders_change_while_it_waits(brokers: LineBrokers, reader: LineReader) -> None:

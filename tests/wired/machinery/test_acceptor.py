@@ -9,10 +9,9 @@ import socket
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from zkgroup.machinery import acceptor
 from zkgroup.machinery.acceptor import Acceptor
-
-WAIT_S = 60.0
 
 
 async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -27,7 +26,7 @@ def test_whoever_is_just_being_accepted_is_closed(turns: int) -> None:
 
     async def scenario() -> None:
         accepting = Acceptor(greet)
-        client = socket.create_connection(await accepting.start("127.0.0.1"), timeout=WAIT_S)
+        client = socket.create_connection(await accepting.start("127.0.0.1"), timeout=PATIENCE_S)
         for _ in range(turns):
             await asyncio.sleep(0)
         await accepting.close()
@@ -59,7 +58,7 @@ def test_files_that_have_run_out_are_waited_for(
     async def scenario() -> None:
         accepting = Acceptor(greet)
         reader, writer = await asyncio.open_connection(*await accepting.start("127.0.0.1"))
-        assert await asyncio.wait_for(reader.readexactly(5), WAIT_S) == b"hello"
+        assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
         await accepting.close()
         writer.transport.abort()
         with contextlib.suppress(OSError):
@@ -99,7 +98,7 @@ def test_a_kind_of_address_that_the_machine_lacks_is_passed_over(
                 await accepting.start("both")
             return
         reader, writer = await asyncio.open_connection(*await accepting.start("both"))
-        assert await asyncio.wait_for(reader.readexactly(5), WAIT_S) == b"hello"
+        assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
         await accepting.close()
         writer.transport.abort()
         with contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import joined
 from zkgroup.zookeeper.administration import ask_server, read_mntr, read_wchs
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
@@ -46,7 +47,7 @@ def _serving(kind: type[socketserver.TCPServer], handler: Any) -> Iterator[int]:
             yield server.server_address[1]
         finally:
             server.shutdown()
-            thread.join(10)
+            joined(thread)
 
 
 def _words(answers: Mapping[str, str]) -> type[socketserver.BaseRequestHandler]:

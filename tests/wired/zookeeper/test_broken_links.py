@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.waiting import PATIENCE_S, joined
 from tests.worlds.scripted_server import CLOSE_SESSION, STAT, WRITE, Asked, Peer, ScriptedServer, told
 from zkgroup.model.requests import (
     Exists,
@@ -30,8 +31,6 @@ from zkgroup.testing.conformance.target import Pending
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.sockets import Bell
 from zkgroup.zookeeper.wire import Op
-
-WAIT_S = 30.0
 
 # --- lost connections -----------------------------------------------------------------------------
 
@@ -57,7 +56,7 @@ def test_a_write_without_an_answer_is_never_sent_again() -> None:
         write = caller.submit(WRITE)
         assert isinstance(write.outcome(), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(WAIT_S)
+        client.wait_connected(PATIENCE_S)
         caller.ask(Sync("/"), SyncDone)
         assert len(write.outcomes) == 1
     assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
@@ -70,7 +69,7 @@ def test_what_certainly_was_not_sent_is_told_apart() -> None:
     def script(peer: Peer, number: int) -> None:
         peer.greet()
         if number == 1:
-            assert submitted.wait(WAIT_S)
+            assert submitted.wait(PATIENCE_S)
             return
         peer.serve()
 
@@ -95,7 +94,7 @@ def test_nothing_is_taken_while_suspended() -> None:
         if number == 1:
             peer.greet()
             return
-        assert go_on.wait(WAIT_S)
+        assert go_on.wait(PATIENCE_S)
         peer.greet()
         while True:
             asked.append(peer.asked())
@@ -108,7 +107,7 @@ def test_nothing_is_taken_while_suspended() -> None:
         caller.await_event(Suspended)
         caller.ask(WRITE, NotSent)
         go_on.set()
-        client.wait_connected(WAIT_S)
+        client.wait_connected(PATIENCE_S)
         caller.ask(Sync("/"), SyncDone)
     assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
 
@@ -130,7 +129,7 @@ def test_a_disconnect_fires_no_watch() -> None:
         watch = caller.submit(Exists("/a", watch=True))
         watch.outcome()
         caller.await_event(Suspended)
-        client.wait_connected(WAIT_S)
+        client.wait_connected(PATIENCE_S)
         caller.ask(Read("/b"), ReadDone)
         assert watch.watched == []
 
@@ -163,7 +162,7 @@ def test_a_link_that_answers_nothing_is_given_up_under_load() -> None:
             caller.await_event(Suspended)
         finally:
             stopped.set()
-            loader.join(10)
+            joined(loader)
 
 
 def test_an_idle_link_that_answers_no_ping_is_given_up() -> None:
@@ -202,7 +201,7 @@ def test_an_idle_link_that_answers_pings_is_kept() -> None:
     settings = ClientSettings(silence_timeout_ms=60_000)
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         caller = Caller(client)
-        assert enough.wait(WAIT_S)
+        assert enough.wait(PATIENCE_S)
         assert told(caller) == ["Connected"]
 
 
@@ -287,7 +286,7 @@ def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
             actions.append(lambda: (acts[kind](), done.set()))
 
         client.submit(Sync("/"), incarnation=1, on_outcome=answered)
-        assert done.wait(WAIT_S)
+        assert done.wait(PATIENCE_S)
         if kind in ("write", "bulk read"):
             assert isinstance(pending[0].outcome(), SyncDone | ReadManyDone)
         else:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import joined
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper, probe
 
 SESSION = struct.pack(">iiiqi16s", 36, 0, 5000, 1, 16, bytes(16))
@@ -35,7 +36,7 @@ def serving(*replies: tuple[bytes, ...]) -> Iterator[int]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield listener.getsockname()[1]
-        thread.join(60)
+        joined(thread)
         assert not thread.is_alive()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import joined
 from zkgroup.errors import EmbeddedServerError
 from zkgroup.zookeeper.embedded.server import EmbeddedServer
 
@@ -42,7 +43,7 @@ def answering(*answers: dict[str, str]) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            joined(thread)
 
 
 @contextmanager

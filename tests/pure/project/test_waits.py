@@ -1,0 +1,226 @@
+"""How tests may wait: what can be decided about it by reading them.
+
+Whether a test looks once too early cannot be decided in general. These rules can, and each caught real
+flakes: what was waited for is read a second time, a wait may end by its timeout without anybody noticing,
+or a wait has a patience of its own, which somebody will raise.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.project import ROOT, python_files
+
+WAITS = {"eventually", "becomes", "eventually_on_loop"}
+BUILTINS = {
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+}
+TIMED = {"wait", "join", "wait_for"}
+OWN = {"support.join"}
+"""Of the product: what it has waited for is asserted on behind it."""
+PATIENCE = re.compile(r"_?(PATIENCE|TIMEOUT|WAIT|ANSWER|DEADLINE)_S")
+PROGRAMS = ("tests/programs/", "tests/long/benchmarks/")
+VIRTUAL = ("tests/wired/consumer/", "tests/worlds/faces.py", "tests/pure/testing/test_clock.py")
+"""Wait on a clock of the test."""
+
+Rule = Callable[[ast.Module], Iterator[tuple[int, str]]]
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def second_looks(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The very read that was waited for is made again, by an assert or a name, before anything else is done.
+
+    The wait returns the value that it waited for; the second read may see another. Once the test has called
+    something else, the same read is a new one. Builtins and classes read nothing.
+    """
+    for function in ast.walk(tree):
+        if isinstance(function, FunctionNode):
+            yield from _second_looks(function)
+
+
+def _second_looks(function: FunctionNode) -> Iterator[tuple[int, str]]:
+    waited: dict[str, int] = {}
+    for statement in sorted(_simple(function), key=lambda node: node.lineno):
+        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        waits = [call for call in calls if _name(call) in WAITS and call.args]
+        inside = {id(part) for wait in waits for part in ast.walk(wait)}
+        others = [call for call in calls if id(call) not in inside and _is_read(call)]
+        again = [ast.unparse(call) for call in others if ast.unparse(call) in waited]
+        if isinstance(statement, ast.Assert | ast.Assign) and again:
+            yield statement.lineno, f"{again[0]} was waited for in line {waited[again[0]]}"
+        elif others and not isinstance(statement, ast.Assert):
+            waited = {}
+        waited.update((read, wait.lineno) for wait in waits for read in _reads(wait.args[0]))
+
+
+def unnoticed_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Waits with a timeout whose result nobody looks at: `event.wait(5)`, `thread.join(5)`.
+
+    `happened`, `joined` and `ended` of tests.waiting fail instead. Modules that use neither threads nor
+    processes have methods of these names that wait for nothing.
+    """
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    if not imported & {"threading", "subprocess", "multiprocessing"}:
+        return
+    for node in ast.walk(tree):
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Await):
+            continue
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in TIMED:
+            seconds = [*call.args[-1:], *(each.value for each in call.keywords if each.arg in _TIMEOUTS)]
+            if ast.unparse(call.func) not in OWN and len(call.args) < 3 and any(map(_is_seconds, seconds)):
+                yield node.lineno, ast.unparse(call)
+
+
+_TIMEOUTS = ("timeout", "timeout_s")
+
+
+def _is_seconds(value: ast.expr) -> bool:
+    """A number of at least 1, or a name such as `WAIT_S`; less is a pause between two steps."""
+    return any(
+        (isinstance(part, ast.Constant) and type(part.value) in (int, float) and part.value >= 1)
+        or (isinstance(part, ast.Name) and part.id.lower().endswith("_s"))
+        for part in ast.walk(value)
+    )
+
+
+def private_patience(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Seconds of one's own: constants such as `WAIT_S = 30`; the time of a whole program is another thing."""
+    for node in ast.walk(tree):
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
+        numbers = (
+            [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            if targets and node.value
+            else []
+        )
+        for target in targets:
+            if isinstance(target, ast.Name) and PATIENCE.fullmatch(target.id) and numbers:
+                yield node.lineno, ast.unparse(node)
+
+
+def _simple(function: FunctionNode) -> Iterator[ast.stmt | ast.expr]:
+    """Statements of a function that hold no others, and heads of its blocks; none of a function inside."""
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, FunctionNode | ast.ClassDef):
+            continue
+        if isinstance(node, ast.expr) or (isinstance(node, ast.stmt) and not hasattr(node, "body")):
+            yield node
+        else:
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _is_read(call: ast.Call) -> bool:
+    return _name(call) not in BUILTINS and not _name(call)[:1].isupper()
+
+
+def _reads(read: ast.expr) -> Iterator[str]:
+    """Calls that the wait repeats."""
+    body = read.body if isinstance(read, ast.Lambda) else ast.Call(read, [], [])
+    return (ast.unparse(call) for call in ast.walk(body) if isinstance(call, ast.Call) and _is_read(call))
+
+
+# --- the rules hold -------------------------------------------------------------------------------
+
+
+def _offences(rule: Rule, *folders: str) -> list[str]:
+    files = [file for folder in folders for file in python_files(folder)]
+    return [
+        f"{place}:{line} {text}"
+        for file in files
+        if not (place := file.relative_to(ROOT).as_posix()).startswith(PROGRAMS + VIRTUAL)
+        if place not in ("tests/waiting.py", "tests/leaks.py")
+        for line, text in rule(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+
+
+def test_no_test_on_real_servers_asserts_on_a_second_look() -> None:
+    """It asserts on what the wait returned."""
+    assert _offences(second_looks, "tests/real", "tests/long", "tests/worlds") == []
+
+
+def test_a_wait_that_ends_by_its_timeout_is_noticed() -> None:
+    """In the pure and the wired layer, on real servers, and in what they share."""
+    assert _offences(unnoticed_timeouts, "tests/pure", "tests/wired", "tests/real", "tests/worlds") == []
+
+
+def test_there_is_one_patience() -> None:
+    """That of tests.waiting, which costs nothing where nothing is wrong."""
+    assert _offences(private_patience, "tests") == []
+
+
+# --- the rules themselves -------------------------------------------------------------------------
+
+
+def _found(rule: Rule, body: str) -> list[int]:
+    """The offending lines of a test with these statements, from 1."""
+    lines = ["import threading", "def test():", *(f"    {statement}" for statement in body.split("; "))]
+    return [line - 2 for line, _ in rule(ast.parse("\n".join(lines)))]
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("becomes(lambda: owners(zk), {}); assert owners(zk) == {}", [2]),
+        ("eventually(lambda: len(zk.children('/a')) == 2); assert now; assert 'b' in zk.children('/a')", [3]),
+        ("eventually(lambda: zk.find('/a')); znode = zk.find('/a'); assert znode.data", [2]),
+        ("eventually(lambda: zk.find('/a')); zk.delete('/a'); assert zk.find('/a') is None", []),
+        ("eventually(node.at_rest); assert node.at_rest()", [2]),
+        ("found = eventually(lambda: owners(zk)); assert found == {}", []),
+        ("becomes(lambda: owners(zk), {}); assert owners(other) == {}", []),
+        ("assert owners(zk) == {}; becomes(lambda: owners(zk), {1: 'a'})", []),
+        ("becomes(lambda: owners(zk), {}); assert becomes(lambda: owners(zk), {1: 2})", []),
+        ("becomes(lambda: len(seen), 3); assert len(seen) == 3", []),
+    ],
+)
+def test_a_second_look_is_found(body: str, lines: list[int]) -> None:
+    """The same call again, in an assert of the same function, after the wait."""
+    assert _found(second_looks, body) == lines
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("event.wait(5)", [1]),
+        ("thread.join(timeout=5)", [1]),
+        ("thread.join(); assert event.wait(5); while not stop.wait(0.1): work()", []),
+    ],
+)
+def test_an_unnoticed_timeout_is_found(body: str, lines: list[int]) -> None:
+    """Where the result is thrown away."""
+    assert _found(unnoticed_timeouts, body) == lines
+
+
+def test_a_private_patience_is_found() -> None:
+    """By its name and a number in it."""
+    body = "WAIT_S = 30.0; _TIMEOUT_S = 2 * 5; PAGE_TIMEOUT_S = 400; PATIENCE_S = WAIT_S; TIMEOUT_MS = 30"
+
+    assert _found(private_patience, body) == [1, 2]
