@@ -6,9 +6,12 @@ from itertools import islice
 
 import pytest
 
+from tests.pure.controller.test_plans import carried_on
 from tests.pure.simulation.cluster_actions import ACTIONS
-from tests.pure.simulation.crashing import STRIDE, crash_at, crash_twice, offset, pairs, points_of
+from tests.pure.simulation.crashing import crash_at, crash_twice, others, pairs, points_of
 from tests.pure.simulation.test_cluster_crashes import PAIRS
+from tests.pure.simulation.test_left_replicas import ALONE, KAFKA, ClusterSetup, deleted
+from tests.pure.simulation.test_takeover_scenarios import recovered
 
 MORE_PAIRS = 9
 
@@ -17,12 +20,27 @@ MORE_PAIRS = 9
 def test_a_crash_at_every_other_point(name: str) -> None:
     """Controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
     points = points_of(name)
-    passed = range(offset(name), len(points), STRIDE)
 
-    crash_at(name, points, [at for at in range(len(points)) if at not in passed])
+    crash_at(name, points, others(len(points), name))
 
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_two_more_crashes_in_a_row(name: str) -> None:
     """The next controller dies too, while it takes over or goes on."""
     crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS, PAIRS + MORE_PAIRS)))
+
+
+def test_a_successor_finishes_the_recovery() -> None:
+    """Recipes 13: whoever follows finds by the records alone which states are not of ours."""
+    recovered(lambda points: others(points, "recovery"))
+
+
+@pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["ours", "in Kafka"])
+def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
+    """The controller dies at any point of the deletion: the next one knows by the records alone."""
+    deleted(setup, lambda points: others(points, "deletion"))
+
+
+def test_a_plan_is_carried_on_whoever_rules() -> None:
+    """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
+    carried_on(lambda points: others(points, "plan"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
 from tests.pure.controller.reassignments import Cluster
+from tests.pure.simulation.crashing import each_fifth
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_candidates import resigned
 from zkgroup.model import TopicPartition
@@ -79,9 +82,15 @@ def test_one_phase_after_the_other_becomes_the_request() -> None:
 
 def test_a_plan_is_carried_on_whoever_rules() -> None:
     """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
+    carried_on(lambda points: each_fifth(points, "plan"))
+
+
+def carried_on(choose: Callable[[int], Iterable[int]]) -> None:
+    """The controller is killed at the points chosen, by their number."""
     whole = kept(throttle=1000)
     over(whole)
-    for point in range(1, whole.points + 1):
+    for number in choose(whole.points):
+        point = number + 1
         cluster = kept(throttle=1000)
         cluster.candidate()
         cluster.kill_at = {point}

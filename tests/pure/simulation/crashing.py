@@ -22,9 +22,14 @@ def points_of(name: str) -> Sequence[str]:
     return points
 
 
-def offset(name: str) -> int:
-    """Where the strides through an action begin: actions have much in common, so each begins elsewhere."""
-    return sum(name.encode()) % STRIDE
+def each_fifth(points: int, name: str) -> range:
+    """Numbers of the points that these tests take; actions have much in common, so each begins elsewhere."""
+    return range(sum(name.encode()) % STRIDE, points, STRIDE)
+
+
+def others(points: int, name: str) -> list[int]:
+    """The numbers that `each_fifth` passes over."""
+    return [at for at in range(points) if at not in each_fifth(points, name)]
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from tests.pure.simulation.cluster_actions import ACTIONS
-from tests.pure.simulation.crashing import STRIDE, crash_at, crash_twice, offset, pairs, points_of
+from tests.pure.simulation.crashing import crash_at, crash_twice, each_fifth, pairs, points_of
 
 PAIRS = 3
 """Of each action."""
@@ -21,7 +21,7 @@ def test_a_crash_at_every_fifth_point(name: str) -> None:
     """Controller item 39: S11-S17, L6, L7, and every acknowledged line, whatever was going on."""
     points = points_of(name)
 
-    crash_at(name, points, range(offset(name), len(points), STRIDE))
+    crash_at(name, points, each_fifth(len(points), name))
 
 
 @pytest.mark.parametrize("name", ACTIONS)

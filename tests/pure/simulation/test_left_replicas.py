@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
+from tests.pure.simulation.crashing import each_fifth
 from zkgroup.testing.cluster_simulation import ClusterSetup, ClusterSimulation
 from zkgroup.testing.cluster_simulation.crashes import Action, play
 from zkgroup.testing.cluster_simulation.operations import Operations
@@ -43,9 +46,14 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
 @pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["ours", "in Kafka"])
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
     """The controller dies at any point of the deletion: the next one knows by the records alone."""
+    deleted(setup, lambda points: each_fifth(points, "deletion"))
+
+
+def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None:
+    """The controller dies at the points chosen, by their number."""
     action = Action(setup, _delete)
     points = len(play(action).passed)
-    for at in range(points):
+    for at in choose(points):
         played = play(action, [at])
         world = played.simulation.world
         assert played.crashed

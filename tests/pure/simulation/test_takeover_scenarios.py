@@ -6,6 +6,8 @@ has the rule, the scenario, and the mistake that it shows. What concerns moves i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tests.pure.simulation.cluster_actions import ALONE
 from tests.pure.simulation.cluster_scenes import (
     BESIDE_KAFKA,
@@ -20,6 +22,7 @@ from tests.pure.simulation.cluster_scenes import (
     state_of,
     stepwise,
 )
+from tests.pure.simulation.crashing import each_fifth
 from zkgroup.controller.machine.candidacy import Stage
 from zkgroup.model.requests import Delete
 from zkgroup.testing.cluster_simulation import ClusterSimulation
@@ -181,6 +184,11 @@ def _is_decided_by_ours(simulation: ClusterSimulation, real: RealController) -> 
 def test_a_successor_finishes_the_recovery() -> None:
     """Recipes 13 [M]: the first winner after a real controller dies at any point of what it does; whoever
     follows finds by the records alone which states are not of ours, and rewrites them."""
+    recovered(lambda points: each_fifth(points, "recovery"))
+
+
+def recovered(choose: Callable[[int], Iterable[int]]) -> None:
+    """The first winner dies at the points chosen, by their number."""
 
     def begin(simulation: ClusterSimulation, operations: Operations) -> None:
         world = simulation.world
@@ -192,7 +200,7 @@ def test_a_successor_finishes_the_recovery() -> None:
         world.stop_kafka()
 
     action = Action(BESIDE_KAFKA, begin)
-    for at in range(len(play(action).passed)):
+    for at in choose(len(play(action).passed)):
         played = play(action, [at])
         states = played.simulation.world.audit.look().states
         records = played.simulation.world.server.tree()
