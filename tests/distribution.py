@@ -16,6 +16,8 @@ from tests.project import ROOT
 _FIRST = (
     *("real/spark", "real/cli", "real/zookeeper", "real/docs", "real/consumer", "real/controller"),
     *("real/audit", "real/broker", "real/conformance", "pure/simulation", "wired"),
+    *("long/interop", "long/spark", "long/chaos", "long/demos", "long/audit", "long/simulation"),
+    *("long/benchmarks", "long/brokers", "long/consumer", "long/mistakes", "long/model"),
 )
 """Folders in the order in which they are begun: a process that begins one at the end would be waited for."""
 
@@ -41,8 +43,12 @@ def _below_tests(path: Path) -> str:
     return path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
 
 
+_TOGETHER = ("tests/real/", "tests/long/interop/", "tests/long/spark/", "tests/long/chaos/")
+"""Each folder below these has servers of its own."""
+
+
 class Scheduler(LoadScopeScheduling):
-    """Hands out files, and whole folders of `tests/real`."""
+    """Hands out files, whole folders where servers are shared, and the other long tests one by one."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         config.option.loadscopereorder = False
@@ -50,4 +56,6 @@ class Scheduler(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file.rpartition("/")[0] if file.startswith("tests/real/") else file
+        if file.startswith(_TOGETHER):
+            return file.rpartition("/")[0]
+        return nodeid if file.startswith("tests/long/") else file

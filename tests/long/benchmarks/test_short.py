@@ -1,6 +1,7 @@
-"""The short version of the benchmarks: counts of packets, which are exact, and ratios with room to spare.
+"""The short version of the benchmarks: counts of packets, files and calls, which are the same everywhere.
 
-Seconds are left to `python -m tests.programs.benchmarks`: on a shared machine they are not worth a verdict.
+Seconds and their ratios are left to `python -m tests.programs.benchmarks`: on a shared machine they are not
+worth a verdict.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.programs.benchmarks import (
 )
 from tests.programs.benchmarks.measurements import embedded_start
 from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Report, median
+from tests.programs.benchmarks.report import Report
 from tests.programs.benchmarks.scenarios import GroupBench
 from tests.programs.benchmarks.server import BenchServer
 from tests.programs.benchmarks.sides import OURS
@@ -27,27 +28,32 @@ from tests.programs.benchmarks.sides import OURS
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_bulk_reads_take_few_packets_and_a_fraction_of_kazoos_time() -> None:
-    """2,000 znodes in at most 10 packets, at least five times as fast as kazoo reads them one by one."""
+def missed(report: Report) -> list[str]:
+    """Goals that are counted, and were not reached."""
+    assert any(goal.is_counted for goal in report.goals)
+    return [f"{goal.what}: {goal.found}" for goal in report.goals if goal.is_counted and not goal.reached]
+
+
+def test_bulk_reads_take_few_packets() -> None:
+    """2,000 znodes in at most 10 packets, where kazoo sends one for each."""
     with BenchServer() as server:
         paths = reads.lay_out(server.address, 2000)
         sides = {
             "kazoo": reads.kazoo_reads(server.address, paths),
             "ours": reads.our_bulk_reads(server.address, paths),
         }
-        costs = reads.measure(server, sides, 3)
-    kazoo, ours = (median(cost.seconds for cost in costs[name]) or 0.0 for name in ("kazoo", "ours"))
-    assert min(cost.packets for cost in costs["ours"]) <= 10
-    assert kazoo >= 5 * ours
+        costs = reads.measure(server, sides, 1)
+    kazoo, ours = (min(cost.packets for cost in costs[name]) for name in ("kazoo", "ours"))
+    assert ours <= 10
+    assert kazoo >= 2000
 
 
 def test_a_commit_of_a_thousand_partitions_is_a_few_packets() -> None:
-    """One transaction for all of them, at least five times as fast as setting one after another."""
-    ours, sets = commits.ours_beside_kazoo(1000, 3)
+    """One transaction for all of them, where setting one after another takes a packet for each."""
+    ours, sets = commits.ours_beside_kazoo(1000, 1)
     assert all(result["partitions"] == 1000 for result in ours)
     assert min(result["packets"] for result in ours) <= 10
-    kazoo = median(cost.seconds for cost in sets) or 0.0
-    assert kazoo >= 5 * (median(result["seconds"] for result in ours[1:]) or 0.0)
+    assert min(cost.packets for cost in sets) >= 1000
 
 
 def test_a_join_costs_few_packets_and_stops_nobody_else() -> None:
@@ -79,13 +85,11 @@ def test_a_rolling_restart_converges_and_nobody_gives_up() -> None:
 
 
 def test_the_start_of_the_embedded_server_is_measured() -> None:
-    """Seconds and the servers' own CPU, which three of them need more of than one."""
+    """Seconds and the servers' own CPU, of one and of three."""
     report = Report()
     embedded_start(Plan(repeats=1), report)
     assert [line.side for line in report.lines] == ["one server", "three servers"]
-    assert all(line.seconds for line in report.lines)
-    alone, three = (line.server_cpu_s or 0.0 for line in report.lines)
-    assert 0.0 < alone < three
+    assert all(line.seconds and line.server_cpu_s for line in report.lines)
 
 
 def test_the_report_names_what_was_not_reached() -> None:
@@ -98,35 +102,31 @@ def test_the_report_names_what_was_not_reached() -> None:
 
 
 @pytest.mark.parametrize("measure", [cluster_measurements.describe, cluster_measurements.move_plan])
-def test_an_operators_look_and_plan_are_few_packets_and_little_cpu(
+def test_an_operators_look_is_few_packets_and_a_plan_few_copies(
     measure: Callable[[Plan, Report], None],
 ) -> None:
-    """400 partitions: all are described, and one of ten brokers is emptied."""
+    """400 partitions: all are described, and one of ten brokers is emptied of what it has, and no more."""
     report = Report()
     measure(Plan(repeats=1, short=True), report)
-    assert [goal.what for goal in report.goals if not goal.reached] == []
-    assert report.goals
+    assert missed(report) == []
 
 
-def test_logs_become_columns_many_times_faster_than_zookeepers_tool_prints_them() -> None:
-    """15 times by numpy and 9 times without, where 40 and some ten are usual in the long run.
-
-    The ratios to ZooKeeper's parser and of snapshots are printed only: a few thousand rows do not warm a JVM.
-    """
+def test_logs_and_snapshots_become_columns_with_next_to_no_call_for_a_row() -> None:
+    """By numpy; without it some twenty, as each record is decoded by itself. ZooKeeper's tools run too."""
     report = Report()
     file_measurements.files(Plan(repeats=1, short=True), report)
-    beside_tool = [goal for goal in report.goals if "TxnLogToolkit" in goal.what]
-    assert len(beside_tool) == 3
-    assert [goal.what for goal in beside_tool if not goal.reached] == []
+    assert missed(report) == []
+    assert len([goal for goal in report.goals if goal.wanted.endswith("calls")]) == 9
+    assert len([goal for goal in report.goals if "TxnLogToolkit" in goal.what]) == 3
     snapshots = [line for line in report.lines if line.what.startswith("snapshot")]
     assert len(snapshots) == 4
 
 
 def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> None:
-    """A quarter of the speed of decoding alone is asked for; some 0.8 are usual."""
+    """Twice the calls of decoding alone."""
     report = Report()
-    replay_measurements.replay(Plan(repeats=3, short=True), report)
-    assert [goal.what for goal in report.goals if not goal.reached] == []
+    replay_measurements.replay(Plan(repeats=1, short=True), report)
+    assert missed(report) == []
     assert len(report.lines) == 2
 
 
@@ -134,6 +134,6 @@ def test_a_tree_out_of_many_files_reads_one_snapshot_and_its_log() -> None:
     """Ten logs and ten snapshots: two files are opened, wherever the zxid is."""
     report = Report()
     tree_measurements.tree_at(Plan(repeats=1, short=True), report)
-    assert [goal.what for goal in report.goals if not goal.reached] == []
+    assert missed(report) == []
     assert len(report.lines) == 4
     assert all("in 2 files" in line.note for line in report.lines[:3])

@@ -149,6 +149,7 @@ def move_plan(plan: Plan, report: Report) -> None:
         line = cost_line(what, OURS, costs, f"{planned} replicas copied")
         report.lines.append(line)
         report.at_most(what, 5, line.client_cpu_s or 0.0, "s of CPU")
+        report.at_most(what, tree.hosted_by_the_first, planned, "replicas")
         if plan.short or not plan.peers():
             return
         topics = Path(scratch, "topics.json")

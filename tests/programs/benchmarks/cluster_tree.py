@@ -37,6 +37,14 @@ class ClusterTree:
         first = topic + partition
         return [FIRST_BROKER + (first + each) % self.brokers for each in range(self.replication)]
 
+    @property
+    def hosted_by_the_first(self) -> int:
+        """Replicas on the first broker."""
+        everything = [
+            self.replicas(topic, each) for topic in range(self.topics) for each in range(self.partitions)
+        ]
+        return sum(FIRST_BROKER in replicas for replicas in everything)
+
     def broker(self, number: int) -> tuple[str, bytes]:
         """Path and data of the registration of the broker of this number, from 0."""
         registration = {"jmx_port": -1, "timestamp": "1400000000000", "host": "127.0.0.1", "version": 1}

@@ -34,6 +34,8 @@ ARROW, PACKED, LISTS = "Arrow, by numpy", "columns, by numpy", "columns, plain P
 _WAYS = {ARROW: "arrow", PACKED: "packed", LISTS: "lists"}
 BYTES = "CPU: the checksum of each record, one call from Python, passes over all bytes and some 60 indexings"
 LINES = "CPU: passes over all bytes, some 40 indexings and, for Arrow, the copying of texts"
+MOST_CALLS = {ARROW: (2.0, 0.5), PACKED: (2.0, 0.5), LISTS: (25.0, 30.0)}
+"""Of a row of a log, and of a snapshot: by numpy a log's checksum and next to nothing else."""
 PLAIN_LINES = "CPU: the reading of each znode's lengths in Python, and a value for each column"
 
 
@@ -44,11 +46,17 @@ class Reading(NamedTuple):
     cpu_s: list[float]
     seconds: list[float]
     peak_mb: int | None = None
+    calls: int | None = None
 
     @property
     def cost_s(self) -> float:
         """CPU seconds of one row."""
         return (median(self.cpu_s) or 0.0) / self.rows
+
+    @property
+    def calls_a_row(self) -> float:
+        assert self.calls is not None
+        return self.calls / self.rows
 
     def line(self, what: str, side: str) -> Line:
         peak = "" if self.peak_mb is None else f", {self.peak_mb} MiB at most"
@@ -69,7 +77,7 @@ def ours(kind: str, path: Path, side: str, repeats: int) -> Reading:
     found = _json(
         [sys.executable, "-m", "tests.programs.benchmarks.read_files", kind, str(path), way, str(repeats)]
     )
-    return Reading(found["rows"], found["cpu_s"], found["seconds"], found["peak_mb"])
+    return Reading(found["rows"], found["cpu_s"], found["seconds"], found["peak_mb"], found["calls"])
 
 
 def parser(path: Path, repeats: int) -> Reading:
@@ -120,7 +128,7 @@ def files(plan: Plan, report: Report) -> None:
 
 
 def _logs(plan: Plan, report: Report, folder: Path) -> None:
-    records, few = (20_000, 4_000) if plan.short else (300_000, 30_000)
+    records, few = (20_000, 1_000) if plan.short else (300_000, 30_000)
     singles = write_log(folder / "log.100000001", records)
     multis = write_log(folder / "log.200000001", records // 200, multi_of=200)
     small, empty = write_log(folder / "log.300000001", few), write_log(folder / "log.400000001", 1)
@@ -129,6 +137,8 @@ def _logs(plan: Plan, report: Report, folder: Path) -> None:
         java = parser(path, plan.repeats)
         report.lines += [reading.line(what, side) for side, reading in readings.items()]
         report.lines.append(java.line(what, "ZooKeeper's parser"))
+        for side, reading in readings.items():
+            report.at_most(f"{what}: {side}, of a row", MOST_CALLS[side][0], reading.calls_a_row, "calls")
         for side in (ARROW, PACKED):
             found = java.cost_s / readings[side].cost_s
             report.at_least(f"{what}: {side}, over ZooKeeper's parser", 0.4, found, BYTES)
@@ -142,7 +152,7 @@ def _logs(plan: Plan, report: Report, folder: Path) -> None:
 
 
 def _snapshots(plan: Plan, report: Report, folder: Path) -> None:
-    znodes, few = (20_000, 4_000) if plan.short else (1_000_000, 100_000)
+    znodes, few = (20_000, 1_000) if plan.short else (1_000_000, 100_000)
     large = write_snapshot(folder / "snapshot.100000001", znodes)
     small = write_snapshot(folder / "snapshot.200000001", few)
     empty = write_snapshot(folder / "snapshot.300000001", 1)
@@ -151,6 +161,7 @@ def _snapshots(plan: Plan, report: Report, folder: Path) -> None:
     for side, wanted, limit in ((ARROW, 15, LINES), (PACKED, 15, LINES), (LISTS, 5, PLAIN_LINES)):
         reading = ours("snapshot", large, side, plan.repeats)
         report.lines.append(reading.line("snapshot", side))
+        report.at_most(f"snapshot: {side}, of a row", MOST_CALLS[side][1], reading.calls_a_row, "calls")
         found = formatter.cost_s / reading.cost_s
         report.at_least(f"snapshot: {side}, over SnapshotFormatter", wanted, found, limit)
         report.at_most(f"snapshot of {znodes} znodes: {side}", 60, median(reading.seconds) or 0.0, "s", limit)

@@ -4,7 +4,7 @@
 
 `lists` is plain Python, as without numpy; `packed` by numpy; `arrow` makes record batches of that. The first
 reading is not counted: it imports what it needs. Prints one line of JSON: rows, CPU seconds and seconds of
-each reading, and the most memory that the process had, in MiB.
+each reading, the most memory that the process had, in MiB, and how many calls a reading makes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import resource
 import sys
 import time
 from pathlib import Path
+
+from tests.programs.benchmarks.calls import calls_of
 
 
 def main() -> None:
@@ -25,17 +27,24 @@ def main() -> None:
     if way == "arrow":
         from zkgroup.zkfiles.arrow import record_batch
     read = log_columns if kind == "log" else snapshot_columns
-    rows, cpu_s, seconds = 0, [], []
-    for _ in range(repeats + 1):
-        rows, cpu, began = 0, time.process_time(), time.perf_counter()
+
+    def reading() -> int:
+        rows = 0
         for batch in read(path):
             rows += batch.rows
             if way == "arrow":
                 record_batch(batch)
+        return rows
+
+    rows, cpu_s, seconds = 0, [], []
+    for _ in range(repeats + 1):
+        cpu, began = time.process_time(), time.perf_counter()
+        rows = reading()
         cpu_s.append(time.process_time() - cpu)
         seconds.append(time.perf_counter() - began)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"rows": rows, "cpu_s": cpu_s[1:], "seconds": seconds[1:], "peak_mb": round(peak_mb)}))
+    found = {"rows": rows, "cpu_s": cpu_s[1:], "seconds": seconds[1:], "peak_mb": round(peak_mb)}
+    print(json.dumps({**found, "calls": calls_of(reading)}))
 
 
 if __name__ == "__main__":
