@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -29,12 +28,6 @@ def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout_s:g} s: {what}; last seen {result!r}")
         pause.wait(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def tethered(command: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ The servers are those that Kafka 2.8.2 and 3.9.1 carry, from Maven (`tests.long.
 from __future__ import annotations
 
 import gzip
+import itertools
 import shutil
 import subprocess
 import sys
@@ -32,9 +33,10 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from tests.long.interop.formatted import formatted
 from tests.long.interop.jars import kafka
-from tests.long.interop.processes import Process, free_port, wait_until
+from tests.long.interop.processes import Process, wait_until
 from tests.long.interop.servers import four_letters, opens_sessions
 from tests.long.interop.walks_as_json import walked
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 OPTIONS: Final = ("-Dznode.container.checkIntervalMs=300", "-Dzookeeper.forceSync=no", "-Duser.timezone=UTC")
@@ -85,9 +87,11 @@ class Servers:
 
     def __init__(self, release: Release, folder: Path) -> None:
         self.release, self.folder = release, folder
-        self.ports = [free_port() for _ in release.packing]
+        self._held = [[HeldPort() for _ in range(3)] for _ in release.packing]
+        self.ports = [client.number for client, _, _ in self._held]
         self.members = [
-            f"127.0.0.1:{free_port()}:{free_port()}:participant;127.0.0.1:{port}" for port in self.ports
+            f"127.0.0.1:{quorum.number}:{election.number}:participant;127.0.0.1:{client.number}"
+            for client, quorum, election in self._held
         ]
         self.processes: dict[int, Process] = {}
         for number in range(1, len(self.ports) + 1):
@@ -150,6 +154,8 @@ class Servers:
     def kill(self) -> None:
         for process in self.processes.values():
             process.kill()
+        for port in itertools.chain(*self._held):
+            port.release()
 
 
 class Session:
@@ -266,9 +272,13 @@ class Session:
 
     def _reconfigure(self) -> None:
         """An observer that never runs comes and goes."""
-        member = f"server.9=127.0.0.1:{free_port()}:{free_port()}:observer;127.0.0.1:{free_port()}"
+        held = [HeldPort() for _ in range(3)]
+        quorum, election, client = (port.number for port in held)
+        member = f"server.9=127.0.0.1:{quorum}:{election}:observer;127.0.0.1:{client}"
         self.client.reconfig(joining=member, leaving=None, new_members=None)
         self.client.reconfig(joining=None, leaving="9", new_members=None)
+        for port in held:
+            port.release()
 
     def _lose_the_leader(self) -> None:
         servers = self._servers
@@ -294,6 +304,7 @@ class Session:
 EXPIRING: Final = """
 import os, sys
 from kazoo.client import KazooClient
+from zkgroup.zookeeper.embedded.ports import HeldPort
 client = KazooClient(sys.argv[1], timeout=2.0)
 client.start(30)
 for name in ("one", "two"):

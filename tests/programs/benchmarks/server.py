@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.long.interop.processes import Process, free_port, wait_until
+from tests.long.interop.processes import Process, wait_until
 from tests.long.interop.servers import four_letters, opens_sessions
 from zkgroup.zookeeper.embedded.java import find_jars, find_java
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -62,7 +63,8 @@ class BenchServer:
     def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-"))
         self.data = self._folder / "data"
-        self.port = free_port()
+        self._held = HeldPort()
+        self.port = self._held.number
         self.address = f"127.0.0.1:{self.port}"
         config = self._folder / "zoo.cfg"
         config.write_text(
@@ -96,6 +98,7 @@ class BenchServer:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
+        self._held.release()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property

@@ -18,11 +18,12 @@ from typing import NamedTuple, Self
 from kazoo.client import KazooClient
 
 from tests.long.interop.jars import kafka
-from tests.long.interop.processes import free_port, tethered, wait_until
+from tests.long.interop.processes import tethered, wait_until
 from tests.programs.benchmarks.cluster_tree import ClusterTree
 from tests.programs.benchmarks.commands import zkgroup
 from tests.programs.benchmarks.server import BenchServer, cpu_seconds, resident_mb
 from tests.programs.benchmarks.transaction_log import Change, LogSource
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 OURS = "zkgroup"
 READY = {OURS: r'"event": ?"controller"', "kafka": r"[Rr]eady to serve as the new controller"}
@@ -71,6 +72,7 @@ class ControllerBench:
 
     def __enter__(self) -> Self:
         self.server = BenchServer(heap_mb=1024)
+        self._port = HeldPort()
         self.server.__enter__()
         self._tree.lay_out(self.server.address)
         self._log = LogSource(self.server.transaction_logs)
@@ -95,6 +97,7 @@ class ControllerBench:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self.server.__exit__()
+        self._port.release()
         self._folder.cleanup()
 
     def take_over(self) -> TakeOver:
@@ -187,10 +190,9 @@ class ControllerBench:
 
     def _command(self) -> list[str]:
         if self._side == OURS:
-            port = str(free_port())
             return zkgroup(
                 "--zookeeper", self.server.address, "--format", "ndjson",
-                "broker", "run", "--id", "0", "--controller-only", "--host", "127.0.0.1", "--port", port,
+                "broker", "run", "--id", "0", "--controller-only", "--host", "127.0.0.1", "--port", "0",
             )  # fmt: skip
         folder = Path(self._folder.name)
         (folder / "log4j.properties").write_text(LOG4J)
@@ -200,7 +202,7 @@ class ControllerBench:
             "zookeeper.session.timeout.ms": 20_000,
             "log.dirs": folder / "logs",
             "log.index.size.max.bytes": 4096,
-            **_listening(self._side, free_port()),
+            **_listening(self._side, self._port.number),
         }
         config = folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -19,8 +19,9 @@ import docker
 from docker.errors import DockerException
 from testcontainers.core.container import DockerContainer
 
-from tests.long.interop.processes import free_port
+from tests.waiting import PATIENCE_S
 from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 IMAGE = os.environ.get("ZKGROUP_TEST_ZOOKEEPER_IMAGE", "zookeeper:3.9")
 HOST_NETWORK = os.environ.get("ZKGROUP_TEST_CONTAINER_NETWORK", "bridge") == "host"
@@ -57,7 +58,8 @@ class ZooKeeperContainer:
     """One standalone server; `tickTime=500`, sessions of 1 to 60 s."""
 
     def __init__(self) -> None:
-        self._port = free_port() if HOST_NETWORK else 2181
+        self._held = [HeldPort() for _ in range(3)] if HOST_NETWORK else []
+        self._port = self._held[0].number if self._held else 2181
         container = (
             DockerContainer(IMAGE)
             .with_env("ZOO_TICK_TIME", "500")
@@ -66,7 +68,8 @@ class ZooKeeperContainer:
             .with_env("ZOO_ADMINSERVER_ENABLED", "false")
         )
         if HOST_NETWORK:
-            servers = f"server.1=localhost:{free_port()}:{free_port()};{self._port}"
+            quorum, election = (port.number for port in self._held[1:])
+            servers = f"server.1=localhost:{quorum}:{election};{self._port}"
             container = container.with_env("ZOO_SERVERS", servers).with_kwargs(network_mode="host")
         else:
             container = container.with_exposed_ports(self._port)
@@ -76,7 +79,7 @@ class ZooKeeperContainer:
         self._container.start()
         try:
             with ZooKeeperClient(self.address) as client:
-                client.wait_connected(60)
+                client.wait_connected(PATIENCE_S)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -86,6 +89,8 @@ class ZooKeeperContainer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._container.stop()
+        for port in self._held:
+            port.release()
         self._container.get_docker_client().client.close()
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import becomes, eventually, joined
+from tests.waiting import PATIENCE_S, becomes, eventually, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
@@ -29,6 +28,7 @@ from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.embedded.ports import HeldPort
 
 
 def test_lines_are_acknowledged_once_the_followers_have_them(world: MemoryBrokers) -> None:
@@ -248,9 +248,8 @@ def test_a_broker_without_replicas_stops_without_asking(world: MemoryBrokers) ->
 
 def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBrokers) -> None:
     """Past bug: it failed a controlled shutdown that reached its port before it had a candidate."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    held = HeldPort()
+    port = held.number
     ghost = BrokerRegistration("127.0.0.1", port, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
     world.zk.create_missing("/brokers", "/brokers/ids")
     world.zk.multi(Create(BrokerRegistration.path(1), ghost.encode(), ephemeral=True))
@@ -260,8 +259,9 @@ def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBroke
     assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 11
     assert 1 not in world.running.idle
     world.zk.multi(Delete(BrokerRegistration.path(1), 0))
-    broker.wait_registered(20)
+    broker.wait_registered(PATIENCE_S)
     assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 0
+    held.release()
 
 
 def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: MemoryBrokers) -> None:
