@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.worlds import golden_data
 from zkgroup.model import Znode, ZnodeStat
@@ -43,15 +44,9 @@ class WrappedStore:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: OnOutcome,
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        self.store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+    def submit(self, request: Request, *, incarnation: int, on_outcome: OnOutcome, **rest: Any) -> None:
+        """rest: `on_watch`."""
+        self.store.submit(request, incarnation=incarnation, on_outcome=on_outcome, **rest)
 
     @property
     def last_zxid(self) -> int:
@@ -77,18 +72,11 @@ class MeddledStore(WrappedStore):
         self.incarnation = 0
         """Of the session that the last request was for."""
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: OnOutcome,
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
+    def submit(self, request: Request, *, incarnation: int, **rest: Any) -> None:
         self.requests.append(request)
         self.incarnation = incarnation
         self.before(request)
-        super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+        super().submit(request, incarnation=incarnation, **rest)
 
 
 def before_nth(kind: type[Request], number: int, happening: Callable[[], object]) -> Before:
@@ -112,25 +100,13 @@ class HidingStore(MeddledStore):
         super().__init__(store, before)
         self.hidden: set[str] = set()
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: OnOutcome,
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
+    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
         path = None if isinstance(request, Sync) else getattr(request, "path", None)
         if path in self.hidden:
             self.requests.append(request)
             on_outcome(Refused(Code.NO_AUTH, str(path)))
             return
-        super().submit(
-            request,
-            incarnation=incarnation,
-            on_outcome=lambda outcome: on_outcome(self._seen(request, outcome)),
-            on_watch=on_watch,
-        )
+        super().submit(request, on_outcome=lambda outcome: on_outcome(self._seen(request, outcome)), **rest)
 
     def _seen(self, request: Request, outcome: Outcome) -> Outcome:
         def seen(found: tuple[object, ...]) -> tuple[object, ...]:
@@ -155,19 +131,12 @@ class LosingStore(WrappedStore):
         super().__init__(store)
         self._applied = applied
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: OnOutcome,
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
+    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
         if not isinstance(request, Multi):
-            super().submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
+            super().submit(request, on_outcome=on_outcome, **rest)
             return
         if self._applied:
-            super().submit(request, incarnation=incarnation, on_outcome=lambda _: None)
+            super().submit(request, on_outcome=lambda _: None, **rest)
         on_outcome(Unanswered("lost"))
 
 
@@ -183,14 +152,7 @@ class RecordedStore:
             self._znodes[record["path"]] = Znode(record["path"], golden_data.data_of(record), stat)
             self.last_zxid = max(self.last_zxid, stat.mzxid, stat.pzxid)
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: OnOutcome,
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
+    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
         on_outcome(self._answer(request))
 
     def _answer(self, request: Request) -> Outcome:
