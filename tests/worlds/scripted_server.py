@@ -7,13 +7,14 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.waiting import joined
 from zkgroup.model.requests import Multi, SetData
 from zkgroup.testing.conformance import Caller
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 
 PING, CLOSE_SESSION, AUTH = 11, -11, 100
 STAT = struct.pack("!qqqqiiiqiiq", *range(1, 12))
@@ -106,11 +107,11 @@ class Peer:
         raw = path.encode()
         self.reply(-1, struct.pack("!iii", kind, 3, len(raw)) + raw, zxid=-1)
 
-    def serve(self) -> None:
-        """Answers every request with "no such znode" until the session is closed."""
+    def serve(self, error: int = -101) -> None:
+        """Answers every request with "no such znode", or another error, until the session is closed."""
         while True:
             asked = self.asked()
-            self.reply(asked.xid, error=0 if asked.op == CLOSE_SESSION else -101)
+            self.reply(asked.xid, error=0 if asked.op == CLOSE_SESSION else error)
             if asked.op == CLOSE_SESSION:
                 return
 
@@ -178,3 +179,17 @@ class ScriptedServer:
         finally:
             sock.close()
             raw.close()
+
+
+@contextlib.contextmanager
+def connected(
+    script: Callable[[Peer, int], None], settings: ClientSettings | None = None
+) -> Iterator[tuple[ZooKeeperClient, Caller]]:
+    """A client with a session at a server that follows the script."""
+    with (
+        ScriptedServer(script) as server,
+        ZooKeeperClient(server.address, settings or ClientSettings()) as client,
+    ):
+        caller = Caller(client)
+        caller.session()
+        yield client, caller

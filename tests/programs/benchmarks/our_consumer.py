@@ -12,15 +12,13 @@ Commands as in `members`, for the one member of this process, and
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tests.programs.benchmarks.core_waits import CoreWaits, longest_wait_ns
-from tests.programs.benchmarks.our_members import say
+from tests.programs.benchmarks.member_program import run, say
 from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources.port import Bounds
@@ -148,18 +146,5 @@ class Program:
         say("pauses", longest_ms=self._pauses.longest(owned))
 
 
-def main() -> None:
-    program = Program(dict(word.split("=", 1) for word in sys.argv[1:]))
-    say("ready")
-    for line in sys.stdin:
-        command, *words = line.split()
-        if command == "halt":
-            break
-        getattr(program, command)(words)
-        if command not in ("reset", "window"):
-            say("done", command=command)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    run(Program, silent=("reset", "window"))

@@ -5,27 +5,16 @@ python -m tests.programs.benchmarks.our_members zookeeper=... group=... topics=t
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from tests.programs.benchmarks.member_program import run, say, together
 from zkgroup.consumer.member import GroupMember
 from zkgroup.errors import ZkGroupError
 from zkgroup.settings import GroupSettings
 
 START_TIMEOUT_S = 120.0
-_printing = threading.Lock()
-
-
-def say(event: str, **fields: object) -> None:
-    line = json.dumps({"event": event, "at_ms": int(time.time() * 1000), **fields})
-    with _printing:
-        print(line, flush=True)
 
 
 class Counting:
@@ -74,7 +63,7 @@ class Program:
                 settings=settings,
                 history=self._counters[name],
             )
-        self._together([lambda name=name: self._start(name) for name in names])  # type: ignore[misc]
+        together([lambda name=name: self._start(name) for name in names])  # type: ignore[misc]
 
     def _start(self, name: str) -> None:
         began, error = time.monotonic(), ""
@@ -91,7 +80,7 @@ class Program:
             self._members.pop(name).close(30)
             say("closed", member=f"{self._group}_{name}", ms=_since(began))
 
-        self._together([lambda name=name: leave(name) for name in names])  # type: ignore[misc]
+        together([lambda name=name: leave(name) for name in names])  # type: ignore[misc]
 
     def commit(self, words: list[str]) -> None:
         name, base = words[0], int(words[1])
@@ -111,30 +100,10 @@ class Program:
         for counting in self._counters.values():
             counting.counts.clear()
 
-    def _together(self, acts: list[Callable[[], Any]]) -> None:
-        threads = [threading.Thread(target=act) for act in acts]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
 
 def _since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
 
 
-def main() -> None:
-    program = Program(dict(word.split("=", 1) for word in sys.argv[1:]))
-    say("ready")
-    for line in sys.stdin:
-        command, *words = line.split()
-        if command == "halt":
-            break
-        getattr(program, command)(words)
-        if command not in ("reset", "commit"):
-            say("done", command=command)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    run(Program, silent=("reset", "commit"))

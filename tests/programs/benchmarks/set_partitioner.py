@@ -9,24 +9,15 @@ It keeps no owner znodes that an observer could read, so each member prints what
 from __future__ import annotations
 
 import json
-import os
-import sys
 import threading
-import time
 
 from kazoo.client import KazooClient
 from kazoo.recipe.partitioner import SetPartitioner
 
+from tests.programs.benchmarks.member_program import run, say, together
+
 TIME_BOUNDARY_S = 1.0
 """How long the set of members must stand still. kazoo's default is 30 s."""
-
-_printing = threading.Lock()
-
-
-def say(event: str, **fields: object) -> None:
-    line = json.dumps({"event": event, "at_ms": int(time.time() * 1000), **fields})
-    with _printing:
-        print(line, flush=True)
 
 
 class Splitter:
@@ -96,10 +87,10 @@ class Program:
             self._members[name] = Splitter(
                 name, self._options["zookeeper"], self._options["group"], partitions, session_ms
             )
-        self._together([self._members[name].start for name in names])
+        together([self._members[name].start for name in names])
 
     def close(self, names: list[str]) -> None:
-        self._together([self._members.pop(name).close for name in names])
+        together([self._members.pop(name).close for name in names])
 
     def status(self, _: list[str]) -> None:
         for name, member in self._members.items():
@@ -109,26 +100,6 @@ class Program:
         for member in self._members.values():
             member.rebalances = 0
 
-    def _together(self, acts: list[object]) -> None:
-        threads = [threading.Thread(target=act) for act in acts]  # type: ignore[arg-type]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-
-def main() -> None:
-    program = Program(dict(word.split("=", 1) for word in sys.argv[1:]))
-    say("ready")
-    for line in sys.stdin:
-        command, *words = line.split()
-        if command == "halt":
-            break
-        getattr(program, command)(words)
-        if command != "reset":
-            say("done", command=command)
-    os._exit(0)
-
 
 if __name__ == "__main__":
-    main()
+    run(Program, silent=("reset",))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.scripted_server import CLOSE_SESSION, WRITE, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import WRITE, Peer, ScriptedServer, connected, told
 from zkgroup.errors import ForkedClientError, StoreUnavailableError
 from zkgroup.model.requests import Connected, Lost, Sync, SyncDone, Unanswered
 from zkgroup.testing.conformance import Caller
@@ -104,15 +104,9 @@ def test_a_forked_child_is_refused_and_disturbs_nobody() -> None:
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
-        while True:
-            asked = peer.asked()
-            peer.reply(asked.xid)
-            if asked.op == CLOSE_SESSION:
-                return
+        peer.serve(error=0)
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (client, caller):
         child = os.fork()
         if child == 0:
             os._exit(_use_in_child(client))

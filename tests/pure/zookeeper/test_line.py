@@ -10,7 +10,17 @@ import threading
 import pytest
 
 from tests.waiting import becomes, eventually, happened
-from tests.worlds.scripted_server import AUTH, STAT, WRITE, Asked, Hello, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import (
+    AUTH,
+    STAT,
+    WRITE,
+    Asked,
+    Hello,
+    Peer,
+    ScriptedServer,
+    connected,
+    told,
+)
 from zkgroup.errors import AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import (
     Connected,
@@ -121,9 +131,7 @@ def test_a_reconnect_resumes_the_session_and_tells_the_latest_zxid_seen() -> Non
             return
         peer.serve()
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (client, caller):
         caller.ask(Exists("/a"), ExistsDone)
         assert client.last_zxid == 4711
         caller.ask(Sync("/"), Unanswered)
@@ -258,9 +266,7 @@ def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> No
         peer.serve()
 
     settings = ClientSettings(auth=Digest("me", Secret("canary")))
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script, settings) as (client, caller):
         caller.ask(Multi((Create("/canary-path", b"canary-data"),)), Unanswered)
         caller.await_event(Suspended)
         client.wait_connected(30)

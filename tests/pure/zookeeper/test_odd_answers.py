@@ -8,7 +8,16 @@ import threading
 
 import pytest
 
-from tests.worlds.scripted_server import CLOSE_SESSION, STAT, WRITE, Asked, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import (
+    CLOSE_SESSION,
+    STAT,
+    WRITE,
+    Asked,
+    Peer,
+    ScriptedServer,
+    connected,
+    told,
+)
 from zkgroup.model.requests import (
     Code,
     Exists,
@@ -40,9 +49,7 @@ def test_an_error_number_nobody_knows_is_an_answer() -> None:
         peer.reply(peer.asked().xid)
         peer.serve()
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (_, caller):
         assert caller.ask(Read("/a"), Refused) == Refused(Code.OTHER, "/a")
         caller.ask(Sync("/"), SyncDone)
         assert told(caller) == ["Connected"]
@@ -57,9 +64,7 @@ def test_an_unreadable_answer_leaves_the_outcome_unknown() -> None:
         peer.reply(peer.asked().xid)
         peer.serve()
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (_, caller):
         caller.ask(WRITE, Unanswered)
         caller.ask(Sync("/"), SyncDone)
 
@@ -74,9 +79,7 @@ def test_an_answer_out_of_order_ends_the_connection() -> None:
             peer.asked()
         peer.serve()
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (client, caller):
         caller.ask(Sync("/"), Unanswered)
         caller.await_event(Suspended)
         client.wait_connected(30)
@@ -116,9 +119,7 @@ def test_a_request_that_is_too_big_never_leaves() -> None:
                 return
 
     settings = ClientSettings(max_request_bytes=1000)
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script, settings) as (client, caller):
         order: list[str] = []
         long = "/" + "x" * 1000
         for name, request in {
@@ -147,15 +148,9 @@ def test_a_path_that_is_none_is_the_callers_mistake() -> None:
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
-        while True:
-            asked = peer.asked()
-            peer.reply(asked.xid)
-            if asked.op == CLOSE_SESSION:
-                return
+        peer.serve(error=0)
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (_, caller):
         for request in (Read("a"), ReadMany(("/a", "b")), Sync(""), Multi((SetData("n", b"", 0),))):
             with pytest.raises(ValueError, match="starts with '/'"):
                 caller.submit(request)
@@ -181,9 +176,7 @@ def test_a_connection_thread_that_fails_loses_its_session_and_no_more(
         original(self)
 
     monkeypatch.setattr(Exchange, "begin", begin)
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (_, caller):
         caller.ask(WRITE, NotSent)
         assert caller.await_event(Lost, 1) == Lost(1, "the connection thread failed")
         assert caller.session(2).session_id == 2
@@ -237,9 +230,7 @@ def test_packets_of_a_bulk_read_shrink_when_replies_are_large() -> None:
             peer.reply(asked.xid, one * count + struct.pack("!iBi", -1, 1, -1))
 
     settings = ClientSettings(bulk_reply_bytes=50_000, bulk_paths=100)
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script, settings) as (_, caller):
         for _ in range(2):
             caller.submit(ReadMany(("/a",) * 200)).outcome()
     assert counts == [1, *[100] * 2, *[9] * 22, 2]

@@ -9,7 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from tests.waiting import PATIENCE_S, joined
-from tests.worlds.scripted_server import CLOSE_SESSION, STAT, WRITE, Asked, Peer, ScriptedServer, told
+from tests.worlds.scripted_server import (
+    CLOSE_SESSION,
+    STAT,
+    WRITE,
+    Asked,
+    Peer,
+    ScriptedServer,
+    connected,
+    told,
+)
 from zkgroup.model.requests import (
     Exists,
     Lost,
@@ -50,9 +59,7 @@ def test_a_write_without_an_answer_is_never_sent_again() -> None:
             if asked[-1].op == CLOSE_SESSION:
                 return
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (client, caller):
         write = caller.submit(WRITE)
         assert isinstance(write.outcome(), Unanswered)
         caller.await_event(Suspended)
@@ -74,9 +81,7 @@ def test_what_certainly_was_not_sent_is_told_apart() -> None:
         peer.serve()
 
     big = Multi((SetData("/n", bytes(900_000), 0),))
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (_, caller):
         writes = [caller.submit(big) for _ in range(20)]
         submitted.set()
         kinds = [type(write.outcome()) for write in writes]
@@ -123,9 +128,7 @@ def test_a_disconnect_fires_no_watch() -> None:
         peer.event(3, "/a")  # a watch of nobody
         peer.serve()
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (client, caller):
         watch = caller.submit(Exists("/a", watch=True))
         watch.outcome()
         caller.await_event(Suspended)
@@ -148,9 +151,7 @@ def test_a_link_that_answers_nothing_is_given_up_under_load() -> None:
             peer.asked()
 
     settings = ClientSettings(silence_timeout_ms=300)
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script, settings) as (client, caller):
 
         def load() -> None:
             while not stopped.wait(0.02):
@@ -218,9 +219,7 @@ def test_a_slow_server_that_says_something_is_not_given_up() -> None:
         peer.serve()
 
     settings = ClientSettings(silence_timeout_ms=4000, request_timeout_ms=60_000)
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script, settings) as (_, caller):
         caller.ask(Sync("/"), SyncDone)
         assert told(caller) == ["Connected"]
 
@@ -235,9 +234,7 @@ def test_a_request_without_an_answer_ends_the_connection_whatever_else_comes() -
             peer.event(3, "/elsewhere")
 
     settings = ClientSettings(request_timeout_ms=400, silence_timeout_ms=60_000)
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script, settings) as (_, caller):
         caller.ask(WRITE, Unanswered)
         caller.await_event(Suspended)
 
@@ -267,9 +264,7 @@ def test_what_comes_just_before_the_thread_falls_asleep_is_not_overlooked(
             if asked.op == CLOSE_SESSION:
                 return
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        caller = Caller(client)
-        caller.session()
+    with connected(script) as (client, caller):
         caller.ask(Sync("/"), SyncDone)
         monkeypatch.setattr(Bell, "arm", arm)
         pending: list[Pending] = []
