@@ -11,7 +11,7 @@ import pytest
 from tests.programs.mistakes.catalogue import MISTAKES, PARTS
 from tests.programs.mistakes.mistake import Mistake, StaleError
 from tests.programs.mistakes.run import Result
-from tests.programs.mistakes.table import table
+from tests.programs.mistakes.table import HEAD, PAGE, table
 from tests.project import ROOT
 
 LEAST = 60
@@ -86,3 +86,15 @@ def test_table_names_what_caught_each_mistake() -> None:
         "| claim | It is wrong. | `t.py` test_a | 1.2 |",
         "| claim | It is wrong. | **no test** | 2.0 |",
     ]
+
+
+def test_table_in_the_docs_is_of_these_mistakes() -> None:
+    """In their order, and each test that it names is there; `--docs` writes it anew."""
+    lines = PAGE.read_text(encoding="utf-8").partition(HEAD)[2].splitlines()[2:]
+    rows = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
+
+    assert [(part, says) for part, says, *_ in rows] == [(each.part, each.says) for each in MISTAKES]
+    for _, says, caught, _ in rows:
+        file, _, test = caught.partition(" ")
+        source = (ROOT / file.strip("`")).read_text(encoding="utf-8")
+        assert f"def {test}(" in source, says
