@@ -18,6 +18,7 @@ from zkgroup.model.requests import Create
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
 
 (FIRST,) = orders(0)
 SESSION_MS = 3000
@@ -34,7 +35,7 @@ class Work:
         self._chaos = chaos
         self._source = MemorySource()
         self._lock = threading.Lock()
-        self.recorder = Recorder()
+        self.recorder = Recorder(SystemClock())
         self.seen: set[tuple[int, int]] = set()
 
     @contextmanager

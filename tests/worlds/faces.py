@@ -11,12 +11,14 @@ import inspect
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
+from tests.worlds.stores import WrappedStore
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.lease import Lease
@@ -24,9 +26,10 @@ from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.member import GroupMember
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
+from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.znodes.brokers import Topic
-from zkgroup.zookeeper.clock import SystemClock
 
 TIMEOUT_S = 30.0
 FAST: dict[str, Any] = {"settle_ms": 5, "initial_rebalance_delay_ms": 0, "rebalance_backoff_ms": 100}
@@ -51,16 +54,31 @@ class Application:
     on: dict[str, Callable[..., object]] = field(default_factory=dict)
     seen: queue.Queue[tuple[str, Any]] = field(default_factory=queue.Queue)
     threads: dict[str, list[str]] = field(default_factory=dict)
+    clock: FakeClock | None = None
+    """Of the member that has these callbacks, where it is on none of its own."""
+    held: dict[str, threading.Event] = field(default_factory=dict)
 
     def call(self, name: str, argument: Any) -> None:
         self.threads.setdefault(name, []).append(threading.current_thread().name)
         self.seen.put((name, argument))
         if name in self.on:
             self.on[name](argument)
+        if name in self.held:
+            with self.aside(name):
+                assert self.held[name].wait(TIMEOUT_S), f"{name} was never let go"
+
+    def hold(self, name: str) -> threading.Event:
+        """The callback of this name returns when the result is set; time goes on meanwhile."""
+        return self.held.setdefault(name, threading.Event())
+
+    def aside(self, name: str) -> AbstractContextManager[None]:
+        return self.clock.aside() if self.clock is not None and name in self.held else nullcontext()
 
     def next(self, *names: str) -> Any:
         """The argument of the next callback of one of these names; others in between are dropped."""
         while True:
+            if self.clock is not None:
+                self.clock.advance_until(lambda: not self.seen.empty(), f"a callback of {names}")
             name, argument = self.seen.get(timeout=TIMEOUT_S)
             if name in names:
                 return argument
@@ -89,13 +107,17 @@ class AsyncListener(AsyncRebalanceListener):
         self._application = application
 
     async def on_assigned(self, leases: Sequence[Lease]) -> None:
-        await asyncio.to_thread(self._application.call, "assigned", list(leases))
+        await self._call("assigned", list(leases))
 
     async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        await asyncio.to_thread(self._application.call, "revoked", list(partitions))
+        await self._call("revoked", list(partitions))
 
     async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        await asyncio.to_thread(self._application.call, "lost", list(partitions))
+        await self._call("lost", list(partitions))
+
+    async def _call(self, name: str, argument: Any) -> None:
+        with self._application.aside(name):
+            await asyncio.to_thread(self._application.call, name, argument)
 
 
 # --- the asyncio face, seen from blocking code ----------------------------------------------------
@@ -108,6 +130,11 @@ class EventLoop:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="test-event-loop", daemon=True)
         self._thread.start()
+        self._moving = ExitStack()
+
+    def move(self, clock: FakeClock) -> None:
+        """What is awaited here moves this clock, as what blocks does on the thread of the test."""
+        self.run(lambda: self._moving.enter_context(clock.moving_here()) and None)
 
     def run(self, call: Callable[[], Any]) -> Any:
         """Calls on the loop, awaits what is awaitable."""
@@ -119,6 +146,7 @@ class EventLoop:
         return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result(2 * TIMEOUT_S)
 
     def close(self) -> None:
+        self.run(self._moving.close)
         self.run(self.loop.shutdown_default_executor)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(TIMEOUT_S)
@@ -165,6 +193,7 @@ class Face:
     name: str
     loop: EventLoop | None = None
     opened: list[Any] = field(default_factory=list)
+    moved: list[FakeClock] = field(default_factory=list)
 
     def member(self, address: str | None = None, *, app: Application | None = None, **named: Any) -> Any:
         """A `GroupMember` or `AsyncGroupMember`."""
@@ -180,6 +209,17 @@ class Face:
         named.setdefault("group", "g")
         named.setdefault("topics", ["orders"])
         named.setdefault("settings", settings())
+        store = named.get("client")
+        while isinstance(store, WrappedStore):
+            store = store.store
+        if isinstance(store, MemoryClient):
+            clock = store.server.clock
+            named.setdefault("clock", clock)
+            if app is not None:
+                app.clock = clock
+            if self.loop is not None and clock not in self.moved:
+                self.moved.append(clock)
+                self.loop.move(clock)
         if self.loop is None:
             made = blocking(address, listener=Listener(app) if app else None, **named)
         else:
@@ -214,7 +254,8 @@ class MemberWorld:
     """A memory ZooKeeper with a topic; its clients are named and end with the test."""
 
     def __init__(self, partitions: int = 4) -> None:
-        self.server = MemoryZooKeeper(SystemClock())
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock)
         for path in ("/brokers/ids", "/brokers/topics", "/consumers"):
             self.server.put(path)
         self.topic("orders", partitions)
@@ -224,6 +265,14 @@ class MemberWorld:
 
     def client(self, name: str, session_timeout_ms: int = 6000) -> Any:
         return self.server.client(name, session_timeout_ms)
+
+    def until(self, predicate: Callable[[], object], message: str | Callable[[], str] = "") -> None:
+        """Lets time pass until this is so."""
+        self.clock.advance_until(predicate, message, max_ms=60_000)
+
+    def join(self, thread: threading.Thread) -> None:
+        """Lets time pass until the thread has ended."""
+        self.until(lambda: not thread.is_alive(), f"the end of {thread.name}")
 
     def owners(self) -> Mapping[int, str]:
         """Partition of `orders` to the text of its owner znode."""

@@ -7,14 +7,14 @@ from typing import Any
 
 from zkgroup.history import MemoryHistory
 from zkgroup.history.records import Record
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.model.ports import Clock
 
 
 class Recorder:
     """One list of records for all members of a test."""
 
-    def __init__(self) -> None:
-        self.clock = SystemClock()
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self._lock = threading.Lock()
         self.records: list[Record] = []
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Self
 
 from zkgroup.consumer.aio_facing import AsyncFace
 from zkgroup.consumer.aio_runner import AsyncRunner
+from zkgroup.consumer.aio_waiting import wait_for_event
 from zkgroup.consumer.arguments import check_count, check_offset, checked_timeout
 from zkgroup.consumer.consumer_face import ConsumerFace
 from zkgroup.consumer.consuming import grouped
@@ -23,10 +23,10 @@ from zkgroup.consumer.sources.port import RecordSource
 from zkgroup.errors import CommitResult, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.model.waiting import after
 from zkgroup.settings import GroupSettings
 from zkgroup.zookeeper import ClientSettings
 
-WAIT_MAX_S = 3600.0
 TAKEN_AT_ONCE_MAX = 100
 """Records that come without waiting after which other tasks get a turn."""
 
@@ -129,6 +129,7 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
             source,
         )
         self._ready = asyncio.Event()
+        self._news = 0
         self._events: asyncio.AbstractEventLoop | None = None
         self._taken_at_once = 0
 
@@ -141,6 +142,7 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
         return [engine.loop.over, self._consuming.fetcher.over]
 
     def _wake(self) -> None:
+        self._news += 1
         if self._events is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits
                 self._events.call_soon_threadsafe(self._ready.set)
@@ -170,7 +172,8 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
     async def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
         member = self._member
         check_count(max_records)
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        clock = member.engine.clock
+        deadline_ms = None if timeout_s is None else after(clock, timeout_s)
         self._taken_at_once = (self._taken_at_once + 1) % TAKEN_AT_ONCE_MAX
         if self._taken_at_once == 0:
             await asyncio.sleep(0)
@@ -178,17 +181,20 @@ class AsyncConsumer(ConsumerFace, AsyncFace):
         try:
             while not self._stopped:
                 self._ready.clear()
+                seen = self._news
                 member.engine.check_usable()
                 if records := member.delivery.take(max_records):
                     return records
-                left_s = WAIT_MAX_S if deadline_s is None else deadline_s - time.monotonic()
-                if left_s <= 0:
+                if deadline_ms is not None and clock.now_ms() >= deadline_ms:
                     return []
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._ready.wait(), left_s)
+                await self._wait(clock, seen, deadline_ms)
             return []
         finally:
             member.end_poll()
+
+    async def _wait(self, clock: Clock, seen: int, deadline_ms: int | None) -> None:
+        """Waits until there may be something new, or the time is over."""
+        await wait_for_event(clock, self._ready, lambda: self._news != seen, deadline_ms)
 
     # --- positions --------------------------------------------------------------------------------
 

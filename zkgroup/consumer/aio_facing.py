@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
@@ -15,11 +14,13 @@ from typing import Self, TypeVar
 
 from zkgroup.admin.values import GroupDescription, Verification
 from zkgroup.consumer.aio_runner import AsyncRunner
+from zkgroup.consumer.aio_waiting import in_thread, kept_result_within, pause, result_within
 from zkgroup.consumer.arguments import checked_partitions, checked_timeout
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.face import Face
 from zkgroup.consumer.facing import (
+    CLOSE_GRACE_MS,
     CLOSE_TIMEOUT_S,
     HAND_BACK_TIMEOUT_S,
     PICTURE_TIMEOUT_S,
@@ -40,6 +41,7 @@ from zkgroup.errors import (
     ZkGroupError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.waiting import after, seconds_until
 
 log = logging.getLogger("zkgroup.consumer")
 
@@ -76,7 +78,7 @@ class AsyncFace(Face):
             raise MemberClosedError("a closed member does not start again; make a new one")
         if self._engine_made is not None:
             return self
-        self._runner = AsyncRunner(asyncio.get_running_loop())
+        self._runner = AsyncRunner(asyncio.get_running_loop(), self._options.clock_used)
         # known before its first thread runs, as in the blocking face
         engine = self._engine_made = self._build(self._runner)
         self._launch(engine)
@@ -108,11 +110,11 @@ class AsyncFace(Face):
         self._begin_close(engine, timeout_s)
         if runner.is_inside():
             return
-        deadline_s = time.monotonic() + timeout_s + 1.0
+        deadline_ms = after(engine.clock, timeout_s) + CLOSE_GRACE_MS
         for over in self._ends(engine):
-            left_s = max(0.5, deadline_s - time.monotonic())
+            left_s = max(0.5, seconds_until(engine.clock, deadline_ms))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(over)), left_s)
+                await kept_result_within(engine.clock, over, left_s)
         runner.cancel_late()
         engine.raise_failure()
 
@@ -145,20 +147,20 @@ class AsyncFace(Face):
 
     async def wait_until_stable(self, timeout_s: float = 30.0) -> None:
         """See `GroupMember.wait_until_stable`. The reads run on the event loop's executor, one at a time."""
-        deadline_s = time.monotonic() + checked_timeout(timeout_s)
-        await self.wait_until_assigned(timeout_s)
         engine = self._engine
+        deadline_ms = after(engine.clock, checked_timeout(timeout_s))
+        await self.wait_until_assigned(timeout_s)
         for pause_s in pauses():
-            found = await asyncio.to_thread(_look, engine)
+            found = await in_thread(engine.clock, "reads of the group", lambda: _look(engine))
             engine.check_usable()
             if found is not None and found.converged:
                 break
-            left_s = deadline_s - time.monotonic()
+            left_s = seconds_until(engine.clock, deadline_ms)
             if left_s <= 0:
                 raise not_stable(engine.group, found, told(engine, await _picture(engine)))
-            await asyncio.sleep(min(pause_s, left_s))
+            await pause(engine.clock, min(pause_s, left_s))
         # the reads may have shown a claim of this very member whose answer had yet to come
-        await self.wait_until_assigned(max(LOOK_AGAIN_S, deadline_s - time.monotonic()))
+        await self.wait_until_assigned(max(LOOK_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 
     # --- what is owned ----------------------------------------------------------------------------
 
@@ -187,7 +189,8 @@ class AsyncFace(Face):
 
     async def describe(self) -> GroupDescription:
         """See `GroupMember.describe`. The reads run on the event loop's executor."""
-        return await asyncio.to_thread(_describe, self._engine)
+        engine = self._engine
+        return await in_thread(engine.clock, "reads of the group", lambda: _describe(engine))
 
     @property
     def cancelled_commits(self) -> tuple[CommitResult, ...]:
@@ -196,9 +199,9 @@ class AsyncFace(Face):
 
     async def _await_commit(self, future: Future[CommitResult]) -> CommitResult:
         """Waits for a commit. Cancelling ends the wait, not the commit: its outcome is kept."""
-        asked = asyncio.wrap_future(future)
+        clock = self._options.clock_used
         try:
-            result = await asyncio.wait_for(asyncio.shield(asked), answer_timeout_s(self._settings))
+            result = await kept_result_within(clock, future, answer_timeout_s(self._settings))
         except TimeoutError:
             future.add_done_callback(self._keep)
             raise OutcomeUnknownError("the commit got no answer in time; it may have been applied") from None
@@ -219,7 +222,7 @@ class AsyncFace(Face):
 
 async def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
+        return await result_within(engine.clock, future, timeout_s)
     except (TimeoutError, asyncio.CancelledError):
         engine.forget(future)
         raise
@@ -227,7 +230,7 @@ async def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> 
 
 async def _picture(engine: MemberEngine) -> MemberDescription | None:
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(engine.picture()), PICTURE_TIMEOUT_S)
+        return await result_within(engine.clock, engine.picture(), PICTURE_TIMEOUT_S)
     except TimeoutError:
         return None
 

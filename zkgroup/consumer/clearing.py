@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from zkgroup.errors import OperationRefusedError, ZkGroupError
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.ports import Store
+from zkgroup.model.ports import Clock, Store
 from zkgroup.model.requests import Check, Delete
 from zkgroup.znodes.consumers import Offset, Owner, Registration, owners_path, owners_topic_path
 from zkgroup.znodes.group_state import View
@@ -33,13 +33,13 @@ class _Held(NamedTuple):
     owner: Znode
 
 
-def clear_away(store: Store, group: str, member: str) -> None:
+def clear_away(store: Store, clock: Clock, group: str, member: str) -> None:
     """Deletes the member's owners, its view and its registration, each only while it is this member's.
 
     Blocks for some requests; never raises for what the world does: what is left is logged.
     """
     try:
-        with Blocking(store, timeout_s=CLEAR_TIMEOUT_S) as zk:
+        with Blocking(store, timeout_s=CLEAR_TIMEOUT_S, clock=clock) as zk:
             _Clearing(zk, group, member).run()
     except ZkGroupError as error:
         log.warning("%s: what it owned stays until the session of the shared client ends: %s", member, error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Self
@@ -21,10 +20,9 @@ from zkgroup.consumer.worker import CallbackWorker
 from zkgroup.errors import CommitResult, MemberClosedError, OutcomeUnknownError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.model.waiting import after, seconds_until, wait_for
 from zkgroup.settings import GroupSettings
 from zkgroup.zookeeper import ClientSettings
-
-WAIT_MAX_S = 3600.0
 
 
 class Consumer(ConsumerFace, BlockingFace):
@@ -83,11 +81,12 @@ class Consumer(ConsumerFace, BlockingFace):
         self._news = 0
 
     def _build(self) -> MemberEngine:
-        return self._put_together(CallbackWorker(f"zkgroup-{self._options.group}"))
+        return self._put_together(CallbackWorker(f"zkgroup-{self._options.group}", self._options.clock_used))
 
-    def _join(self, deadline_s: float) -> None:
+    def _join(self, deadline_ms: int) -> None:
         if self._consuming is not None:
-            self._consuming.fetcher.close(max(0.5, deadline_s - time.monotonic()))
+            clock = self._consuming.engine.clock
+            self._consuming.fetcher.close(max(0.5, seconds_until(clock, deadline_ms)))
 
     def _wake(self) -> None:
         with self._ready:
@@ -123,7 +122,8 @@ class Consumer(ConsumerFace, BlockingFace):
     def _take(self, max_records: int, timeout_s: float | None) -> list[Record]:
         member = self._member
         check_count(max_records)
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        clock = member.engine.clock
+        deadline_ms = None if timeout_s is None else after(clock, timeout_s)
         member.begin_poll()
         try:
             while not self._stopped:
@@ -131,20 +131,24 @@ class Consumer(ConsumerFace, BlockingFace):
                 member.engine.check_usable()
                 if records := member.delivery.take(max_records):
                     return records
-                if not self._wait(seen, deadline_s):
+                if deadline_ms is not None and clock.now_ms() >= deadline_ms:
                     return []
+                self._wait(clock, seen, deadline_ms)
             return []
         finally:
             member.end_poll()
 
-    def _wait(self, seen: int, deadline_s: float | None) -> bool:
-        """Waits until there may be something new; False when the time is over."""
-        timeout_s = WAIT_MAX_S if deadline_s is None else deadline_s - time.monotonic()
-        if timeout_s <= 0:
-            return False
-        with self._ready:
-            self._ready.wait_for(lambda: self._news != seen, timeout_s)
-        return True
+    def _wait(self, clock: Clock, seen: int, deadline_ms: int | None) -> None:
+        """Waits until there may be something new, or the time is over."""
+
+        def is_new() -> bool:
+            return self._news != seen
+
+        def wait(left_s: float) -> None:
+            with self._ready:
+                self._ready.wait_for(is_new, left_s)
+
+        wait_for(clock, is_new, deadline_ms, wait)
 
     # --- positions --------------------------------------------------------------------------------
 

@@ -58,12 +58,13 @@ class ConsumingMember:
             source.close()  # it will not be opened: another consumer may have it
             raise
         self.delivery.attach(self.engine)
-        self._cluster = ZooKeeperCluster(self.engine.store)
+        self._cluster = ZooKeeperCluster(self.engine.store, self.engine.clock)
         self.fetcher = Fetcher(
             source,
             self.delivery.feeding,
             self._cluster,
             reset=RESETS.get(reset, reset),
+            clock=self.engine.clock,
             on_error=self.engine.fail,
             name=f"zkgroup-{self.engine.member}",
         )

@@ -76,7 +76,7 @@ class MemberEngine:
         self.member = member
         self.clock = clock
         self.board = LeaseBoard(clock)
-        self.telemetry = Telemetry(group, member, self.board, history, metrics)
+        self.telemetry = Telemetry(group, member, self.board, clock, history, metrics)
         self.state = MemberState.NEW
         self.failure: BaseException | None = None
         self.incarnation = 0
@@ -297,7 +297,7 @@ class MemberEngine:
             if self._owns_client:
                 self._close_client()
             else:
-                clear_away(self.store, self.group, self.member)
+                clear_away(self.store, self.clock, self.group, self.member)
             self._announce_end()
 
     def _fail_application(self, error: BaseException) -> None:

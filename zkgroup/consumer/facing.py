@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from abc import abstractmethod
 from collections.abc import Iterable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -29,6 +28,7 @@ from zkgroup.errors import (
     ZkGroupError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.waiting import after, seconds_until, wait_for
 from zkgroup.settings import GroupSettings
 from zkgroup.zookeeper import ZooKeeperClient
 
@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 HAND_BACK_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
+CLOSE_GRACE_MS = 1000
 PICTURE_TIMEOUT_S = 1.0
 
 
@@ -110,15 +111,16 @@ class BlockingFace(Face):
         self._begin_close(engine, timeout_s)
         if engine.runner.is_inside() or engine.loop.is_inside():
             return
-        deadline = time.monotonic() + timeout_s
-        engine.finished.wait(timeout_s + 1.0)
-        engine.loop.join(max(0.5, deadline - time.monotonic()))
-        self._join(deadline)
-        engine.runner.stop(max(0.1, min(0.5, deadline - time.monotonic())))
+        clock, finished = engine.clock, engine.finished
+        deadline_ms = after(clock, timeout_s)
+        wait_for(clock, finished.is_set, deadline_ms + CLOSE_GRACE_MS, finished.wait)
+        engine.loop.join(max(0.5, seconds_until(clock, deadline_ms)))
+        self._join(deadline_ms)
+        engine.runner.stop(max(0.1, min(0.5, seconds_until(clock, deadline_ms))))
         engine.raise_failure()
 
-    def _join(self, deadline_s: float) -> None:
-        """Waits for what else was started; `deadline_s` is on `time.monotonic`."""
+    def _join(self, deadline_ms: int) -> None:
+        """Waits for what else was started; `deadline_ms` is on the member's clock."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -151,14 +153,14 @@ class BlockingFace(Face):
 
         Reads the group now and then. Raises `StableTimeoutError`, whose `blockers` name the partitions.
         """
-        deadline_s = time.monotonic() + checked_timeout(timeout_s)
-        self.wait_until_assigned(timeout_s)
         engine = self._engine
+        deadline_ms = after(engine.clock, checked_timeout(timeout_s))
+        self.wait_until_assigned(timeout_s)
         with self._reads() as reads:
-            reads.wait_converged(deadline_s, lambda: told(engine, _picture(engine)))
+            reads.wait_converged(deadline_ms, lambda: told(engine, _picture(engine)))
         engine.check_usable()
         # the reads may have shown a claim of this very member whose answer had yet to come
-        self.wait_until_assigned(max(LOOK_AGAIN_S, deadline_s - time.monotonic()))
+        self.wait_until_assigned(max(LOOK_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 
     # --- what is owned ----------------------------------------------------------------------------
 
@@ -205,10 +207,19 @@ def answer_timeout_s(settings: GroupSettings) -> float:
 def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
     """The future's result; a call that gets none in time is forgotten, so that nothing waits for it."""
     try:
-        return future.result(timeout_s)
+        return _result(engine, future, timeout_s)
     except FutureTimeoutError:
         engine.forget(future)
         raise
+
+
+def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:
+    def wait(left_s: float) -> None:
+        with contextlib.suppress(FutureTimeoutError, CancelledError):
+            future.exception(left_s)
+
+    wait_for(engine.clock, future.done, after(engine.clock, timeout_s), wait)
+    return future.result(0)
 
 
 def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
@@ -233,6 +244,6 @@ def told(engine: MemberEngine, picture: MemberDescription | None) -> str:
 
 def _picture(engine: MemberEngine) -> MemberDescription | None:
     try:
-        return engine.picture().result(PICTURE_TIMEOUT_S)
+        return _result(engine, engine.picture(), PICTURE_TIMEOUT_S)
     except FutureTimeoutError:
         return None

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 
 from zkgroup.consumer.delivery import FETCH_RECORDS
 from zkgroup.consumer.feeding import Feeding, FetchOrder
@@ -17,6 +18,8 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
+from zkgroup.model.waiting import Sleeper, after, wait_for
 
 log = logging.getLogger("zkgroup.consumer")
 
@@ -38,6 +41,7 @@ class Fetcher:
         cluster: Cluster,
         *,
         reset: str,
+        clock: Clock,
         on_error: Callable[[BaseException], None],
         name: str,
     ) -> None:
@@ -47,13 +51,16 @@ class Fetcher:
         self._cluster = cluster
         self._reset = reset
         self._on_error = on_error
+        self._clock = clock
         self._work = threading.Event()
+        self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
         self.over: Future[None] = Future()
         """Done when the thread has nothing left to do."""
         self._thread = threading.Thread(target=self._run, name=f"{name}-fetcher", daemon=True)
 
     def start(self) -> None:
+        self._sleeper.join()
         self._thread.start()
 
     def wake(self) -> None:
@@ -71,12 +78,14 @@ class Fetcher:
         self.end()
         if self._thread.ident is None or self._thread is threading.current_thread():
             return True
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        until_ms = after(self._clock, timeout_s)
+        return wait_for(self._clock, lambda: not self._thread.is_alive(), until_ms, self._thread.join)
 
     def _run(self) -> None:
         pause_s = UNAVAILABLE_PAUSE_S
+        self._sleeper.worker = threading.get_ident()
         try:
+            self._source.wait_with(self._sleeper)
             self._source.open(self._cluster)
             while not self._ended.is_set():
                 self._work.clear()
@@ -85,14 +94,22 @@ class Fetcher:
                     pause_s = UNAVAILABLE_PAUSE_S
                 except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
                     log.warning("%s; trying again in %g s", error, pause_s)
-                    self._ended.wait(pause_s)
+                    self._pause(after(self._clock, pause_s))
                     pause_s = min(2 * pause_s, UNAVAILABLE_PAUSE_MAX_S)
         except BaseException as error:  # noqa: BLE001 - the source's; it ends the member and is raised there
             if not self._ended.is_set():
                 self._on_error(error)
         finally:
             self._close_source()
+            self._sleeper.leave()
             self.over.set_result(None)
+
+    def _pause(self, until_ms: int) -> None:
+        """What is new meanwhile is seen after it: each round asks for all that is to be fetched."""
+        while not self._ended.is_set() and self._clock.now_ms() < until_ms:
+            self._work.clear()
+            if not self._ended.is_set():
+                self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
 
     def _close_source(self) -> None:
         try:
@@ -106,7 +123,13 @@ class Fetcher:
         elif order.positions:
             self._poll(order)
         else:
-            self._work.wait()
+            self._sleeper.sleep(None, self._work.wait, self._work.set)
+
+    def _elsewhere(self) -> AbstractContextManager[None]:
+        """Sources that wait by means of their own wait for what is outside, in real time."""
+        if type(self._source).poll is RecordSource.poll:
+            return nullcontext()
+        return self._sleeper.resting()
 
     def _resolve(self, order: FetchOrder) -> None:
         starts: dict[TopicPartition, int] = {}
@@ -120,7 +143,8 @@ class Fetcher:
     def _poll(self, order: FetchOrder) -> None:
         each = max(1, min(FETCH_RECORDS, RECORDS_MAX // len(order.positions)))
         try:
-            records = self._source.poll(order.positions, each, POLL_S)
+            with self._elsewhere():
+                records = self._source.poll(order.positions, each, POLL_S)
         except OffsetOutOfRangeError as error:
             log.warning("%s: the reset policy %r decides", error, self._reset)
             self._feeding.out_of_range(error.topic_partition, order)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 
 from zkgroup.metrics.sinks import SLOW_S
-from zkgroup.model.ports import HistorySink
+from zkgroup.model.ports import Clock, HistorySink
 
 log = logging.getLogger("zkgroup.history")
 
@@ -20,8 +19,9 @@ class GuardedHistory:
     called for each record that is missing. Thread-safe as far as the sink is.
     """
 
-    def __init__(self, sink: HistorySink, member: str, on_lost: Callable[[], None]) -> None:
+    def __init__(self, sink: HistorySink, member: str, clock: Clock, on_lost: Callable[[], None]) -> None:
         self._sink = sink
+        self._clock = clock
         self._member = member
         self._on_lost = on_lost
         self._lock = threading.Lock()
@@ -33,14 +33,14 @@ class GuardedHistory:
         if self._broken:
             self._on_lost()
             return
-        begun_s = time.monotonic()
+        begun_ms = self._clock.now_ms()
         try:
             self._sink.record(kind, fields)
         except Exception:
             if self._break_off():
                 log.warning("%s: its history raised and stops here", self._member, exc_info=True)
             self._on_lost()
-        took_s = time.monotonic() - begun_s
+        took_s = (self._clock.now_ms() - begun_ms) / 1000
         if took_s > SLOW_S and not self._told_slow:
             self._told_slow = True
             log.warning(

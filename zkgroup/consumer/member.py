@@ -76,7 +76,8 @@ class GroupMember(BlockingFace):
         super().__init__(options)
 
     def _build(self) -> MemberEngine:
-        return open_engine(self._options, CallbackWorker(f"zkgroup-{self._options.group}"))
+        worker = CallbackWorker(f"zkgroup-{self._options.group}", self._options.clock_used)
+        return open_engine(self._options, worker)
 
     def stop(self) -> None:
         """Begins to leave and returns at once; may be called in a signal handler. `close()` waits for it."""

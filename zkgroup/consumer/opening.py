@@ -33,6 +33,9 @@ Topics = Iterable[str] | Mapping[str, int] | Whitelist | Blacklist
 """What a member wants: names, names with thread counts, or an expression over all topics."""
 
 
+_SYSTEM_CLOCK = SystemClock()
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemberOptions:
     """What the faces are told, checked; building it touches no network."""
@@ -72,7 +75,12 @@ class MemberOptions:
         check_port(
             "metrics", self.metrics, ("count", "gauge", "observe"), "a MetricsSink such as PrometheusMetrics"
         )
-        check_port("clock", self.clock, ("now_ms", "wall_ms"), "a Clock such as SystemClock")
+        check_port("clock", self.clock, ("now_ms", "wall_ms", "call_at"), "a Clock such as SystemClock")
+
+    @property
+    def clock_used(self) -> Clock:
+        """The system's, where none is given."""
+        return self.clock or _SYSTEM_CLOCK
 
     def check_listener(self, kind: type[RebalanceListener | AsyncRebalanceListener]) -> None:
         """Raises `ConfigError` where the listener is none of this face."""
@@ -152,7 +160,7 @@ _registry = _Registry()
 
 def open_engine(options: MemberOptions, runner: CallbackRunner, share: Share | None = None) -> MemberEngine:
     """Builds the engine and, where an address was given, its client. Nothing is started yet."""
-    clock = options.clock or SystemClock()
+    clock = options.clock_used
     settings = options.settings
     member = make_member_id(
         options.group, settings.consumer_id, socket.gethostname(), clock.wall_ms(), secrets.token_hex(4)

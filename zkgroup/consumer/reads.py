@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from zkgroup.errors import NotFoundError, StableTimeoutError, StoreUnavailableEr
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Clock, Store
 from zkgroup.model.requests import Code, Outcome, ReadMany, ReadManyDone
+from zkgroup.model.waiting import after, wait_for
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.ids import number_of
@@ -56,9 +56,9 @@ def group_reads(store: Store, clock: Clock, group: str, ended: threading.Event) 
     """`ended` is set when the member has ended: then nothing is waited for any more."""
 
     def pause(seconds: float) -> None:
-        ended.wait(seconds)
+        wait_for(clock, ended.is_set, after(clock, seconds), ended.wait)
 
-    with Blocking(store, timeout_s=READ_TIMEOUT_S) as blocking:
+    with Blocking(store, timeout_s=READ_TIMEOUT_S, clock=clock) as blocking:
         yield GroupReads(Ensemble(blocking, clock, pause), group, ended)
 
 
@@ -81,8 +81,8 @@ class GroupReads:
         except NotFoundError:
             return None
 
-    def wait_converged(self, deadline_s: float, told: Callable[[], str]) -> None:
-        """Returns once nothing is wrong with the group; `deadline_s` is on `time.monotonic`.
+    def wait_converged(self, deadline_ms: int, told: Callable[[], str]) -> None:
+        """Returns once nothing is wrong with the group; `deadline_ms` is on the member's clock.
 
         Raises `StableTimeoutError` naming what is wrong, with what this member itself waits for.
         """
@@ -90,10 +90,10 @@ class GroupReads:
             found = self.look()
             if (found is not None and found.converged) or self._ended.is_set():
                 return
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
+            left_ms = deadline_ms - self._ensemble.clock.now_ms()
+            if left_ms <= 0:
                 raise not_stable(self._group, found, told())
-            self._ended.wait(min(pause_s, left_s))
+            self._ensemble.pause(min(pause_s, left_ms / 1000))
 
 
 def pauses() -> Iterator[float]:
@@ -121,8 +121,8 @@ def not_stable(group: str, found: Verification | None, told: str) -> StableTimeo
 class ZooKeeperCluster:
     """`Cluster` of the record sources, out of ZooKeeper. Blocking; used on the fetcher's thread."""
 
-    def __init__(self, store: Store) -> None:
-        self._blocking = Blocking(store, timeout_s=READ_TIMEOUT_S)
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._blocking = Blocking(store, timeout_s=READ_TIMEOUT_S, clock=clock)
 
     def close(self) -> None:
         """Stops listening to the store."""

@@ -11,7 +11,7 @@ from zkgroup.consumer.lease import LeaseBoard
 from zkgroup.errors import CommitUnknownError
 from zkgroup.machinery.effects import Note
 from zkgroup.metrics import GuardedMetrics
-from zkgroup.model.ports import HistorySink, MetricsSink
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink
 
 state_log = logging.getLogger("zkgroup.state_change")
 log = logging.getLogger("zkgroup.consumer")
@@ -30,6 +30,7 @@ class Telemetry:
         group: str,
         member: str,
         board: LeaseBoard,
+        clock: Clock,
         history: HistorySink | None,
         metrics: MetricsSink,
     ) -> None:
@@ -38,7 +39,9 @@ class Telemetry:
         self._member = member
         self._board = board
         self._metrics = GuardedMetrics(metrics)
-        self._history = GuardedHistory(history, member, self._history_lost) if history is not None else None
+        self._history: GuardedHistory | None = None
+        if history is not None:
+            self._history = GuardedHistory(history, member, clock, self._history_lost)
         self._rebalance_since_ms: int | None = None
         self._reason = "start"
 

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from zkgroup.model.ports import Clock, DrivenClock
+from zkgroup.model.waiting import after, wait_for
+
 Done = Callable[[BaseException | None], None]
 
 
@@ -51,10 +54,18 @@ class CallbackRunner(Protocol):
 
 
 class CallbackWorker:
-    """`CallbackRunner` on a thread that is started by the first callback. All methods are thread-safe."""
+    """`CallbackRunner` on a thread that is started by the first callback. All methods are thread-safe.
 
-    def __init__(self, name: str) -> None:
+    On a `DrivenClock` it is a `Party`: no time passes while a callback runs, unless it waits on that clock.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
+        self._clock = clock
+        self._open = 0
+        """Callbacks that are queued, run, or have yet to be reported."""
+        self.turns = 0
+        self._leave = clock.join(self) if isinstance(clock, DrivenClock) else lambda: None
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._queue: deque[Call] = deque()
@@ -67,6 +78,7 @@ class CallbackWorker:
     def submit(self, call: Call) -> None:
         with self._lock:
             self._queue.append(call)
+            self._open += 1
             if self._thread is None:
                 self._start_thread()
             self._filled.notify()
@@ -75,9 +87,11 @@ class CallbackWorker:
         with self._lock:
             if call in self._queue:
                 self._queue.remove(call)
+                self._has_ended()
                 return False
             if self._running is not call:
                 return True
+            self._has_ended()
             self._running = None
             self._thread = None
             if self._queue:
@@ -97,9 +111,35 @@ class CallbackWorker:
             self._filled.notify_all()
             thread = self._thread
         if thread is None or thread is threading.current_thread():
+            self._leave()
             return True
-        thread.join(timeout_s)
-        return not thread.is_alive()
+        ended = wait_for(
+            self._clock, lambda: not thread.is_alive(), after(self._clock, timeout_s), thread.join
+        )
+        self._leave()
+        return ended
+
+    # --- Party ------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        running = self._running
+        return f"{self._name}-callbacks" + (f" ({running.name})" if running is not None else "")
+
+    @property
+    def worker(self) -> object:
+        thread = self._thread
+        return thread.ident if thread is not None else None
+
+    def is_quiet(self) -> bool:
+        with self._lock:
+            return self._open == 0
+
+    def _has_ended(self) -> None:
+        self._open -= 1
+        self.turns += 1
+
+    # --- the thread -------------------------------------------------------------------------------
 
     def _start_thread(self) -> None:
         self._started += 1
@@ -136,3 +176,5 @@ class CallbackWorker:
             call.done(error)
             if left_behind:
                 return
+            with self._lock:
+                self._has_ended()

@@ -191,7 +191,7 @@ class MachineLoop(Generic[V, E]):
         return min(times, default=None)
 
     def _run(self) -> None:
-        self._sleeper.thread_id = threading.get_ident()
+        self._sleeper.worker = threading.get_ident()
         try:
             while not self._stopped:
                 self.run_pending()

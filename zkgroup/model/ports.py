@@ -33,7 +33,7 @@ class Clock(Protocol):
 
 
 class Party(Protocol):
-    """A thread that waits on a `DrivenClock`; `zkgroup.model.waiting.Sleeper` is one."""
+    """Something that works now and then and waits on a `DrivenClock`, such as `model.waiting.Sleeper`."""
 
     @property
     def name(self) -> str:
@@ -41,25 +41,25 @@ class Party(Protocol):
         ...
 
     @property
-    def thread_id(self) -> int | None:
-        """`threading.get_ident()` of its thread, once that is known."""
+    def worker(self) -> object:
+        """What does its work: the number of a thread, or an asyncio task; None while that is not known."""
         ...
 
     @property
     def turns(self) -> int:
-        """How often it has worked; grows when it wakes."""
+        """How often it has worked; grows with each time."""
         ...
 
     def is_quiet(self) -> bool:
-        """Whether it waits, and nothing that it waits for has come."""
+        """Whether it waits, and nothing that it waits for has come. Takes no lock for long."""
         ...
 
 
 @runtime_checkable
 class DrivenClock(Clock, Protocol):
-    """A clock that stands still until it is moved, which waits for the threads that take part.
+    """A clock that stands still until it is moved, which waits for what takes part.
 
-    `zkgroup.testing.FakeClock` is one. A wait on it takes no real time by itself: it ends by `call_at`.
+    `zkgroup.testing.FakeClock` is one. A wait on it takes no real time by itself.
     """
 
     def join(self, party: Party) -> Callable[[], None]:
@@ -68,6 +68,14 @@ class DrivenClock(Clock, Protocol):
 
     def notice(self) -> None:
         """A party has begun to wait."""
+        ...
+
+    def wait_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
+        """A call of the application blocks until `is_over()` or this time, which may move the clock."""
+        ...
+
+    async def await_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
+        """`wait_for` on an event loop, which goes on meanwhile."""
         ...
 
 

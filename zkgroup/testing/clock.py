@@ -7,25 +7,28 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from zkgroup.model.ports import Party
+from zkgroup.testing.clock_parties import PATIENCE_S, POLL_S, Blocked, Parties, still_working
 
-_POLL_S = 0.002
-_NOTICE_S = 0.05
-"""Longest wait for the notice of a party that has become quiet: a bound, not a poll."""
-PATIENCE_S = 30.0
-"""So long, in real time, the clock waits for threads that work."""
+STANDSTILL_S = 60.0
+"""So long, in real time, a call with a timeout waits on another thread than those that move the clock."""
 ADVANCE_MAX_MS = 3_600_000
 """So far `advance_until` goes, unless told otherwise."""
 
 
 class FakeClock:
-    """Implements `model.ports.DrivenClock`. Thread-safe; time passes only while somebody moves it.
+    """Implements `model.ports.DrivenClock`. Thread-safe.
 
-    Members and brokers that wait on it take part: before each step forward the clock waits, in real time,
-    until all of their threads have done what there was to do. So a minute of theirs passes as a minute of
-    real time would, in milliseconds: no timer is late, and no lease ends because a thread was slow.
+    Time passes while somebody moves the clock (`advance`, `advance_until`, `jump`), and while a call that
+    blocks waits on the thread that made the clock: `wait_until_assigned(timeout_s=30)` or `poll()` there take
+    as much time of the clock as they need and hardly any real time. Calls of other threads wait until the
+    clock is moved, unless they are made in `moving_here()`.
+
+    Members that are given the clock take part: before each step forward it waits, in real time, until all of
+    their threads have done what there was to do. So a minute of theirs passes as a minute of real time would,
+    in milliseconds: no timer is late, and no lease ends because a thread was slow.
     """
 
     def __init__(self, now_ms: int = 1_000_000, wall_ms: int = 1_767_225_600_000) -> None:
@@ -34,10 +37,10 @@ class FakeClock:
         self._lock = threading.Lock()
         self._waiters: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._parties: dict[int, Party] = {}
-        self._aside: dict[int, int] = {}
-        self._noticed = threading.Condition()
-        self._moving = threading.RLock()
+        self._parties = Parties()
+        self._stepping = threading.RLock()
+        self._movers: list[int] = [threading.get_ident()]
+        self._by_hand: list[object] = []
 
     # --- Clock ------------------------------------------------------------------------------------
 
@@ -67,85 +70,12 @@ class FakeClock:
                 self._waiters.remove(entry)
                 heapq.heapify(self._waiters)
 
-    # --- threads that take part -------------------------------------------------------------------
-
-    def join(self, party: Party) -> Callable[[], None]:
-        """See `DrivenClock.join`."""
-        with self._noticed:
-            key = next(self._order)
-            self._parties[key] = party
-
-        def leave() -> None:
-            with self._noticed:
-                self._parties.pop(key, None)
-                self._noticed.notify_all()
-
-        return leave
-
-    def notice(self) -> None:
-        """See `DrivenClock.notice`."""
-        with self._noticed:
-            self._noticed.notify_all()
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """The clock does not wait for this thread meanwhile.
-
-        For a callback that waits for the test by means of its own (an Event, a Queue): it works, as far as
-        the clock can see, and time would stand still until it returns.
-        """
-        me = threading.get_ident()
-        with self._noticed:
-            self._aside[me] = self._aside.get(me, 0) + 1
-            self._noticed.notify_all()
-        try:
-            yield
-        finally:
-            with self._noticed:
-                self._aside[me] -= 1
-                if not self._aside[me]:
-                    del self._aside[me]
-
-    def wait_quiet(self, timeout_s: float = PATIENCE_S) -> None:
-        """Returns when every thread that takes part waits; time stands still meanwhile.
-
-        Raises TimeoutError naming those that still work after `timeout_s` of real time.
-        """
-        with self.aside():
-            self._wait_quiet(_never, timeout_s)
-
-    def _wait_quiet(self, is_over: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
-        """Waits until all is quiet or `is_over()`, which it returns."""
-        deadline_s = time.monotonic() + timeout_s
-        while not is_over():
-            with self._noticed:
-                working = self._working()
-                if not working:
-                    break
-                self._noticed.wait(_NOTICE_S)
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(
-                    f"the clock stands still: after {timeout_s:g} s these threads still work: "
-                    f"{', '.join(working)}; a callback that waits for the test does so in `clock.aside()`"
-                )
-        return bool(is_over())
-
-    def _working(self) -> list[str]:
-        """Names of those that work. Seen twice with nothing done in between, they were quiet all at once."""
-        parties = [one for one in self._parties.values() if one.thread_id not in self._aside]
-        turns = [party.turns for party in parties]
-        for _ in range(2):
-            working = [party.name for party in parties if not party.is_quiet()]
-            if working:
-                return working
-        return [party.name for party, before in zip(parties, turns, strict=True) if party.turns != before]
-
     # --- moving it --------------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
         """Moves on by `ms`, stopping at the time of each waiter in between to call it.
 
-        Waits before each move until the threads that take part are quiet, and after the last one.
+        Waits before each move until what takes part is quiet, and after the last one.
         """
         if ms < 0:
             raise ValueError(f"time does not go back: {ms} ms")
@@ -153,20 +83,11 @@ class FakeClock:
 
     def advance_to(self, at_ms: int) -> None:
         """As `advance`, to a point in time; nothing happens when it is past."""
-        with self.aside():
+        with self._advancing():
             while self._now_ms < at_ms:
-                self._wait_quiet(_never)
+                self._parties.wait_quiet(_never)
                 self._step(at_ms)
-            self._wait_quiet(_never)
-
-    def jump(self, ms: int) -> None:
-        """Moves on by `ms` at once, as when the machine slept: every thread finds itself so much later."""
-        if ms < 0:
-            raise ValueError(f"time does not go back: {ms} ms")
-        with self._moving:
-            with self._lock:
-                self._now_ms += ms
-            self._call_due()
+            self._parties.wait_quiet(_never)
 
     def advance_until(
         self,
@@ -182,19 +103,63 @@ class FakeClock:
         when nothing waits for a time any more, other threads have `timeout_s` of real time to make it true.
         """
         begun_ms = self._now_ms
-        with self.aside():
-            while not self._wait_quiet(predicate, timeout_s):
+        with self._advancing():
+            while not self._parties.wait_quiet(self._asked(predicate), timeout_s):
                 if self._now_ms >= begun_ms + max_ms or not self._waiters:
                     break
                 self._step(begun_ms + max_ms)
         wait_until(predicate, timeout_s, lambda: _told(predicate, message, self._now_ms - begun_ms))
 
-    def _step(self, end_ms: int) -> None:
+    async def advance_async(self, ms: int) -> None:
+        """`advance` on an event loop, which goes on meanwhile: callbacks that are coroutines can run."""
+        if ms < 0:
+            raise ValueError(f"time does not go back: {ms} ms")
+        with self._advancing():
+            await self._pass_async(_never, self._now_ms + ms)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while working := self._parties.working():
+                _check_patience(working, deadline_s)
+                await _nap()
+
+    async def advance_until_async(
+        self,
+        predicate: Callable[[], object],
+        message: str | Callable[[], str] = "",
+        *,
+        max_ms: int = ADVANCE_MAX_MS,
+        timeout_s: float = PATIENCE_S,
+    ) -> None:
+        """`advance_until` on an event loop, which goes on meanwhile."""
+        begun_ms = self._now_ms
+        with self._advancing():
+            await self._pass_async(self._asked(predicate), begun_ms + max_ms)
+            deadline_s = time.monotonic() + timeout_s
+            while not predicate():
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError(_told(predicate, message, self._now_ms - begun_ms))
+                await _nap()
+
+    def jump(self, ms: int) -> None:
+        """Moves on by `ms` at once, as when the machine slept: every thread finds itself so much later."""
+        if ms < 0:
+            raise ValueError(f"time does not go back: {ms} ms")
+        with self._stepping:
+            with self._lock:
+                self._now_ms += ms
+            self._call_due()
+
+    def step_wall(self, ms: int) -> None:
+        """The wall clock jumps (NTP, an operator); nothing that is right depends on it."""
+        self._wall_offset_ms += ms
+
+    def _step(self, end_ms: int | None) -> None:
         """Moves to the next time for which a waiter was registered, at most to `end_ms`, and calls it."""
-        with self._moving:
+        with self._stepping:
             with self._lock:
                 next_ms = self._waiters[0][0] if self._waiters else end_ms
-                self._now_ms = max(self._now_ms, min(next_ms, end_ms))
+                if next_ms is not None and end_ms is not None:
+                    next_ms = min(next_ms, end_ms)
+                self._now_ms = max(self._now_ms, next_ms or 0)
             self._call_due()
 
     def _call_due(self) -> None:
@@ -205,9 +170,145 @@ class FakeClock:
                 callback = heapq.heappop(self._waiters)[2]
             callback()
 
-    def step_wall(self, ms: int) -> None:
-        """The wall clock jumps (NTP, an operator); nothing that is right depends on it."""
-        self._wall_offset_ms += ms
+    # --- what takes part --------------------------------------------------------------------------
+
+    def join(self, party: Party) -> Callable[[], None]:
+        """See `DrivenClock.join`."""
+        return self._parties.join(party)
+
+    def notice(self) -> None:
+        """See `DrivenClock.notice`."""
+        self._parties.notice()
+
+    def aside(self) -> AbstractContextManager[None]:
+        """The clock does not wait for this thread, or asyncio task, meanwhile.
+
+        For a callback or a source that waits for the test by means of its own (an Event, a Queue): it works,
+        as far as the clock can see, and time would stand still until it returns.
+        """
+        return self._parties.aside()
+
+    @contextmanager
+    def _advancing(self) -> Iterator[None]:
+        """Somebody moves the clock by hand: calls that block do not, meanwhile."""
+        mark = object()
+        with self.aside():
+            self._by_hand.append(mark)
+            try:
+                yield
+            finally:
+                self._by_hand.remove(mark)
+
+    def _asked(self, predicate: Callable[[], object]) -> Callable[[], bool]:
+        """The predicate, inside of which calls that block may move the clock."""
+
+        def ask() -> bool:
+            mark = self._by_hand.pop()
+            try:
+                return bool(predicate())
+            finally:
+                self._by_hand.append(mark)
+
+        return ask
+
+    @contextmanager
+    def moving_here(self) -> Iterator[None]:
+        """Calls that block move the clock also on this thread, as they do on the one that made it."""
+        me = threading.get_ident()
+        self._movers.append(me)
+        try:
+            yield
+        finally:
+            self._movers.remove(me)
+
+    def wait_quiet(self, timeout_s: float = PATIENCE_S) -> None:
+        """Returns when all that takes part waits; time stands still meanwhile.
+
+        Raises TimeoutError naming what still works after `timeout_s` of real time.
+        """
+        with self.aside():
+            self._parties.wait_quiet(_never, timeout_s)
+
+    # --- calls that block -------------------------------------------------------------------------
+
+    def wait_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
+        """See `DrivenClock.wait_for`."""
+        with self._blocked(is_over, until_ms) as blocked:
+            if threading.get_ident() in self._movers:
+                self._move_for(blocked)
+            else:
+                self._wait_moved(blocked)
+
+    async def await_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
+        """See `DrivenClock.await_for`."""
+        with self._blocked(is_over, until_ms):
+            if threading.get_ident() in self._movers:
+                await self._pass_async(is_over, until_ms, yields=True)
+            while not is_over() and (until_ms is None or self._now_ms < until_ms):
+                await _nap()
+
+    @contextmanager
+    def _blocked(self, is_over: Callable[[], object], until_ms: int | None) -> Iterator[Blocked]:
+        blocked = Blocked(self.now_ms, is_over, until_ms)
+        leave = self.join(blocked)
+        cancel = self.call_at(until_ms, self.notice) if until_ms is not None else None
+        try:
+            yield blocked
+        finally:
+            leave()
+            if cancel is not None:
+                cancel()
+
+    def _move_for(self, blocked: Blocked) -> None:
+        while blocked.is_quiet():
+            try:
+                over = self._parties.wait_quiet(lambda: not blocked.is_quiet())
+            except TimeoutError as error:  # a call of the application would take it for its own
+                raise RuntimeError(str(error)) from None
+            if over:
+                return
+            if self._by_hand or (blocked.until_ms is None and not self._waiters):
+                time.sleep(POLL_S)  # another thread moves the clock, or no time makes it true
+            else:
+                self._step(blocked.until_ms)
+
+    def _wait_moved(self, blocked: Blocked) -> None:
+        """Another thread has to move the clock."""
+        begun_ms, deadline_s = self._now_ms, time.monotonic() + STANDSTILL_S
+        while blocked.is_quiet():
+            self._parties.wait_notice()
+            late = blocked.until_ms is not None and time.monotonic() > deadline_s
+            if late and self._now_ms == begun_ms:
+                raise RuntimeError(
+                    f"a call with a timeout has waited for {STANDSTILL_S:g} s and nobody moved the clock: "
+                    "advance it on another thread, or make the call in `clock.moving_here()`"
+                )
+
+    async def _pass_async(
+        self, is_over: Callable[[], object], until_ms: int | None, *, yields: bool = False
+    ) -> None:
+        """Moves on until `is_over()` or that time; with `yields`, not while somebody else does."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not is_over() and (until_ms is None or self._now_ms < until_ms):
+            working = self._parties.working()
+            if working:
+                _check_patience(working, deadline_s)
+            else:
+                deadline_s = time.monotonic() + PATIENCE_S
+                if not (yields and self._by_hand):
+                    self._step(until_ms)
+            await _nap()
+
+
+def _check_patience(working: list[Party], deadline_s: float) -> None:
+    if time.monotonic() > deadline_s:
+        raise RuntimeError(still_working(working, PATIENCE_S))
+
+
+async def _nap() -> None:
+    import asyncio  # here only: who has no event loop need not load it
+
+    await asyncio.sleep(POLL_S / 4)
 
 
 def _never() -> bool:
@@ -231,4 +332,4 @@ def wait_until(
         if time.monotonic() > deadline:
             told = message() if callable(message) else message
             raise TimeoutError(f"not within {timeout_s:g} s: {told or predicate}")
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)

@@ -95,7 +95,7 @@ class MemoryClient:
         self.news: deque[SessionNews] = deque()
         self.data_watches: dict[str, list[Callable[[str], None]]] = {}
         self.child_watches: dict[str, list[Callable[[str], None]]] = {}
-        self._server = server
+        self.server = server
         self._listeners: dict[int, Listener] = {}
         self._next_listener = 0
         self._told: SessionEvent | None = None
@@ -111,15 +111,15 @@ class MemoryClient:
         on_outcome: Callable[[Outcome], None],
         on_watch: Callable[[str], None] | None = None,
     ) -> None:
-        with self._server.locked():
+        with self.server.locked():
             refusal = self._refusal(request, incarnation)
             if refusal is not None:
                 self.replies.append(Reply(on_outcome, refusal, 0, is_answer=False))
-                self._server.queued(self, "reply")
+                self.server.queued(self, "reply")
             else:
                 assert self.session is not None
                 self.requests.append(InFlight(request, self.session, on_outcome, on_watch))
-                self._server.queued(self, "request")
+                self.server.queued(self, "request")
 
     def _refusal(self, request: Request, incarnation: int) -> NotSent | None:
         if self.link is not Link.CONNECTED:
@@ -137,36 +137,36 @@ class MemoryClient:
         return self._last_zxid
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        with self._server.locked():
+        with self.server.locked():
             key = self._next_listener
             self._next_listener += 1
             self._listeners[key] = listener
             if self._told is not None:
                 self.news.append(SessionNews((listener,), self._told))
-                self._server.queued(self, "session")
+                self.server.queued(self, "session")
         return lambda: self._unlisten(key)
 
     def _unlisten(self, key: int) -> None:
-        with self._server.locked():
+        with self.server.locked():
             self._listeners.pop(key, None)
 
     def abandon(self, incarnation: int, reason: str) -> None:
         """The server is not told: the session, and its ephemerals, live there until they expire."""
-        with self._server.locked():
+        with self.server.locked():
             if incarnation == self.incarnation and self.link in (Link.CONNECTED, Link.SUSPENDED):
-                self._server.disconnect(self, reason, tell=False)
+                self.server.disconnect(self, reason, tell=False)
                 self.become(Link.LOST, Lost(incarnation, reason))
-                self._server.queued(self, "connect")
+                self.server.queued(self, "connect")
 
     def close(self, timeout_s: float = 5.0) -> None:
         """What is in flight is still executed, and then the session ended; nobody waits for it."""
-        with self._server.locked():
+        with self.server.locked():
             if self.link is Link.CLOSED:
                 return
             session, was = self.session, self.link
             if was is Link.CONNECTED and session is not None:
                 self.requests.append(InFlight(None, session, None, None))
-                self._server.disconnect(self, "closed", tell=False, keep_requests=True)
+                self.server.disconnect(self, "closed", tell=False, keep_requests=True)
             self.become(Link.CLOSED, Lost(self.incarnation, "closed") if was in _OPEN else None)
 
     # --- for the server ---------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class MemoryClient:
         if event is not None:
             self._told = event
             self.news.append(SessionNews(tuple(self._listeners.values()), event))
-            self._server.queued(self, "session")
+            self.server.queued(self, "session")
 
     def connected_event(self) -> Connected:
         assert self.session is not None

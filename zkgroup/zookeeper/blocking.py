@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
 
-from tenacity import RetryCallState, Retrying, stop_before_delay, wait_random_exponential
+from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from zkgroup.errors import (
     AccessDeniedError,
@@ -23,7 +23,7 @@ from zkgroup.errors import (
     StoreUnavailableError,
     ZkGroupError,
 )
-from zkgroup.model.ports import Store
+from zkgroup.model.ports import Clock, Store
 from zkgroup.model.requests import (
     Code,
     Connected,
@@ -57,6 +57,8 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.model.stat import Znode, ZnodeAcl, ZnodeStat
+from zkgroup.model.waiting import after, seconds_until, wait_for
+from zkgroup.zookeeper.clock import SystemClock
 
 Done = TypeVar("Done", bound=Outcome)
 Found = TypeVar("Found")
@@ -70,8 +72,10 @@ class Blocking:
     write that may have been applied) and `AccessDeniedError` where an ACL forbids it.
     """
 
-    def __init__(self, store: Store, timeout_s: float = 10.0) -> None:
+    def __init__(self, store: Store, timeout_s: float = 10.0, clock: Clock | None = None) -> None:
+        """`clock`: what `timeout_s` and the pauses between two attempts are measured on; the system's."""
         self._store = store
+        self._clock = clock or SystemClock()
         self._timeout_s = timeout_s
         self._changed = threading.Condition()
         self._session: Session | None = None
@@ -92,7 +96,7 @@ class Blocking:
 
     def wait_connected(self) -> Session:
         """The connected session. Raises `StoreUnavailableError`, or what ended the store for good."""
-        return self._connected(time.monotonic() + self._timeout_s)
+        return self._connected(after(self._clock, self._timeout_s))
 
     @property
     def last_zxid(self) -> int:
@@ -180,39 +184,52 @@ class Blocking:
                 self._fatal = event.fatal
             self._changed.notify_all()
 
-    def _connected(self, end: float) -> Session:
-        with self._changed:
-            while self._session is None:
-                if isinstance(self._fatal, ZkGroupError):
-                    raise self._fatal
-                left = end - time.monotonic()
-                if left <= 0:
-                    raise StoreUnavailableError(f"ZooKeeper could not be reached in {self._timeout_s:g} s")
-                self._changed.wait(left)
-            return self._session
+    def _connected(self, end_ms: int) -> Session:
+        def is_over() -> bool:
+            return self._session is not None or isinstance(self._fatal, ZkGroupError)
+
+        def wait(left_s: float) -> None:
+            with self._changed:
+                self._changed.wait_for(is_over, left_s)
+
+        while True:
+            in_time = wait_for(self._clock, is_over, end_ms, wait)
+            if (session := self._session) is not None:
+                return session
+            if isinstance(self._fatal, ZkGroupError):
+                raise self._fatal
+            if not in_time:
+                raise StoreUnavailableError(f"ZooKeeper could not be reached in {self._timeout_s:g} s")
 
     def _ask(self, request: Request, done: type[Done], path: str) -> Done:
-        end = time.monotonic() + self._timeout_s
+        end_ms = after(self._clock, self._timeout_s)
 
         def attempt() -> Done:
-            return _expect(self._submit(request, end), done, path)
+            return _expect(self._submit(request, end_ms), done, path)
+
+        def is_late(state: RetryCallState) -> bool:
+            return seconds_until(self._clock, end_ms) <= state.upcoming_sleep
 
         retrying = Retrying(
             retry=_temporary_error,
-            stop=stop_before_delay(self._timeout_s),
+            stop=is_late,
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            sleep=self._pause,
             reraise=True,
         )
         return retrying(attempt)
 
+    def _pause(self, seconds: float) -> None:
+        wait_for(self._clock, lambda: False, after(self._clock, seconds), time.sleep)
+
     def _write(self, request: Request) -> Outcome:
-        outcome = self._submit(request, time.monotonic() + self._timeout_s)
+        outcome = self._submit(request, after(self._clock, self._timeout_s))
         if isinstance(outcome, Unanswered):
             raise OutcomeUnknownError(f"the write may or may not have been applied: {outcome.reason}")
         return outcome
 
-    def _submit(self, request: Request, end: float) -> Outcome:
-        session = self._connected(end)
+    def _submit(self, request: Request, end_ms: int) -> Outcome:
+        session = self._connected(end_ms)
         arrived = threading.Event()
         outcomes: list[Outcome] = []
 
@@ -221,7 +238,7 @@ class Blocking:
             arrived.set()
 
         self._store.submit(request, incarnation=session.incarnation, on_outcome=on_outcome)
-        if not arrived.wait(max(0.0, end - time.monotonic())):
+        if not wait_for(self._clock, arrived.is_set, end_ms, arrived.wait):
             return Unanswered(f"no answer within {self._timeout_s:g} s")
         return outcomes[0]
 

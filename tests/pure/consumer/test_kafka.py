@@ -139,7 +139,7 @@ def test_a_name_that_is_no_broker_id_is_passed_over(memory_zookeeper: MemoryZooK
     memory_zookeeper.put("/brokers/ids/1", BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode())
     for name in ("9" * 5000, "²", "٣", "01"):
         memory_zookeeper.put(f"/brokers/ids/{name}", b"{}")
-    cluster = ZooKeeperCluster(memory_zookeeper.client())
+    cluster = ZooKeeperCluster(memory_zookeeper.client(), memory_zookeeper.clock)
 
     assert list(cluster.brokers()) == [1]
     cluster.close()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
-from zkgroup.testing.clock import wait_until
 
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
@@ -29,8 +26,8 @@ def test_on_revoked_is_still_the_owner(face: Face, world: MemberWorld) -> None:
 
 def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: MemberWorld) -> None:
     """item 41: after revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
-    app, release = Application(), threading.Event()
-    app.on["revoked"] = lambda _: release.wait(TIMEOUT_S)
+    app = Application()
+    release = app.hold("revoked")
     quick = settings(consumer_id="a", revoke_timeout_ms=300)
     try:
         with face.member(client=world.client("a"), app=app, settings=quick) as first:
@@ -50,8 +47,8 @@ def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: MemberWorld) -> N
 def test_later_callbacks_run_on_a_fresh_worker(world: MemberWorld) -> None:
     """The stuck one keeps its thread to itself."""
     face = Face("blocking")
-    app, release = Application(), threading.Event()
-    app.on["revoked"] = lambda _: release.wait(TIMEOUT_S)
+    app = Application()
+    release = app.hold("revoked")
     try:
         with face.member(
             client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
@@ -69,8 +66,8 @@ def test_later_callbacks_run_on_a_fresh_worker(world: MemberWorld) -> None:
 
 def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: MemberWorld) -> None:
     """It is left behind so that later callbacks run, but the partitions stay this member's."""
-    app, release = Application(), threading.Event()
-    app.on["assigned"] = lambda _: release.wait(TIMEOUT_S)
+    app = Application()
+    release = app.hold("assigned")
     try:
         with face.member(
             client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
@@ -96,7 +93,7 @@ def test_an_error_in_a_callback_ends_the_member(face: Face, world: MemberWorld) 
     app.on["assigned"] = broken
     member = face.member(client=world.client("a"), app=app)
     member.start()
-    wait_until(lambda: member.state is MemberState.FAILED, TIMEOUT_S)
+    world.until(lambda: member.state is MemberState.FAILED)
 
     with pytest.raises(MemberFailedError, match="cannot handle this") as failed:
         member.leases()
@@ -113,7 +110,7 @@ def test_the_error_of_the_body_is_the_one_seen(face: Face, world: MemberWorld) -
 
     def body() -> None:
         with face.member(client=world.client("a"), app=app) as member:
-            wait_until(lambda: member.state is MemberState.FAILED, TIMEOUT_S)
+            world.until(lambda: member.state is MemberState.FAILED)
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):

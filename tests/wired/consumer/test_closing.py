@@ -23,7 +23,6 @@ from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ForkedClientError, MemberClosedError
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
-from zkgroup.testing.clock import wait_until
 
 # --- close ----------------------------------------------------------------------------------------
 
@@ -62,7 +61,7 @@ def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
     world.topic("orders", 4)
     waiting.start()
     member.close()
-    waiting.join(TIMEOUT_S)
+    world.join(waiting)
 
     assert [type(error) for error in errors] == [MemberClosedError]
 
@@ -79,7 +78,7 @@ def test_close_returns_while_zookeeper_is_away(face: Face, world: MemberWorld) -
     world.server.resume("a")
 
     assert states <= {MemberState.CLOSING, MemberState.CLOSED}
-    wait_until(lambda: member.state is MemberState.CLOSED, TIMEOUT_S)
+    world.until(lambda: member.state is MemberState.CLOSED)
     assert world.owners() == {}
 
 
@@ -90,7 +89,12 @@ def test_close_inside_a_callback_schedules_and_returns(world: MemberWorld) -> No
     """The callback goes on; on_revoked follows; close() from outside waits for the end."""
     app, closed = Application(), threading.Event()
     member = GroupMember(
-        client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Listener(app)
+        client=world.client("a"),
+        group="g",
+        topics=["orders"],
+        clock=world.clock,
+        settings=settings(),
+        listener=Listener(app),
     )
 
     def leave(_: object) -> None:
@@ -100,7 +104,7 @@ def test_close_inside_a_callback_schedules_and_returns(world: MemberWorld) -> No
     app.on["assigned"] = leave
     member.start()
 
-    assert closed.wait(TIMEOUT_S)
+    world.until(closed.is_set)
     assert app.next("revoked") == orders(0, 1, 2, 3)
     member.close()
     assert member.state is MemberState.CLOSED
@@ -112,7 +116,12 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
     """Past bug: start() held on, the first callback came, and its close() found no member to end."""
     app, called = Application(), threading.Event()
     member = GroupMember(
-        client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Listener(app)
+        client=world.client("a"),
+        group="g",
+        topics=["orders"],
+        clock=world.clock,
+        settings=settings(),
+        listener=Listener(app),
     )
     start = MachineLoop.start
 
@@ -136,7 +145,9 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
 
 def test_stop_before_start_is_not_lost(world: MemberWorld) -> None:
     """A signal handler may come first; the member then does not join at all."""
-    member = GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings())
+    member = GroupMember(
+        client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
+    )
     member.stop()
 
     with pytest.raises(MemberClosedError):
@@ -158,7 +169,12 @@ def test_close_inside_a_coroutine_of_the_listener(world: MemberWorld) -> None:
     async def main() -> None:
         nonlocal member
         member = AsyncGroupMember(
-            client=world.client("a"), group="g", topics=["orders"], settings=settings(), listener=Leaving()
+            client=world.client("a"),
+            group="g",
+            topics=["orders"],
+            clock=world.clock,
+            settings=settings(),
+            listener=Leaving(),
         )
         await member.start()
         async with asyncio.timeout(TIMEOUT_S):
@@ -179,7 +195,12 @@ def test_stop_in_a_signal_handler_ends_the_iteration(world: MemberWorld) -> None
     """The handler interrupts the very thread that waits for records; nothing is locked twice."""
     source = MemorySource()
     with Consumer(
-        client=world.client("a"), group="g", topics=["orders"], source=source, settings=settings()
+        client=world.client("a"),
+        group="g",
+        topics=["orders"],
+        clock=world.clock,
+        source=source,
+        settings=settings(),
     ) as consumer:
         source.append("orders", 0, b"")
         former = signal.signal(signal.SIGUSR1, lambda *_: consumer.stop())
@@ -210,18 +231,20 @@ def test_stop_ends_the_wait_for_a_connection(face: Face, world: MemberWorld) -> 
     thread = threading.Thread(target=consume)
     thread.start()
     consumer.stop()
-    thread.join(TIMEOUT_S)
+    world.join(thread)
 
     assert (came, thread.is_alive()) == ([[]], False)
 
 
 def test_stop_of_a_member_in_a_signal_handler(world: MemberWorld) -> None:
     """It only begins to leave."""
-    with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
+    with GroupMember(
+        client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
+    ) as member:
         former = signal.signal(signal.SIGUSR1, lambda *_: member.stop())
         try:
             os.kill(os.getpid(), signal.SIGUSR1)
-            wait_until(lambda: member.state is MemberState.CLOSED, TIMEOUT_S)
+            world.until(lambda: member.state is MemberState.CLOSED)
         finally:
             signal.signal(signal.SIGUSR1, former)
 
@@ -233,7 +256,9 @@ def test_stop_of_a_member_in_a_signal_handler(world: MemberWorld) -> None:
 def test_a_forked_process_must_make_its_own_member(world: MemberWorld, tmp_path: Path) -> None:
     """Every call but close() and stop() raises there; the parent's member does not notice."""
     told = tmp_path / "told"
-    with GroupMember(client=world.client("a"), group="g", topics=["orders"], settings=settings()) as member:
+    with GroupMember(
+        client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
+    ) as member:
         member.wait_until_assigned(TIMEOUT_S)
         (lease, *_) = member.leases()
         child = os.fork()
@@ -273,7 +298,7 @@ def test_cancelling_a_commit_does_not_lose_its_outcome(world: MemberWorld) -> No
 
     async def main() -> None:
         async with AsyncGroupMember(
-            client=world.client("a"), group="g", topics=["orders"], settings=settings()
+            client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
         ) as member:
             await member.wait_until_assigned(TIMEOUT_S)
             (zero, one) = orders(0, 1)
@@ -300,7 +325,12 @@ def test_awaiting_costs_no_thread(world: MemberWorld) -> None:
     async def main() -> None:
         source = MemorySource()
         async with AsyncConsumer(
-            client=world.client("a"), group="g", topics=["orders"], source=source, settings=settings()
+            client=world.client("a"),
+            group="g",
+            topics=["orders"],
+            clock=world.clock,
+            source=source,
+            settings=settings(),
         ) as consumer:
             await consumer.wait_until_assigned(TIMEOUT_S)
             before = set(threading.enumerate())
@@ -332,7 +362,12 @@ def test_a_busy_iteration_lets_other_tasks_run(world: MemberWorld) -> None:
                 await asyncio.sleep(0)
 
         async with AsyncConsumer(
-            client=world.client("a"), group="g", topics=["orders"], source=source, settings=settings()
+            client=world.client("a"),
+            group="g",
+            topics=["orders"],
+            clock=world.clock,
+            source=source,
+            settings=settings(),
         ) as consumer:
             await consumer.poll(timeout_s=TIMEOUT_S, max_records=1)
             other = asyncio.create_task(count())

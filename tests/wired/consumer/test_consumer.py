@@ -12,7 +12,6 @@ from tests.worlds.records import Places, every, filled, places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import MemberClosedError
-from zkgroup.testing.clock import wait_until
 
 (ZERO,) = orders(0)
 
@@ -122,11 +121,11 @@ def test_stop_ends_the_iteration(face: Face, world: MemberWorld) -> None:
 
         thread = threading.Thread(target=consume)
         thread.start()
-        wait_until(lambda: came == [(0, 0)], TIMEOUT_S)
+        world.until(lambda: came == [(0, 0)])
         consumer.stop()
 
-        assert ended.wait(TIMEOUT_S)
-        thread.join(TIMEOUT_S)
+        world.until(ended.is_set)
+        world.join(thread)
         assert consumer.poll(timeout_s=0.1) == {}
 
 
@@ -146,8 +145,8 @@ def test_close_ends_a_waiting_iteration(face: Face, world: MemberWorld) -> None:
     thread.start()
     consumer.close()
 
-    assert ended.wait(TIMEOUT_S)
-    thread.join(TIMEOUT_S)
+    world.until(ended.is_set)
+    world.join(thread)
     with pytest.raises(MemberClosedError):
         consumer.poll()
 
@@ -188,7 +187,7 @@ def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: MemberWorld) 
         """One record more for each partition, while the consumers are never far behind."""
         for _ in range(rounds):
             last = max(source.append("orders", partition, b"") for partition in range(4))
-            wait_until(lambda last=last: len(came) > 4 * last - 40, TIMEOUT_S, lambda: str(len(came)))
+            world.until(lambda last=last: len(came) > 4 * last - 40, lambda: str(len(came)))
 
     def consumer(name: str) -> Worker:
         made = face.consumer(client=world.client(name), source=source, settings=settings(consumer_id=name))
@@ -202,7 +201,7 @@ def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: MemberWorld) 
             feed(30)
         feed(30)
         each = source.bounds(ZERO).end
-        wait_until(lambda: len(came) >= 4 * each, TIMEOUT_S, lambda: str(len(came)))
+        world.until(lambda: len(came) >= 4 * each, lambda: str(len(came)))
 
     assert sorted((partition, offset) for _, partition, offset in came) == every(each)
     assert {name for name, _, _ in came} == {"a", "b"}
@@ -217,11 +216,11 @@ def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face,
         consumer.poll(timeout_s=0.01)
 
         assert app.next("revoked") == orders(0, 1, 2, 3)
-        wait_until(lambda: world.owners() == {}, TIMEOUT_S)
+        world.until(lambda: world.owners() == {})
         assert world.offsets() == {0: 2, 1: 2, 2: 2, 3: 2}
 
         consumer.poll(timeout_s=0.01)
-        wait_until(lambda: consumer.poll(timeout_s=0.05) == {} and len(world.owners()) == 4, TIMEOUT_S)
+        world.until(lambda: consumer.poll(timeout_s=0.05) == {} and len(world.owners()) == 4)
 
 
 def test_nothing_is_delivered_outside_the_lease(face: Face, world: MemberWorld) -> None:
@@ -234,7 +233,7 @@ def test_nothing_is_delivered_outside_the_lease(face: Face, world: MemberWorld) 
         next(iter(consumer))
         lease = consumer.lease(ZERO)
         world.server.suspend("a")
-        wait_until(lambda: not lease.is_valid, TIMEOUT_S)
+        world.until(lambda: not lease.is_valid)
         outside = consumer.poll(timeout_s=0.1)
         world.server.resume("a")
 

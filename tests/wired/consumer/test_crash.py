@@ -13,7 +13,6 @@ from zkgroup.consumer.clearing import clear_away
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import MemberFailedError
 from zkgroup.model.requests import Create, Delete, Multi, SetData
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 GROUP, SHARED = "g", "shared"
@@ -48,7 +47,7 @@ def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: MemberWorl
 
         _crash(first)
 
-        wait_until(lambda: len(second.leases()) == 4, TIMEOUT_S)
+        world.until(lambda: len(second.leases()) == 4)
         second.wait_until_stable(TIMEOUT_S)
         assert _ids(world) == {"g_b"}
         assert set(world.owners().values()) == {"g_b-0"}
@@ -86,7 +85,7 @@ def session_id(world: MemberWorld) -> int:
     found: list[int] = []
     client = world.client(SHARED)
     unlisten = client.listen(lambda event: found.append(event.session.session_id))
-    wait_until(lambda: bool(found), TIMEOUT_S)
+    world.until(lambda: bool(found))
     unlisten()
     for path in ("/consumers/g/ids", "/consumers/g/owners/orders"):
         world.server.put(path)
@@ -105,7 +104,8 @@ def test_a_successors_claim_between_reading_and_deleting_stays(world: MemberWorl
         world.server.write(Delete(Owner.path(GROUP, orders(0)[0]), 1), session_id=session_id)
         _claimed(world, "g_b", session_id, 0)
 
-    clear_away(MeddledStore(world.server.clients[SHARED], before_nth(Multi, 1, succeed)), GROUP, "g_a")
+    store = MeddledStore(world.server.clients[SHARED], before_nth(Multi, 1, succeed))
+    clear_away(store, world.clock, GROUP, "g_a")
 
     assert world.owners() == {0: "g_b-0", 2: "g_b-0"}
     assert _ids(world) == {"g_b"}
@@ -118,7 +118,7 @@ def test_what_is_not_this_sessions_is_left_to_its_own_end(world: MemberWorld, se
     world.server.write(other, session_id=session_id + 1)
     _claimed(world, "g_a", session_id + 1, 0)
 
-    clear_away(world.server.clients[SHARED], GROUP, "g_a")
+    clear_away(world.server.clients[SHARED], world.clock, GROUP, "g_a")
 
     assert (_ids(world), world.owners()) == ({"g_a", "g_b"}, {0: "g_a-0"})
 
@@ -131,7 +131,7 @@ def test_without_zookeeper_the_rest_is_told_and_left(
     _claimed(world, "g_a", session_id, 0)
     world.server.suspend(SHARED)
 
-    clear_away(world.server.clients[SHARED], GROUP, "g_a")
+    clear_away(world.server.clients[SHARED], world.clock, GROUP, "g_a")
 
     assert world.owners() == {0: "g_a-0"}
     assert "what it owned stays until the session of the shared client ends" in caplog.text

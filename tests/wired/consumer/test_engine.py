@@ -18,7 +18,7 @@ from zkgroup.consumer.worker import Call
 from zkgroup.errors import MemberClosedError, MemberFailedError
 from zkgroup.metrics import NoMetrics
 from zkgroup.model import StaticSubscription, TopicPartition
-from zkgroup.model.ports import Instant, Store
+from zkgroup.model.ports import Clock, Instant, Store
 from zkgroup.settings import GroupSettings
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
@@ -271,10 +271,10 @@ def test_a_close_that_is_given_up_is_cleared_away_from_a_shared_client(
     engine = bench.engine
     known_when_cleared = []
 
-    def watched(store: Store, group: str, member: str) -> None:
+    def watched(store: Store, clock: Clock, group: str, member: str) -> None:
         may_deliver = [engine.board.current.may_deliver(tp, token, 0) for tp, token in tokens.items()]
         known_when_cleared.append((may_deliver, share.told[-2:]))
-        clear_away(store, group, member)
+        clear_away(store, clock, group, member)
 
     monkeypatch.setattr("zkgroup.consumer.engine.clear_away", watched)
     tokens = {tp: grant.token for tp, grant in engine.board.current.grants.items()}

@@ -9,13 +9,12 @@ from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
-from zkgroup.testing.clock import wait_until
 from zkgroup.testing.server_history import server_transactions
 
 
 def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: MemberWorld) -> None:
     """S1-S4, S7-S10 and S22 hold over a join, a lost session, a seek and a leave, deliveries included."""
-    recorder, source = Recorder(), MemorySource()
+    recorder, source = Recorder(world.clock), MemorySource()
     seen: set[tuple[int, int]] = set()
 
     def consumer(name: str) -> Any:
@@ -37,7 +36,7 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: M
             for partition in range(4):
                 source.append("orders", partition, b"")
         end = 4 * source.bounds(orders(0)[0]).end
-        wait_until(lambda: len(seen) == end, TIMEOUT_S, lambda: f"{len(seen)} of {end}")
+        world.until(lambda: len(seen) == end, lambda: f"{len(seen)} of {end}")
 
     with consumer("a") as first, consumer("b") as second:
         threads = [threading.Thread(target=work, args=(one,)) for one in (first, second)]
@@ -50,7 +49,7 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: M
         assert leases
         world.server.suspend("a")
         # No server ends a session earlier; if it did, S8 would rest on how soon the member is told.
-        wait_until(lambda: not any(lease.is_valid for lease in leases), TIMEOUT_S)
+        world.until(lambda: not any(lease.is_valid for lease in leases))
         world.server.expire("a")
         world.server.resume("a")
         feed(20)
@@ -58,11 +57,11 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: M
         first.seek(orders(0)[0], 5)
         feed(20)
         second.stop()
-        threads[1].join(TIMEOUT_S)
+        world.join(threads[1])
         second.close()
         feed(20)
         first.stop()
-        threads[0].join(TIMEOUT_S)
+        world.join(threads[0])
 
     transactions = server_transactions(world.server.log, world.server.clock)
     report = check_history(recorder.records, transactions, CheckOptions(group="g"))

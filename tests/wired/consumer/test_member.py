@@ -18,7 +18,6 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import Create
-from zkgroup.testing.clock import wait_until
 
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
@@ -158,14 +157,14 @@ def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: MemberWorld) 
         world.server.suspend("a")
         still_valid = lease.is_valid
         with pytest.raises(LeaseLostError), lease.guard():
-            wait_until(lambda: not lease.is_valid, TIMEOUT_S)
+            world.until(lambda: not lease.is_valid)
         with pytest.raises(LeaseLostError):
             lease.check()
         with pytest.raises(LeaseLostError):
             member.commit({ZERO: 1})
         world.server.resume("a")
 
-        wait_until(lambda: lease.is_valid, TIMEOUT_S)
+        world.until(lambda: lease.is_valid)
         assert still_valid
         assert lease.remaining_ms > 0
         assert member.lease(ZERO).token == lease.token
@@ -191,7 +190,7 @@ def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
     """item 37: one blocked partition delays no other, and the wait says who holds it."""
     owned_by_a_stranger(world, 1)
     with face.member(client=world.client("a")) as member:
-        wait_until(lambda: len(member.leases()) == 3, TIMEOUT_S)
+        world.until(lambda: len(member.leases()) == 3)
 
         with pytest.raises(StableTimeoutError, match="orders-1 is held by g_stranger-0") as own:
             member.wait_until_assigned(1.0)

@@ -11,7 +11,6 @@ from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders
 from zkgroup.errors import NotOwnerError
 from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
-from zkgroup.testing.clock import wait_until
 
 
 def test_the_metrics_of_a_member(face: Face, world: MemberWorld) -> None:
@@ -66,18 +65,16 @@ def test_the_lease_that_ran_out_has_nothing_remaining(world: MemberWorld) -> Non
         assert (remaining_s() or 0) > 0
 
         world.server.suspend("a")
-        wait_until(lambda: remaining_s() == 0, TIMEOUT_S)
+        world.until(lambda: remaining_s() == 0)
         world.server.resume("a")
 
-        wait_until(lambda: (remaining_s() or 0) > 0, TIMEOUT_S)
+        world.until(lambda: (remaining_s() or 0) > 0)
 
 
 def test_a_callback_left_behind_is_counted(world: MemberWorld) -> None:
     """An operator can alarm on it."""
-    import threading
-
-    registry, app, release = CollectorRegistry(), Application(), threading.Event()
-    app.on["revoked"] = lambda _: release.wait(TIMEOUT_S)
+    registry, app = CollectorRegistry(), Application()
+    release = app.hold("revoked")
     face = Face("blocking")
     try:
         with face.member(
@@ -89,9 +86,7 @@ def test_a_callback_left_behind_is_counted(world: MemberWorld) -> None:
             member.wait_until_assigned(TIMEOUT_S)
             member.hand_back(orders(0))
             labels = {"group": "g", "member": "g_a", "callback": "on_revoked"}
-            wait_until(
-                lambda: registry.get_sample_value("zkgroup_callback_overdue_total", labels) == 1, TIMEOUT_S
-            )
+            world.until(lambda: registry.get_sample_value("zkgroup_callback_overdue_total", labels) == 1)
     finally:
         release.set()
 

@@ -10,7 +10,6 @@ from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError, OffsetConflictError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.consumers import Offset, Reset
 
 (ZERO,) = orders(0)
@@ -79,7 +78,7 @@ def test_auto_commit_by_timer(face: Face, world: MemberWorld) -> None:
         polled(consumer, 3)
         consumer.poll(timeout_s=0.01)
 
-        wait_until(lambda: world.offsets().get(0) == 3, TIMEOUT_S)
+        world.until(lambda: world.offsets().get(0) == 3)
 
 
 def test_without_auto_commit_only_commit_commits(face: Face, world: MemberWorld) -> None:
@@ -107,7 +106,7 @@ def test_the_policy_decides_where_nothing_is_committed(
     with face.consumer(
         client=world.client("a"), source=source, settings=settings(auto_offset_reset=policy)
     ) as consumer:
-        wait_until(lambda: world.offsets().get(0) == start, TIMEOUT_S)
+        world.until(lambda: world.offsets().get(0) == start)
         source.append("orders", 0, b"new")
 
         assert polled(consumer, 6 - start)[0].offset == start
@@ -119,7 +118,7 @@ def test_the_policy_error_fails_the_consumer(face: Face, world: MemberWorld) -> 
         client=world.client("a"), source=filled(1), settings=settings(auto_offset_reset="error")
     )
     consumer.start()
-    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
+    world.until(lambda: consumer.state is MemberState.FAILED)
 
     with pytest.raises(NoOffsetError, match="no offset to start from"):
         consumer.poll()

@@ -15,6 +15,7 @@ from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, read_files
 from zkgroup.metrics import GuardedMetrics, sinks
+from zkgroup.testing import FakeClock
 
 
 class BrokenHistory:
@@ -86,7 +87,7 @@ def test_a_sink_that_takes_long_is_told_once(
     monkeypatch.setattr(sinks, "SLOW_S", -1.0)
     report: Callable[[], Any]
     if kind == "history":
-        history = guarding.GuardedHistory(BrokenHistory(good=9), "g_a", lambda: None)
+        history = guarding.GuardedHistory(BrokenHistory(good=9), "g_a", FakeClock(), lambda: None)
         report = lambda: history.record("x", {})  # noqa: E731
     else:
         metrics = GuardedMetrics(Counted())

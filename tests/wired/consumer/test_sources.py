@@ -15,7 +15,6 @@ from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sources.port import Bounds, RecordSource
 from zkgroup.errors import MemberFailedError, SourceError, SourceUnavailableError, StoreUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.testing.clock import wait_until
 
 
 class Table(RecordSource):
@@ -57,7 +56,7 @@ def test_a_source_that_fails_ends_the_consumer(face: Face, world: MemberWorld) -
     source.failures = [SourceError("the disk is gone")]
     consumer = face.consumer(client=world.client("a"), source=source)
     consumer.start()
-    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
+    world.until(lambda: consumer.state is MemberState.FAILED)
 
     with pytest.raises(SourceError, match="the disk is gone"):
         consumer.poll()
@@ -72,7 +71,7 @@ def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: Memb
     source.failures = [ZeroDivisionError("oops")]
     consumer = face.consumer(client=world.client("a"), source=source)
     consumer.start()
-    wait_until(lambda: consumer.state is MemberState.FAILED, TIMEOUT_S)
+    world.until(lambda: consumer.state is MemberState.FAILED)
 
     with pytest.raises(MemberFailedError, match="oops") as failed:
         consumer.poll()
@@ -87,7 +86,8 @@ def test_close_does_not_wait_for_a_hanging_source(face: Face, world: MemberWorld
         def read(
             self, topic_partition: TopicPartition, offset: int, max_records: int
         ) -> Sequence[SourceRecord]:
-            release.wait(TIMEOUT_S)
+            with world.clock.aside():
+                release.wait(TIMEOUT_S)
             return []
 
     try:

@@ -10,10 +10,10 @@ from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld
 from tests.worlds.stores import OnOutcome, WrappedStore
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Multi, Outcome, Request
-from zkgroup.testing.clock import wait_until
+from zkgroup.testing import FakeClock
 from zkgroup.znodes.brokers import Topic
 
-LATE_S = 0.3
+LATE_MS = 300
 
 
 class Late(WrappedStore):
@@ -33,18 +33,21 @@ class Late(WrappedStore):
         self._own_thread = self._own_thread or threading.get_ident()
         if isinstance(request, Multi) and self._held_back:
             self._held_back = False
-            on_outcome = _delayed(on_outcome)
+            on_outcome = _delayed(self._world.clock, on_outcome)
         if self.armed and threading.get_ident() != self._own_thread:
             self.armed, self._held_back = False, True
             topic = self._world.server.find(Topic.path("orders"))
             assert topic is not None
             self._world.server.put(topic.path, Topic(dict.fromkeys(range(5), (0,))).encode())
-            wait_until(lambda: 4 in self._world.owners(), TIMEOUT_S)
+            self._world.until(lambda: 4 in self._world.owners())
         super().submit(request, on_outcome=on_outcome, **named)
 
 
-def _delayed(on_outcome: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-    return lambda outcome: threading.Timer(LATE_S, on_outcome, (outcome,)).start()
+def _delayed(clock: FakeClock, on_outcome: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    def later(outcome: Outcome) -> None:
+        clock.call_at(clock.now_ms() + LATE_MS, lambda: on_outcome(outcome))
+
+    return later
 
 
 def test_a_claim_that_the_server_shows_is_a_lease_here(face: Face, world: MemberWorld) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from zkgroup.consumer.worker import Call, CallbackWorker
 from zkgroup.testing.clock import wait_until
+from zkgroup.zookeeper.clock import SystemClock
 
 WAIT_S = 30.0
 
@@ -34,7 +35,7 @@ def done() -> Done:
 
 @pytest.fixture
 def worker() -> Iterator[CallbackWorker]:
-    worker = CallbackWorker("test")
+    worker = CallbackWorker("test", SystemClock())
     yield worker
     assert worker.stop(WAIT_S)
 
@@ -129,7 +130,7 @@ def test_inside_is_known_also_on_a_thread_left_behind(worker: CallbackWorker, do
 
 def test_stop_tells_when_a_call_still_runs(done: Done) -> None:
     """It waits no longer than told."""
-    worker = CallbackWorker("test")
+    worker = CallbackWorker("test", SystemClock())
     begun, release = threading.Event(), threading.Event()
 
     def stuck() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,8 +16,10 @@ from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.model.waiting import after, seconds_until
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.zookeeper.clock import SystemClock
 
 log = logging.getLogger("zkgroup.consumer")
 
@@ -84,7 +85,8 @@ class KafkaSource(RecordSource):
         """Addresses that were last connected to, for messages."""
         self._next: dict[TopicPartition, int] = {}
         """Offset that kafka-python would read next, of the partitions assigned to it."""
-        self._asked_s: dict[TopicPartition, float] = {}
+        self._asked_ms: dict[TopicPartition, int] = {}
+        self._clock = SystemClock()  # the brokers are real, so time is
 
     def configure(self, settings: GroupSettings, group: str) -> None:
         with self._lock:
@@ -113,7 +115,7 @@ class KafkaSource(RecordSource):
             self._made.close(autocommit=False, timeout_ms=1000)
             self._made = None
         self._next.clear()
-        self._asked_s.clear()
+        self._asked_ms.clear()
         with self._lock:
             self._group = None
 
@@ -160,9 +162,9 @@ class KafkaSource(RecordSource):
     ) -> Sequence[SourceRecord]:
         consumer = self._consumer()
         self._take_positions(consumer, positions)
-        deadline_s = time.monotonic() + timeout_s
+        deadline_ms = after(self._clock, timeout_s)
         while True:
-            left_s = max(0.0, deadline_s - time.monotonic())
+            left_s = seconds_until(self._clock, deadline_ms)
             records = self._poll_once(consumer, max_records * len(positions), min(SLICE_S, left_s))
             if records or left_s <= SLICE_S or self._bells.rang():
                 return records
@@ -192,10 +194,10 @@ class KafkaSource(RecordSource):
         A partition that is not asked for now is paused rather than dropped: its buffers are full, and
         what kafka-python has read ahead would be fetched again. After `KEEP_S` it is dropped.
         """
-        now_s = time.monotonic()
-        self._asked_s.update(dict.fromkeys(positions, now_s))
-        kept = {tp for tp, asked_s in self._asked_s.items() if now_s - asked_s < KEEP_S}
-        self._asked_s = {tp: asked_s for tp, asked_s in self._asked_s.items() if tp in kept}
+        now_ms = self._clock.now_ms()
+        self._asked_ms.update(dict.fromkeys(positions, now_ms))
+        kept = {tp for tp, asked_ms in self._asked_ms.items() if now_ms - asked_ms < KEEP_S * 1000}
+        self._asked_ms = {tp: asked_ms for tp, asked_ms in self._asked_ms.items() if tp in kept}
         of = {tp: _kafka().TopicPartition(tp.topic, tp.partition) for tp in kept}
         if consumer.assignment() != set(of.values()):
             consumer.assign(list(of.values()))

@@ -31,6 +31,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.errors import ConfigError, SourceError
 from zkgroup.model import TopicPartition
+from zkgroup.model.waiting import Sleeper
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
 
@@ -60,6 +61,11 @@ class Bells:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bells: dict[int, threading.Event] = {}
+        self._sleepers: dict[int, Sleeper] = {}
+
+    def attend(self, sleeper: Sleeper) -> None:
+        """The waits of this thread are those of `sleeper`, on its clock."""
+        self._sleepers[threading.get_ident()] = sleeper
 
     def ring(self) -> None:
         with self._lock:
@@ -75,7 +81,11 @@ class Bells:
             if bell is None:
                 self._bells[me] = threading.Event()
                 return
-        bell.wait(timeout_s)
+        sleeper = self._sleepers.get(me)
+        if sleeper is None:
+            bell.wait(timeout_s)
+        else:
+            sleeper.sleep(sleeper.after(timeout_s), bell.wait, bell.set, bell.is_set)
         bell.clear()
 
     def rang(self) -> bool:
@@ -91,6 +101,7 @@ class Bells:
         """This thread waits no more."""
         with self._lock:
             self._bells.pop(threading.get_ident(), None)
+            self._sleepers.pop(threading.get_ident(), None)
 
 
 class RecordSource(ABC):
@@ -159,6 +170,10 @@ class RecordSource(ABC):
         Raises `ConfigError` where the source does not know the times of its records.
         """
         raise ConfigError(f"{type(self).__name__} does not know the times of its records")
+
+    def wait_with(self, sleeper: Sleeper) -> None:
+        """The default `poll` waits on the clock of its consumer, whose fetcher calls this before `open`."""
+        self._bells.attend(sleeper)
 
     def wake(self) -> None:
         """End a `poll` that waits; from any thread."""

@@ -1,0 +1,263 @@
+"""The clock that stands still, and the threads, calls and tasks that wait on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.waiting import happened, joined
+from zkgroup.consumer.aio_runner import AsyncRunner
+from zkgroup.consumer.aio_waiting import in_thread, pause
+from zkgroup.consumer.worker import Call
+from zkgroup.model.waiting import Sleeper, wait_for
+from zkgroup.testing import FakeClock, wait_until
+from zkgroup.testing import clock as clock_module
+
+
+class Ticker:
+    """A thread that works every 100 ms of the clock, and holds its work up for as long as it is told."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.times: list[int] = []
+        self.free, self.bell = threading.Event(), threading.Event()
+        self.free.set()
+        self.ended = False
+        self.sleeper = Sleeper(clock, "ticker", self.bell.is_set)
+        self.thread = threading.Thread(target=self._run)
+        self.sleeper.join()
+        self.thread.start()
+
+    def _run(self) -> None:
+        self.sleeper.worker = threading.get_ident()
+        next_ms = self.clock.now_ms() + 100
+        while not self.ended:
+            self.sleeper.sleep(next_ms, self.bell.wait, self.bell.set)
+            self.bell.clear()
+            if self.clock.now_ms() >= next_ms:
+                happened(self.free)
+                self.times.append(self.clock.now_ms())
+                next_ms += 100
+        self.sleeper.leave()
+
+    def end(self) -> None:
+        self.ended = True
+        self.free.set()
+        self.bell.set()
+        joined(self.thread)
+
+
+@pytest.fixture
+def ticker() -> Iterator[Ticker]:
+    ticker = Ticker(FakeClock(now_ms=0))
+    yield ticker
+    ticker.end()
+
+
+def test_no_timer_of_a_thread_is_late(ticker: Ticker) -> None:
+    """The clock waits until the thread has worked before it goes on: ten times ten seconds, each in time."""
+    ticker.clock.advance(10_000)
+    assert ticker.times == list(range(100, 10_001, 100))
+
+
+def test_the_clock_waits_for_a_thread_that_works(ticker: Ticker) -> None:
+    """Time stands still meanwhile, and a thread that never comes back is named."""
+    ticker.free.clear()
+    with pytest.raises(TimeoutError, match="these still work: ticker"):
+        ticker.clock.advance_until(lambda: False, timeout_s=0.05)
+    assert ticker.clock.now_ms() == 100
+    assert ticker.times == []
+
+
+def test_a_thread_that_waits_for_the_test_is_left_aside() -> None:
+    """Else time could not go on until it returns."""
+    clock, free, inside = FakeClock(now_ms=0), threading.Event(), threading.Event()
+    sleeper = Sleeper(clock, "worker", lambda: False)
+
+    def work() -> None:
+        sleeper.worker = threading.get_ident()
+        with clock.aside():
+            inside.set()
+            happened(free)
+
+    thread = threading.Thread(target=work)
+    sleeper.join()
+    thread.start()
+    happened(inside)
+    clock.advance(50)
+    assert clock.now_ms() == 50
+    free.set()
+    joined(thread)
+    with pytest.raises(TimeoutError, match="still work: worker"):
+        clock.wait_quiet(0.01)
+
+
+def test_advancing_until_something_is_true_goes_no_further(ticker: Ticker) -> None:
+    """From waiter to waiter; nothing that waits is passed over."""
+    ticker.clock.advance_until(lambda: len(ticker.times) == 7)
+    assert ticker.clock.now_ms() == 700
+
+
+def test_advancing_in_vain_says_for_what(ticker: Ticker) -> None:
+    """After a bound of this clock's time; what waits no more gets real time only."""
+    with pytest.raises(TimeoutError, match="the bells; 5000 ms of the clock have passed"):
+        ticker.clock.advance_until(lambda: False, "the bells", max_ms=5000, timeout_s=0.01)
+    assert ticker.clock.now_ms() == 5000
+    alone = FakeClock(now_ms=0)
+    with pytest.raises(TimeoutError, match="; 0 ms of the clock"):
+        alone.advance_until(lambda: False, timeout_s=0.01)
+
+
+def test_a_jump_asks_no_thread(ticker: Ticker) -> None:
+    """As when the machine slept: the thread finds itself so much later."""
+    ticker.clock.wait_quiet()
+    ticker.clock.jump(1050)
+    ticker.clock.wait_quiet()
+    assert ticker.times == [1050] * 10
+    with pytest.raises(ValueError, match="go back"):
+        ticker.clock.jump(-1)
+
+
+def test_two_threads_may_advance_at_once(ticker: Ticker) -> None:
+    """Neither waits for the other, and the thread is in time for both."""
+    threads = [threading.Thread(target=ticker.clock.advance, args=(1000,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        joined(thread)
+    assert ticker.times[:10] == list(range(100, 1001, 100))
+
+
+# --- calls that block -----------------------------------------------------------------------------
+
+
+def test_a_call_that_blocks_moves_the_clock_it_was_made_on(ticker: Ticker) -> None:
+    """Up to what it waits for, and to its timeout at the most; threads that take part are in time."""
+    clock = ticker.clock
+    assert wait_for(clock, lambda: len(ticker.times) == 3, 10_000, pytest.fail)
+    assert clock.now_ms() == 300
+    assert not wait_for(clock, lambda: False, 1_050, pytest.fail)
+    assert clock.now_ms() == 1_050
+    assert ticker.times == list(range(100, 1_001, 100))
+
+
+def test_a_call_on_another_thread_waits_until_the_clock_is_moved() -> None:
+    """Else two threads of a test would each move it under the other's feet."""
+    clock, over = FakeClock(now_ms=0), threading.Event()
+    thread = threading.Thread(target=lambda: (wait_for(clock, lambda: False, 700, pytest.fail), over.set()))
+    thread.start()
+    clock.advance_until(lambda: bool(clock._waiters) or over.is_set())
+    clock.advance(699)
+    assert not over.is_set()
+    clock.advance_until(over.is_set)
+    assert clock.now_ms() == 700
+    joined(thread)
+
+
+def test_a_call_that_nobody_moves_the_clock_for_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for ever; where it may move the clock itself, it does."""
+    monkeypatch.setattr(clock_module, "STANDSTILL_S", 0.01)
+    clock = FakeClock(now_ms=0)
+    raised: list[str] = []
+
+    def call() -> None:
+        try:
+            wait_for(clock, lambda: False, 700, pytest.fail)
+        except RuntimeError as error:
+            raised.append(str(error))
+        with clock.moving_here():
+            wait_for(clock, lambda: False, 700, pytest.fail)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    joined(thread)
+    assert [text.partition(":")[0] for text in raised] == [
+        "a call with a timeout has waited for 0.01 s and nobody moved the clock"
+    ]
+    assert clock.now_ms() == 700
+
+
+def test_a_call_that_has_what_it_waits_for_is_waited_for() -> None:
+    """From the moment at which it could return, no time passes until it has."""
+    clock, news, go_on = FakeClock(now_ms=0), threading.Event(), threading.Event()
+    seen_ms: list[int] = []
+
+    def call() -> None:
+        wait_for(clock, news.is_set, None, pytest.fail)
+        seen_ms.append(clock.now_ms())
+        happened(go_on)
+
+    def arrive() -> None:
+        news.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_until(lambda: clock._parties._parties)
+    clock.call_at(50, arrive)
+    clock.advance(1000)
+    assert seen_ms == [50]
+    go_on.set()
+    joined(thread)
+
+
+# --- event loops ----------------------------------------------------------------------------------
+
+
+def test_the_clock_is_moved_on_an_event_loop_which_goes_on() -> None:
+    """Coroutines that pause on it are in time; nothing blocks the loop."""
+    clock, times = FakeClock(now_ms=0), list[int]()
+
+    async def every_100_ms() -> None:
+        while True:
+            await pause(clock, 0.1)
+            times.append(clock.now_ms())
+
+    async def main() -> None:
+        task = asyncio.create_task(every_100_ms())
+        await asyncio.sleep(0)  # the task has begun
+        begun_ms = clock.now_ms()
+        await clock.advance_async(1_000)
+        assert clock.now_ms() == begun_ms + 1_000
+        await clock.advance_until_async(lambda: len(times) == 15)
+        with pytest.raises(TimeoutError, match="the bells; 300 ms of the clock"):
+            await clock.advance_until_async(lambda: False, "the bells", max_ms=300, timeout_s=0.01)
+        task.cancel()
+
+    asyncio.run(main())
+    assert times[:15] == list(range(100, 1_501, 100))
+
+
+def test_what_blocks_an_event_loop_is_told_how_to_wait() -> None:
+    """A callback on the loop could never end while the loop's thread waits for it."""
+    clock = FakeClock(now_ms=0)
+
+    async def main() -> None:
+        runner, over = AsyncRunner(asyncio.get_running_loop(), clock), asyncio.Event()
+        runner.submit(Call("on_assigned", lambda: None, lambda _: over.set()))
+        with pytest.raises(RuntimeError, match="advance_async"):
+            clock.advance(100)
+        await clock.advance_async(100)
+        assert over.is_set()
+        runner.cancel_late()
+
+    asyncio.run(main())
+    assert clock.now_ms() == 100
+
+
+def test_no_time_passes_while_work_of_an_event_loop_runs_in_a_thread() -> None:
+    """But what that work waits for on the clock may come."""
+    clock = FakeClock(now_ms=0)
+
+    def work() -> tuple[int, int]:
+        begun_ms = clock.now_ms()
+        wait_for(clock, lambda: False, begun_ms + 500, pytest.fail)
+        return begun_ms, clock.now_ms()
+
+    async def main() -> tuple[int, int]:
+        return await in_thread(clock, "work", work)
+
+    assert asyncio.run(main()) == (0, 500)
+    assert clock.now_ms() == 500
