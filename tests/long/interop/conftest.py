@@ -13,9 +13,9 @@ from kazoo.client import KazooClient
 
 from tests.long.interop.jars import MissingToolError, compiled, kafka_jars
 from tests.long.interop.members import HERE, Host, Kind, Ledger, Member
-from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import eventually
 
 _numbers = itertools.count(1)
 
@@ -177,10 +177,10 @@ class Scene:
                 found[int(partition)] = value
         return found
 
-    def wait_owned_by(self, members: list[Member], timeout_s: float = 120.0) -> dict[int, str]:
+    def wait_owned_by(self, members: list[Member]) -> dict[int, str]:
         """Until the owners are the range assignment of exactly these members with one thread each."""
         expected = range_owners([f"{m.id}-0" for m in members], self.partitions)
-        wait_until(lambda: self.owners() == expected, timeout_s, f"owners are {expected}")
+        eventually(lambda: self.owners() == expected, what=f"owners are {expected}")
         return expected
 
 

@@ -16,9 +16,10 @@ from kafka import TopicPartition as KafkaPartition
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.long.interop.processes import Events, Process, Reader, wait_until
+from tests.long.interop.processes import Events, Process, Reader
 from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import eventually
 from tests.worlds.led_brokers import ask
 from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
@@ -40,10 +41,8 @@ class OurController:
         self.events = Events()
         self._reader = Reader(self.process, self.events.add)
 
-    def wait_elected(self, timeout_s: float = 120.0) -> dict[str, Any]:
-        event = self.events.wait("controller", timeout_s)
-        assert event is not None, self.process.tail()
-        return event
+    def wait_elected(self) -> dict[str, Any]:
+        return self.events.wait("controller")
 
     def end(self) -> None:
         self.process.end()
@@ -155,7 +154,7 @@ class Led:
             ]
             return all(each and {one.broker for one in each.brokers} == {*brokers} for each in answers)
 
-        wait_until(listed, 90, f"every broker names {brokers}")
+        eventually(listed, what=f"every broker names {brokers}")
 
     def is_whole(self, topic: str) -> bool:
         """Whether every partition has a leader, and all its replicas in sync."""
@@ -238,7 +237,7 @@ class Led:
 
         try:
             consumer.assign([KafkaPartition(topic, number) for number in range(partitions)])
-            wait_until(all_there, 150, f"{count} records of {topic}")
+            eventually(all_there, what=f"{count} records of {topic}")
         finally:
             consumer.close()
         return found
@@ -261,7 +260,7 @@ def ruled(
         world.start_controller().wait_elected()
         started = [world.start_broker(number) for number in brokers]
         for broker in started:
-            broker.wait_ready(120)
+            broker.wait_ready()
         yield world
     finally:
         world.close()

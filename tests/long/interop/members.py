@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from tests.long.interop.jars import compiled, kafka, kafka_jars
-from tests.long.interop.processes import Events, Process, Reader, wait_until
+from tests.long.interop.processes import Events, Process, Reader
 from tests.long.interop.servers import VERSION
+from tests.waiting import eventually
 
 Kind = Literal["jvm", "python"]
 HERE = Path(__file__).parent
@@ -91,20 +92,20 @@ class Member:
             more = (str(COMMIT_MS), str(SESSION_MS))
         self.events = host.start(zookeeper, group, name, topic, threads, more)
 
-    def wait_ready(self, timeout_s: float = 120.0) -> None:
+    def wait_ready(self) -> None:
         """Until the first rebalance is over."""
 
         def ready() -> bool:
             assert self.host.process.running, f"{self.id} ended: {self.host.process.tail()}"
             return bool(self.events.all("ready", "failed"))
 
-        wait_until(ready, timeout_s, f"{self.id} is ready")
+        eventually(ready, what=f"{self.id} is ready")
         self.assert_well()
 
     def leave(self) -> None:
         """A clean leave."""
         self.end()
-        assert self.events.wait("stopped", 90), self.host.process.tail()
+        self.events.wait("stopped")
         self.assert_well()
 
     def kill(self) -> None:
@@ -163,14 +164,9 @@ class Ledger:
                 surplus[partition][offset] = count - 1
         return dict(surplus)
 
-    def wait_all(self, ends: Mapping[int, int], timeout_s: float = 90.0) -> None:
-        def nothing_missing() -> bool:
-            return not self.missing(ends)
-
-        try:
-            wait_until(nothing_missing, timeout_s, "every record is delivered")
-        except AssertionError as late:
-            raise AssertionError(f"{late}; missing {self.missing(ends)[:20]}") from late
+    def wait_all(self, ends: Mapping[int, int]) -> None:
+        """Until every record is delivered."""
+        eventually(lambda: self.missing(ends), lambda missing: not missing, what="none is missing")
 
     def assert_well(self) -> None:
         """No member failed, and no JVM member gave up."""

@@ -9,25 +9,11 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
-T = TypeVar("T")
-
-
-def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
-    """The first true result of `condition`; AssertionError with `what` when the deadline passes first."""
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while True:
-        result = condition()
-        if result:
-            return result
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}; last seen {result!r}")
-        pause.wait(0.05)
+from tests.waiting import ended, eventually, joined
 
 
 def tethered(command: Sequence[str]) -> list[str]:
@@ -43,7 +29,7 @@ def pause(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
     threads = Path(f"/proc/{pid}/task")
     if threads.is_dir():  # elsewhere than on Linux nobody tells
-        wait_until(lambda: all(map(_stands_still, threads.iterdir())), 30, f"process {pid} stands still")
+        eventually(lambda: all(map(_stands_still, threads.iterdir())), what=f"process {pid} stands still")
 
 
 def _stands_still(thread: Path) -> bool:
@@ -101,24 +87,22 @@ class Process:
         """SIGSTOP; returns when every thread has stopped."""
         pause(self.pid)
 
-    def wait(self, timeout_s: float) -> int:
-        return self._process.wait(timeout_s)
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        return ended(self._process)
 
-    def end(self, timeout_s: float = 30.0) -> None:
-        """SIGTERM, then SIGKILL; idempotent."""
+    def end(self) -> None:
+        """SIGTERM, and its end; idempotent."""
         if self.running:
             self._process.terminate()
-            try:
-                self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            ended(self._process)
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # of what was not read
                 self._process.stdin.close()
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(60)
+        ended(self._process)
 
     def tail(self, lines: int = 20) -> str:
         """The end of the log, for messages."""
@@ -130,23 +114,20 @@ class Events:
 
     def __init__(self) -> None:
         self._lines: list[dict[str, Any]] = []
-        self._changed = threading.Condition()
+        self._changing = threading.Lock()
 
     def add(self, line: dict[str, Any]) -> None:
-        with self._changed:
+        with self._changing:
             self._lines.append(line)
-            self._changed.notify_all()
 
     def all(self, *kinds: str) -> list[dict[str, Any]]:
         """All lines so far, or those of some kinds."""
-        with self._changed:
+        with self._changing:
             return [line for line in self._lines if not kinds or line["event"] in kinds]
 
-    def wait(self, kind: str, timeout_s: float) -> dict[str, Any] | None:
-        """The first line of a kind, or None when it does not come in time."""
-        with self._changed:
-            self._changed.wait_for(lambda: any(line["event"] == kind for line in self._lines), timeout_s)
-            return next((line for line in self._lines if line["event"] == kind), None)
+    def wait(self, kind: str) -> dict[str, Any]:
+        """The first line of a kind."""
+        return eventually(lambda: self.all(kind), what=f"{kind!r} is told")[0]
 
 
 class Reader:
@@ -165,4 +146,4 @@ class Reader:
 
     def join(self) -> None:
         """After the child's end: reads to the last line."""
-        self._thread.join(60)
+        joined(self._thread)

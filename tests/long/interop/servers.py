@@ -10,8 +10,9 @@ from kafka import KafkaProducer
 from kazoo.client import KazooClient
 
 from tests.long.interop.jars import kafka
-from tests.long.interop.processes import Process, wait_until
+from tests.long.interop.processes import Process
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import PATIENCE_S, eventually
 from zkgroup.zookeeper.embedded import probe
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
@@ -56,12 +57,12 @@ class RealZooKeeper:
         command = kafka(VERSION, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
         self.process = Process(command, folder / "zookeeper.log")
 
-    def wait_ready(self, timeout_s: float = 120.0) -> None:
+    def wait_ready(self) -> None:
         def ready() -> bool:
             assert self.process.running, self.process.tail()
             return opens_sessions(self.port)
 
-        wait_until(ready, timeout_s, "ZooKeeper 3.4.6 opens sessions")
+        eventually(ready, what="ZooKeeper 3.4.6 opens sessions")
         self._held.release()
 
     def end_session(self, session: int) -> None:
@@ -132,16 +133,16 @@ class RealBroker:
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.process = Process(kafka(version, "kafka.Kafka", str(config), heap_mb=256), folder / "broker.log")
 
-    def wait_ready(self, timeout_s: float = 120.0) -> None:
+    def wait_ready(self) -> None:
         client = KazooClient(self.zookeeper.address, timeout=60)
-        client.start(timeout_s)
+        client.start(PATIENCE_S)
 
         def registered() -> bool:
             assert self.process.running, self.process.tail()
             return client.exists(f"{self.chroot}/brokers/ids/{self.number}") is not None
 
         try:
-            wait_until(registered, timeout_s, "the broker is registered")
+            eventually(registered, what="the broker is registered")
         finally:
             self._held.release()
             client.stop()
@@ -153,7 +154,7 @@ class RealBroker:
         words += ("--partitions", str(partitions), "--replication-factor", "1")
         box.run(VERSION, "kafka.admin.TopicCommand", *words)
         with self.producer() as producer:
-            wait_until(lambda: len(producer.partitions_for(topic)) == partitions, 90, f"leaders of {topic}")
+            eventually(lambda: len(producer.partitions_for(topic)) == partitions, what=f"leaders of {topic}")
 
     def producer(self) -> Producer:
         return Producer(self.address)

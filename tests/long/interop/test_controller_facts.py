@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -48,7 +48,7 @@ def real(real_zookeeper: RealZooKeeper, hand: KazooClient, tmp_path: Path) -> It
     retries = {"controlled_shutdown_max_retries": 2, "controlled_shutdown_retry_backoff_ms": 500}
     server = RealBroker(real_zookeeper, tmp_path, REAL, CHROOT, **retries)
     try:
-        server.wait_ready(120)
+        server.wait_ready()
         yield server
     finally:
         server.stop()
@@ -100,7 +100,7 @@ def _registered_it_gets_replicas(real: RealBroker, hand: KazooClient, box: Toolb
 def _unregistered_it_is_not_found(real: RealBroker) -> None:
     """`/controller` names it, and the broker that shuts down finds no address for it."""
     real.process.signal(signal.SIGTERM)
-    real.process.wait(150)
+    real.process.wait()
     log = real.process.tail(200)
     assert "Retrying controlled shutdown after the previous attempt failed" in log
     assert "Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed" in log
@@ -113,7 +113,7 @@ def _make_topic(hand: KazooClient, name: str) -> None:
 
 def _await_state(hand: KazooClient, topic: str) -> Any:
     path = f"/brokers/topics/{topic}/partitions/0/state"
-    wait_until(lambda: hand.exists(path) is not None, 120, f"a state of {topic}")
+    eventually(lambda: hand.exists(path) is not None, what=f"a state of {topic}")
     return _json(hand, path)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.long.interop.conftest import Scene
 from tests.long.interop.members import Kind, Member
-from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import Producer
+from tests.waiting import eventually
 from zkgroup import GroupMember
 
 pytestmark = pytest.mark.timeout(600)
@@ -38,8 +38,8 @@ def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> No
         member.end()
     mixed = make_scene(topic=alone.topic)
     members = start_all(mixed, KINDS)
-    wait_until(
-        lambda: by_name(mixed, mixed.owners()) == expected, 120, f"the mixed group's owners are {expected}"
+    eventually(
+        lambda: by_name(mixed, mixed.owners()) == expected, what=f"the mixed group's owners are {expected}"
     )
     mixed.ledger.assert_well()
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.long.interop.conftest import fetched
-from tests.long.interop.processes import wait_until
 from tests.long.interop.releases import has_zookeeper_tools, is_old, rows_of, taking_part
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import eventually
 from tests.worlds.shell import Ran, Shell
 
 pytestmark = pytest.mark.timeout(900)
@@ -80,7 +80,7 @@ class Operated:
         ]
         replicas = [[int(number) for number in each.split(":")] for each in assignment.split(",")]
         rows = [(number, each[0], each, sorted(each)) for number, each in enumerate(replicas)]
-        wait_until(lambda: self.ours(topic) == rows, 150, f"{topic} is led")
+        eventually(lambda: self.ours(topic) == rows, what=f"{topic} is led")
 
     def file(self, name: str, moves: dict[tuple[str, int], list[int]]) -> str:
         entries = [{"topic": t, "partition": p, "replicas": to} for (t, p), to in moves.items()]
@@ -114,9 +114,9 @@ def operated(
             for number in (1, 2)
         )
         for broker in started:
-            broker.wait_ready(120)
+            broker.wait_ready()
         operated = Operated(real_zookeeper.address + chroot, (started[0], started[1]), folder, release, box)
-        wait_until(lambda: operated.run("controller", "describe").code == 0, 90, "a controller")
+        eventually(lambda: operated.run("controller", "describe").code == 0, what="a controller")
         yield operated
     finally:
         for broker in started:
@@ -138,8 +138,8 @@ def test_topics_are_created_and_grow(operated: Operated) -> None:
         rows = operated.ours("made")
         return len(rows) == 4 and all(row[3] == [1, 2] for row in rows)
 
-    wait_until(grown, 150, "four partitions are in sync")
-    wait_until(lambda: operated.described("made") == operated.ours("made"), 90, "both tools say the same")
+    eventually(grown, what="four partitions are in sync")
+    eventually(lambda: operated.described("made") == operated.ours("made"), what="both tools say the same")
     text = operated.kafka("TopicCommand", "--describe", "--topic", "made")
     assert re.search(r"PartitionCount: ?4\b", text), text
     assert re.search(r"Configs: ?retention.ms=99999", text), text
@@ -148,10 +148,9 @@ def test_topics_are_created_and_grow(operated: Operated) -> None:
     operated.json("topic", "create", "a.b", "--partitions", "1")
     collides = operated.run("topic", "create", "a_b", "--partitions", "1")
     assert (collides.code, "collides" in collides.err) == (6, True)
-    wait_until(
+    eventually(
         lambda: {"made", "a.b"} <= set(operated.kafka("TopicCommand", "--list").split()),
-        90,
-        "their tool lists both: a broker that it asks may be told a moment later",
+        what="their tool lists both: a broker that it asks may be told a moment later",
     )
 
 
@@ -168,7 +167,7 @@ def test_brokers_apply_a_configuration(operated: Operated) -> None:
         text = operated.kafka("TopicCommand", "--describe", "--topic", "configured")
         return re.search(r"Configs: ?max.message.bytes=2000", text) is not None
 
-    wait_until(described, 90, "their tool says the same: a broker that it asks may be told a moment later")
+    eventually(described, what="their tool says the same: a broker that it asks may be told a moment later")
 
     def refused() -> bool:
         with operated.brokers[0].producer() as producer:
@@ -178,7 +177,7 @@ def test_brokers_apply_a_configuration(operated: Operated) -> None:
                 return "MessageSizeTooLarge" in type(error).__name__ or "TooLarge" in str(error)
         return False
 
-    wait_until(refused, 150, "the broker applies the limit that it was told of")
+    eventually(refused, what="the broker applies the limit that it was told of")
 
 
 def test_partitions_are_moved(operated: Operated) -> None:
@@ -215,7 +214,7 @@ def test_partitions_are_moved(operated: Operated) -> None:
     verify = ("reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s")
     waited = operated.run(*verify, "--clear-throttle", "--execute")
     assert waited.code == 0, waited
-    wait_until(lambda: operated.moved(file) == 3, 90, "their tool says the same")
+    eventually(lambda: operated.moved(file) == 3, what="their tool says the same")
     assert operated.json("reassign", "list")["reassignments"] == []
     assert operated.json("config", "describe", "--entity-type", "brokers")["configs"] == []
 
@@ -235,7 +234,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
     assert wanted == [0, 1]
     assert operated.json("elect", "preferred", "--topic", "elected", "--execute", "--wait")["converged"]
     rows = [(number, 2, [2, 1], [1, 2]) for number in range(2)]
-    wait_until(lambda: operated.described("elected") == rows, 90, "their tool says the same")
+    eventually(lambda: operated.described("elected") == rows, what="their tool says the same")
 
 
 def test_topics_are_deleted(operated: Operated) -> None:
@@ -250,4 +249,4 @@ def test_topics_are_deleted(operated: Operated) -> None:
     def told_gone() -> bool:
         return "deleted" not in operated.kafka("TopicCommand", "--list").split()
 
-    wait_until(told_gone, 90, "their tool says the same")
+    eventually(told_gone, what="their tool says the same")

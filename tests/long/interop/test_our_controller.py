@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.long.interop.led import OURS, Led, ruled
-from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -29,7 +29,7 @@ def led(
 def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
     """Controller items 50 and 62; issue 4, 2 (a): created by the real tool, written and read."""
     led.create("orders", 4, 2)
-    wait_until(lambda: led.in_sync("orders", 4, 2), 90, "all partitions are led")
+    eventually(lambda: led.in_sync("orders", 4, 2), what="all partitions are led")
     rows = led.described("orders")
     assert [leader for _, leader, _, _ in rows] == [replicas[0] for _, _, replicas, _ in rows]
     assert all(isr == sorted(replicas) for _, _, replicas, isr in rows)
@@ -37,13 +37,13 @@ def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
     assert len(led.consume("orders", 4, 100)) == 100
 
     led.crash(1)
-    wait_until(lambda: 1 not in led.leaders("orders", 4), 150, "broker 1 leads nothing")
+    eventually(lambda: 1 not in led.leaders("orders", 4), what="broker 1 leads nothing")
     assert None not in led.leaders("orders", 4)
     led.wait_listed(2, 3)
     led.produce("orders", 4, 25, "second")
 
-    led.start_broker(1).wait_ready(120)
-    wait_until(lambda: led.in_sync("orders", 4, 2), 150, "broker 1 is in sync again")
+    led.start_broker(1).wait_ready()
+    eventually(lambda: led.in_sync("orders", 4, 2), what="broker 1 is in sync again")
     led.wait_listed(1, 2, 3)
     led.produce("orders", 4, 25, "third")
     assert len(led.consume("orders", 4, 300)) == 300
@@ -54,7 +54,7 @@ def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
     """Controller items 37, 54 and 58: each real tool asks, our controller does it with real brokers."""
     words = ("--create", "--topic", "moved", "--replica-assignment", "1:2,2:3,3:1")
     led.tool("TopicCommand", *words)
-    wait_until(lambda: led.in_sync("moved", 3, 2), 90, "all partitions are led")
+    eventually(lambda: led.in_sync("moved", 3, 2), what="all partitions are led")
     led.produce("moved", 3, 20, "first")
 
     targets = {0: [3, 2], 1: [1, 3], 2: [2, 1]}
@@ -63,53 +63,52 @@ def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
     file.write_text(json.dumps({"version": 1, "partitions": entries}))
     tool_words = ("ReassignPartitionsCommand", "--reassignment-json-file", str(file))
     assert "Successfully started" in led.tool(*tool_words, "--execute")
-    wait_until(lambda: led.json("/admin/reassign_partitions") is None, 150, "the moves are done")
+    eventually(lambda: led.json("/admin/reassign_partitions") is None, what="the moves are done")
     assert led.tool(*tool_words, "--verify").count("completed successfully") == 3
     assert led.json("/brokers/topics/moved")["partitions"] == {str(p): to for p, to in targets.items()}
-    wait_until(lambda: led.in_sync("moved", 3, 2), 90, "the targets are in sync")
+    eventually(lambda: led.in_sync("moved", 3, 2), what="the targets are in sync")
     led.produce("moved", 3, 20, "second")
     assert len(led.consume("moved", 3, 120)) == 120
 
     led.crash(3)
-    wait_until(lambda: 3 not in led.leaders("moved", 3), 150, "broker 3 leads nothing")
-    led.start_broker(3).wait_ready(120)
-    wait_until(lambda: led.in_sync("moved", 3, 2), 150, "broker 3 is in sync again")
+    eventually(lambda: 3 not in led.leaders("moved", 3), what="broker 3 leads nothing")
+    led.start_broker(3).wait_ready()
+    eventually(lambda: led.in_sync("moved", 3, 2), what="broker 3 is in sync again")
     assert led.leaders("moved", 3)[0] == 2
     led.tool("PreferredReplicaLeaderElectionCommand")
-    wait_until(lambda: led.leaders("moved", 3) == [3, 1, 2], 90, "every preferred replica leads")
-    wait_until(lambda: led.json("/admin/preferred_replica_election") is None, 90, "the request is gone")
+    eventually(lambda: led.leaders("moved", 3) == [3, 1, 2], what="every preferred replica leads")
+    eventually(lambda: led.json("/admin/preferred_replica_election") is None, what="the request is gone")
 
     led.tool("TopicCommand", "--delete", "--topic", "moved")
-    wait_until(lambda: not led.tree.exists(f"{led.chroot}/brokers/topics/moved"), 150, "the topic is gone")
+    eventually(lambda: not led.tree.exists(f"{led.chroot}/brokers/topics/moved"), what="the topic is gone")
     marked = f"{led.chroot}/admin/delete_topics"
-    wait_until(lambda: led.tree.get_children(marked) == [], 90, "the marker is gone")
-    wait_until(lambda: not any(led.folder.glob("b*/logs/moved-*")), 90, "the files are gone")
+    eventually(lambda: led.tree.get_children(marked) == [], what="the marker is gone")
+    eventually(lambda: not any(led.folder.glob("b*/logs/moved-*")), what="the files are gone")
     assert (led.controller, led.epoch) == (OURS, 1)
 
 
 def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
     """Controller item 60: before it goes it leads nothing and is in no ISR, and it complains of nothing."""
     led.create("clicks", 6, 2)
-    wait_until(lambda: led.in_sync("clicks", 6, 2), 90, "all partitions are led")
+    eventually(lambda: led.in_sync("clicks", 6, 2), what="all partitions are led")
     led.produce("clicks", 6, 10, "first")
     stopping = led.brokers[2]
     stopping.process.signal(signal.SIGTERM)
-    stopping.process.wait(150)
+    stopping.process.wait()
     assert {*led.leaders("clicks", 6)} <= {1, 3}
-    wait_until(
+    eventually(
         lambda: all(
             isr and 2 not in isr for isr in (led.state("clicks", number)["isr"] for number in range(6))
         ),
-        90,
-        "broker 2 is in no ISR: a leader of 0.8.2.2 may have taken it back by a fetch that was under way",
+        what="broker 2 is in no ISR: a leader of 0.8.2.2 may take it back by a fetch that was under way",
     )
     led.wait_listed(1, 3)
     assert "controlled shutdown" not in stopping.process.log.read_text(errors="replace").lower()
     led.produce("clicks", 6, 10, "second")
     assert len(led.consume("clicks", 6, 120)) == 120
 
-    led.start_broker(2).wait_ready(120)
-    wait_until(lambda: led.in_sync("clicks", 6, 2), 150, "broker 2 is in sync again")
+    led.start_broker(2).wait_ready()
+    eventually(lambda: led.in_sync("clicks", 6, 2), what="broker 2 is in sync again")
 
 
 def test_rule_goes_to_a_real_broker_and_comes_back(
@@ -123,37 +122,37 @@ def test_rule_goes_to_a_real_broker_and_comes_back(
 
 def _goes_to_a_real_broker(led: Led) -> None:
     led.create("events", 3, 2)
-    wait_until(lambda: led.in_sync("events", 3, 2), 90, "all partitions are led")
+    eventually(lambda: led.in_sync("events", 3, 2), what="all partitions are led")
     led.crash_controller()
-    wait_until(lambda: led.controller in (1, 2), 150, "a real broker is elected")
-    wait_until(lambda: led.epoch != 1, 150, "it has raised the epoch, which it does after its election")
+    eventually(lambda: led.controller in (1, 2), what="a real broker is elected")
+    eventually(lambda: led.epoch != 1, what="it has raised the epoch, which it does after its election")
     assert led.epoch == 2
     led.create("theirs", 2, 2)
-    wait_until(lambda: led.in_sync("theirs", 2, 2), 90, "a real controller leads a new topic")
+    eventually(lambda: led.in_sync("theirs", 2, 2), what="a real controller leads a new topic")
     assert {led.state("theirs", number)["controller_epoch"] for number in (0, 1)} == {2}
     led.produce("events", 3, 10, "under-theirs")
 
 
 def _comes_back(led: Led) -> None:
     ours = led.start_controller()
-    wait_until(lambda: led.tree.exists(f"{led.chroot}/zkgroup/controllers/{OURS}"), 150, "ours waits")
+    eventually(lambda: led.tree.exists(f"{led.chroot}/zkgroup/controllers/{OURS}"), what="ours waits")
     assert not led.tree.exists(f"{led.chroot}/brokers/ids/{OURS}")
     ruler = led.controller
     assert ruler is not None
     (other,) = {1, 2} - {ruler}
-    led.brokers[other].process.end(150)
+    led.brokers[other].process.end()
     led.crash(ruler)
     event = ours.wait_elected()
     assert (led.controller, event["epoch"], event["partitions"]) == (OURS, 3, 5)
-    wait_until(lambda: led.leaders("events", 3) == [-1, -1, -1], 90, "nobody is left who could lead")
+    eventually(lambda: led.leaders("events", 3) == [-1, -1, -1], what="nobody is left who could lead")
     assert {tuple(led.state("events", number)["isr"]) for number in range(3)} == {(ruler,)}
 
     for number in (other, ruler):
         led.start_broker(number)
     for broker in led.brokers.values():
-        broker.wait_ready(120)
-    wait_until(lambda: led.in_sync("events", 3, 2), 150, "events are in sync")
-    wait_until(lambda: led.in_sync("theirs", 2, 2), 150, "theirs are in sync")
+        broker.wait_ready()
+    eventually(lambda: led.in_sync("events", 3, 2), what="events are in sync")
+    eventually(lambda: led.in_sync("theirs", 2, 2), what="theirs are in sync")
     epochs = {led.state(topic, 0)["controller_epoch"] for topic in ("events", "theirs")}
     assert epochs == {3}
     led.produce("events", 3, 10, "under-ours-again")
@@ -168,13 +167,13 @@ def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
     led.tree.create(f"{led.chroot}/brokers/ids/8", b"{", ephemeral=True)
     words = ("--create", "--topic", "quiet", "--replica-assignment", "1:2,2:3")
     led.tool("TopicCommand", *words)
-    wait_until(lambda: led.in_sync("quiet", 2, 2), 90, "all partitions are led")
+    eventually(lambda: led.in_sync("quiet", 2, 2), what="all partitions are led")
     assert (led.controller, led.epoch) == (OURS, 1)
     assert [event["event"] for event in led.ours[0].events.all()] == ["waiting", "controller"]
     led.tree.delete(f"{led.chroot}/brokers/ids/8")
     led.tree.delete(f"{led.chroot}/brokers/ids/9")
     log = led.ours[0].process.log
-    wait_until(lambda: "/brokers/ids/8" in log.read_text(errors="replace"), 90, "it is named")
+    eventually(lambda: "/brokers/ids/8" in log.read_text(errors="replace"), what="it is named")
     led.wait_listed(1, 2, 3)
     led.produce("quiet", 2, 5, "first")
     assert len(led.consume("quiet", 2, 10)) == 10
@@ -185,15 +184,14 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
     placed = {"gone": "3:1:2,1:3:2", "alone": "3", "left": "3:2", "kept": "3:1"}
     for topic, assignment in placed.items():
         led.run("topic", "create", topic, "--replica-assignment", assignment)
-    wait_until(lambda: all(led.is_whole(topic) for topic in placed), 90, "all replicas are in sync")
+    eventually(lambda: all(led.is_whole(topic) for topic in placed), what="all replicas are in sync")
     for topic, assignment in placed.items():
         led.produce(topic, assignment.count(",") + 1, 20, "old")
 
     kept = led.folder / "b3" / "logs" / "replication-offset-checkpoint"
-    wait_until(
+    eventually(
         lambda: kept.exists() and "gone 1 20" in kept.read_text(),
-        90,
-        "no old line is cut as one above the high watermark",
+        what="no old line is cut as one above the high watermark",
     )
     led.crash(3)
     led.run("topic", "delete", "gone", "--execute")
@@ -201,21 +199,21 @@ def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
     for topic in ("alone", "left"):
         led.run("topic", "delete", topic, "--without-broker", "3", "--execute")
     deleted = [f"{led.chroot}/brokers/topics/{topic}" for topic in ("gone", "alone", "left")]
-    wait_until(lambda: not any(map(led.tree.exists, deleted)), 90, "the topics are gone")
+    eventually(lambda: not any(map(led.tree.exists, deleted)), what="the topics are gone")
     abandoned = f"{led.chroot}/zkgroup/abandoned"
     assert len(led.tree.get_children(abandoned)) == 3
 
     for topic in ("gone", "alone"):
         led.run("topic", "create", topic, "--replica-assignment", placed[topic])
-    wait_until(lambda: led.leaders("gone", 2) == [1, 1], 90, "the new topic is led without broker 3")
+    eventually(lambda: led.leaders("gone", 2) == [1, 1], what="the new topic is led without broker 3")
     led.produce("gone", 2, 5, "new")
     led.produce("kept", 1, 5, "new")
     assert b"old" in (led.lines(3, "gone", 0) or b"")
 
-    led.start_broker(3).wait_ready(120)
+    led.start_broker(3).wait_ready()
     there = ("gone", "alone", "kept")
-    wait_until(lambda: all(led.is_whole(topic) for topic in there), 150, "broker 3 is in sync")
-    wait_until(lambda: led.tree.get_children(abandoned) == [], 90, "the records are gone")
+    eventually(lambda: all(led.is_whole(topic) for topic in there), what="broker 3 is in sync")
+    eventually(lambda: led.tree.get_children(abandoned) == [], what="the records are gone")
     assert led.lines(3, "left", 0) is None
     led.run("elect", "preferred", "--topic", "gone", "--topic", "alone", "--execute", "--wait")
     assert [led.leaders("gone", 2), led.leaders("alone", 1)] == [[3, 1], [3]]
@@ -238,7 +236,7 @@ def _same_lines(led: Led, topic: str, partition: int, brokers: tuple[int, ...]) 
         found = {led.lines(broker, topic, partition) for broker in brokers}
         return [*found] if len(found) == 1 else []
 
-    (lines,) = wait_until(alike, 90, f"{topic}-{partition} is the same on {brokers}")
+    (lines,) = eventually(alike, what=f"{topic}-{partition} is the same on {brokers}")
     return lines
 
 
@@ -250,6 +248,6 @@ def _way_out(led: Led, topic: str) -> list[str]:
         detail = str(row["deletion"]["detail"])
         return detail if detail.startswith("waits for broker 3 ") else ""
 
-    told_of = wait_until(told, 150, "the deletion waits for broker 3 alone")
+    told_of = eventually(told, what="the deletion waits for broker 3 alone")
     assert f"deletion of {topic}: {told_of}" in led.run("status")
     return told_of.partition("if lost: zkgroup ")[2].split()

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.long.interop.conftest import fetched
-from tests.long.interop.processes import wait_until
 from tests.long.interop.releases import EVERYTHING, NEWEST, OLDEST, has_zookeeper_tools, is_old, taking_part
 from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -121,7 +121,7 @@ def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
         printed = tools.topic("--alter", "--topic", topic, *words)
         assert "Updated config for topic" in printed.text, printed
         assert cluster.json(path) == {"version": 1, "config": expected}
-        wait_until(partial(cluster.told, entity, expected), 90, f"brokers apply {expected}")
+        eventually(partial(cluster.told, entity, expected), what=f"brokers apply {expected}")
     notified = topic if is_old(tools.release) else {"version": 2, "entity_path": entity}
     assert cluster.notifications()[-1] == notified
     assert "retention.ms=5" in tools.topic("--describe", "--topic", topic).text
@@ -149,7 +149,7 @@ def test_entities_are_configured(tools: Tools) -> None:
         assert described.text.splitlines()[-1].endswith(f"are {kept[0]}={kept[1]}"), described
         assert cluster.notifications()[-1] == {"version": 2, "entity_path": f"{kind}/{name}"}
         if kind in ("topics", "brokers"):
-            wait_until(partial(cluster.told, f"{kind}/{name}", dict([kept])), 90, f"brokers apply {kept}")
+            eventually(partial(cluster.told, f"{kind}/{name}", dict([kept])), what=f"brokers apply {kept}")
         tools.run("ConfigCommand", "--alter", *words, "--delete-config", kept[0])
         assert cluster.json(f"/config/{kind}/{name}") == {"version": 1, "config": {}}
 
@@ -191,16 +191,15 @@ def test_partitions_are_moved(tools: Tools) -> None:
     assert any(words in second.text for words in REFUSED), second
     assert "still in progress" in running.text, running
 
-    wait_until(lambda: cluster.json("/admin/reassign_partitions") is None, 150, "the request is gone")
+    eventually(lambda: cluster.json("/admin/reassign_partitions") is None, what="the request is gone")
     verified = tools.run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--verify")
     assert completed(verified.text) == 4, verified
     rows = cluster.wait_served(topic, 4)
     assert {partition: replicas for partition, _, replicas, _ in rows} == target
     assert tools.described(topic) == rows
-    wait_until(
+    eventually(
         lambda: all(cluster.holders(topic, partition) == {2, 3} for partition in target),
-        90,
-        "broker 1 keeps nothing of the topic",
+        what="broker 1 keeps nothing of the topic",
     )
     cluster.write(topic, 4, 5)
 
@@ -226,14 +225,14 @@ def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
     lists = cluster.json(f"/config/topics/{topic}")["config"]
     sides = [lists[f"{side}.replication.throttled.replicas"].split(",") for side in ("leader", "follower")]
     assert list(map(sorted, sides)) == [["0:1", "0:2", "1:2", "1:3"], ["0:3", "1:1"]]
-    wait_until(lambda: cluster.told("brokers/1", rates), 90, "brokers are told of the rates")
+    eventually(lambda: cluster.told("brokers/1", rates), what="brokers are told of the rates")
 
-    wait_until(lambda: cluster.json("/admin/reassign_partitions") is None, 150, "the request is gone")
+    eventually(lambda: cluster.json("/admin/reassign_partitions") is None, what="the request is gone")
     verified = tools.run("ReassignPartitionsCommand", *words, "--verify")
     assert completed(verified.text) == 2, verified
     assert [cluster.json(f"/config/brokers/{broker}")["config"] for broker in BROKERS] == [{}] * 3
     assert cluster.json(f"/config/topics/{topic}")["config"] == {}
-    wait_until(lambda: cluster.told("brokers/1", {}), 90, "brokers are told that the rates are gone")
+    eventually(lambda: cluster.told("brokers/1", {}), what="brokers are told that the rates are gone")
     rows = cluster.wait_served(topic, 2)
     assert [replicas for _, _, replicas, _ in rows] == [[2, 3], [3, 1]]
 
@@ -245,7 +244,7 @@ def test_preferred_replicas_lead_again(tools: Tools) -> None:
     rows = tools.create(topic, (3, 1), (3, 2), (2, 3))
     cluster.end(3)
     gone = [(0, 1, [3, 1], [1]), (1, 2, [3, 2], [2]), (2, 2, [2, 3], [2])]
-    wait_until(lambda: cluster.rows(topic) == gone, 150, "broker 3 leads nothing and is in no ISR")
+    eventually(lambda: cluster.rows(topic) == gone, what="broker 3 leads nothing and is in no ISR")
     assert tools.described(topic, "--under-replicated-partitions") == gone
     assert tools.described(topic, "--unavailable-partitions") == []
     cluster.start(3)
@@ -257,10 +256,10 @@ def test_preferred_replicas_lead_again(tools: Tools) -> None:
     printed = tools.run("PreferredReplicaLeaderElectionCommand", "--path-to-json-file", file)
     assert STARTED in printed.text, printed
     half = [rows[0], *back[1:]]
-    wait_until(lambda: cluster.rows(topic) == half, 90, "the named partition is led by its first replica")
-    wait_until(lambda: cluster.json("/admin/preferred_replica_election") is None, 90, "the request is gone")
+    eventually(lambda: cluster.rows(topic) == half, what="the named partition is led by its first replica")
+    eventually(lambda: cluster.json("/admin/preferred_replica_election") is None, what="the request is gone")
     tools.run("PreferredReplicaLeaderElectionCommand")
-    wait_until(lambda: cluster.json("/admin/preferred_replica_election") is None, 90, "the request is gone")
+    eventually(lambda: cluster.json("/admin/preferred_replica_election") is None, what="the request is gone")
     assert cluster.wait_served(topic, 3) == rows
     assert tools.described(topic) == rows
 
@@ -274,10 +273,12 @@ def test_a_topic_is_deleted_and_made_again(tools: Tools) -> None:
     cluster.write(topic, 2, 5)
     printed = tools.topic("--delete", "--topic", topic)
     assert "is marked for deletion" in printed.text, printed
-    wait_until(lambda: not cluster.tree.exists(f"/brokers/topics/{topic}"), 150, "the topic is gone")
-    wait_until(lambda: cluster.tree.get_children("/admin/delete_topics") == [], 90, "the marker is gone")
+    eventually(lambda: not cluster.tree.exists(f"/brokers/topics/{topic}"), what="the topic is gone")
+    eventually(lambda: cluster.tree.get_children("/admin/delete_topics") == [], what="the marker is gone")
     assert not cluster.tree.exists(f"/config/topics/{topic}")
-    wait_until(lambda: not any(cluster.holders(topic, number) for number in (0, 1)), 90, "the files are gone")
+    eventually(
+        lambda: not any(cluster.holders(topic, number) for number in (0, 1)), what="the files are gone"
+    )
     assert topic not in tools.topic("--list").text.splitlines()
     unknown = tools.topic("--delete", "--topic", topic)
     assert "does not exist" in unknown.text, unknown

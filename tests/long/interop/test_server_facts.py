@@ -12,7 +12,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NotEmptyError
 from kazoo.protocol.states import ZnodeStat
 
-from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.wire import (
     GET_CHILDREN,
@@ -23,6 +22,7 @@ from tests.long.interop.wire import (
     bulk,
     text,
 )
+from tests.waiting import eventually
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.timeout(300)
@@ -215,7 +215,7 @@ def test_a_silent_death_leaves_the_registration_for_a_while(zk: KazooClient, add
         silent.create_ephemeral(f"{zk.chroot}/member", "1")
     with pytest.raises(NodeExistsError):
         zk.create("/member", b"2", ephemeral=True)
-    wait_until(lambda: zk.exists("/member") is None, 60, "the registration went with its session")
+    eventually(lambda: zk.exists("/member") is None, what="the registration went with its session")
     zk.create("/member", b"2", ephemeral=True)
 
 

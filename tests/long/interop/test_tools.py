@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.long.interop.conftest import Scene
-from tests.long.interop.processes import wait_until
 from tests.long.interop.servers import VERSION, Producer
 from tests.long.interop.toolbox import Toolbox
+from tests.waiting import eventually
 from tests.worlds.shell import Shell
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,7 +41,7 @@ def told_by(look: Callable[[], list[Row]], expected: list[Row]) -> None:
         return seen[-1] == expected
 
     try:
-        wait_until(agrees, 90, "the tool tells the same")
+        eventually(agrees, what="the tool tells the same")
     except AssertionError as late:
         raise AssertionError(f"{late}: {seen[-1]}") from late
 
@@ -55,7 +55,7 @@ def test_tools_agree_on_a_mixed_group(
     members = [scene.start("python", "a"), scene.start("jvm", "b"), scene.start("python", "c")]
     ends = producer.fill(scene.topic, scene.partitions, 7)
     scene.ledger.wait_all(ends)
-    wait_until(lambda: scene.offsets() == ends, 90, "everything is committed")
+    eventually(lambda: scene.offsets() == ends, what="everything is committed")
     owners = scene.wait_owned_by(members)
 
     expected = [(p, ends[p], ends[p], owners[p]) for p in range(scene.partitions)]

@@ -13,10 +13,11 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.long.interop.processes import Process, wait_until
+from tests.long.interop.processes import Process
 from tests.long.interop.releases import OLDEST, rows_of
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Printed, Toolbox
+from tests.waiting import eventually
 from tests.worlds.led_brokers import ask
 from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
@@ -77,7 +78,7 @@ class Cluster(ABC):
     def end(self, broker: int) -> None:
         """In good order: leaderships are handed over, the session is closed."""
         self.process(broker).signal(signal.SIGTERM)
-        self.process(broker).wait(120)
+        self.process(broker).wait()
 
     # --- what stands ----------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Cluster(ABC):
             alike = all(self.agrees(rows, self.served(broker, topic)) for broker in BROKERS)
             return rows if len(rows) == count and well and alike else []
 
-        return wait_until(whole, 120, f"every broker serves {count} whole partitions of {topic}")
+        return eventually(whole, what=f"every broker serves {count} whole partitions of {topic}")
 
     def agrees(self, rows: list[Row], served: list[Row]) -> bool:
         """Whether a broker's answer is what ZooKeeper has."""
@@ -194,7 +195,7 @@ def _wait_for(process: Process, kind: str) -> None:
         assert process.running, process.tail()
         return bool(_events(process, kind))
 
-    wait_until(printed, 150, f"{kind} in {process.log}")
+    eventually(printed, what=f"{kind} in {process.log}")
 
 
 def _events(process: Process, kind: str) -> list[dict[str, Any]]:
@@ -229,7 +230,7 @@ class RealBrokers(Cluster):
                 self.zookeeper, self.folder / f"b{broker}", broker, self.chroot, OLDEST, **more
             )
         for broker in brokers:
-            self._running[broker].wait_ready(120)
+            self._running[broker].wait_ready()
 
     def agrees(self, rows: list[Row], served: list[Row]) -> bool:
         """But for the ISR: leaders of 0.8.2.2 tell nobody when it grows."""

@@ -33,9 +33,10 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from tests.long.interop.formatted import formatted
 from tests.long.interop.jars import kafka
-from tests.long.interop.processes import Process, wait_until
+from tests.long.interop.processes import Process
 from tests.long.interop.servers import four_letters, opens_sessions
 from tests.long.interop.walks_as_json import walked
+from tests.waiting import eventually
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -137,8 +138,8 @@ class Servers:
         """Every server serves."""
         for number, port in enumerate(self.ports, 1):
             process = self.processes[number]
-            wait_until(
-                lambda port=port: opens_sessions(port), 90, f"server {number} serves: {process.tail()}"
+            eventually(
+                lambda port=port: opens_sessions(port), what=f"server {number} serves: {process.tail()}"
             )
 
     def role(self, number: int) -> str:
@@ -189,7 +190,7 @@ class Session:
         if len(self._servers.ports) > 1:
             self._lose_the_leader()
             self._burst(2)
-        wait_until(lambda: len(self._servers.zxids()) == 1, 30, "all servers have the same")
+        eventually(lambda: len(self._servers.zxids()) == 1, what="all servers have the same")
 
     def _plain(self) -> None:
         client = self.client
@@ -257,7 +258,7 @@ class Session:
         polite.stop()
         polite.close()
         subprocess.run([sys.executable, "-c", EXPIRING, self._address], check=True, timeout=60)
-        wait_until(lambda: self.client.get_children("/sessions") == ["mine"], 30, "the session expires")
+        eventually(lambda: self.client.get_children("/sessions") == ["mine"], what="the session expires")
 
     def _lifetimes(self) -> None:
         for name in ("kept", "emptied"):
@@ -267,8 +268,8 @@ class Session:
         self._request(CreateLongTtl("/ttl-long", b"t", OPEN_ACL_UNSAFE, 5))
         self._request(CreateShortTtl("/ttl-short", None, OPEN_ACL_UNSAFE, 5))
         self._request(CreateTtl("/ttl-number-", b"t", OPEN_ACL_UNSAFE, 6))
-        wait_until(lambda: self.client.exists("/container-emptied") is None, 30, "the container goes")
-        wait_until(lambda: self.client.exists("/ttl-short") is None, 30, "the time to live ends")
+        eventually(lambda: self.client.exists("/container-emptied") is None, what="the container goes")
+        eventually(lambda: self.client.exists("/ttl-short") is None, what="the time to live ends")
 
     def _reconfigure(self) -> None:
         """An observer that never runs comes and goes."""
@@ -291,7 +292,7 @@ class Session:
                 return True
             return False
 
-        wait_until(writes, 60, "the others go on")
+        eventually(writes, what="the others go on")
         servers.start(leader)
         servers.wait_ready()
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.long.interop.processes import Process, wait_until
+from tests.long.interop.processes import Process
 from tests.long.interop.servers import four_letters, opens_sessions
+from tests.waiting import eventually
 from zkgroup.zookeeper.embedded.java import find_jars, find_java
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
@@ -93,7 +94,7 @@ class BenchServer:
             assert self._process.running, self._process.tail()
             return opens_sessions(self.port)
 
-        wait_until(ready, 60, "the benchmark's server opens sessions")
+        eventually(ready, what="the benchmark's server opens sessions")
         return self
 
     def __exit__(self, *_: object) -> None:

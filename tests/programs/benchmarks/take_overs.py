@@ -18,11 +18,12 @@ from typing import NamedTuple, Self
 from kazoo.client import KazooClient
 
 from tests.long.interop.jars import kafka
-from tests.long.interop.processes import tethered, wait_until
+from tests.long.interop.processes import tethered
 from tests.programs.benchmarks.cluster_tree import ClusterTree
 from tests.programs.benchmarks.commands import zkgroup
 from tests.programs.benchmarks.server import BenchServer, cpu_seconds, resident_mb
 from tests.programs.benchmarks.transaction_log import Change, LogSource
+from tests.waiting import eventually
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
 OURS = "zkgroup"
@@ -159,7 +160,7 @@ class ControllerBench:
                 last, self._packets_quiet = time.monotonic(), self._packets()
             return time.monotonic() - last > QUIET_S
 
-        wait_until(still, READY_S, "no state is written any more")
+        eventually(still, what="no state is written any more")
         return found
 
     def _packets(self) -> int:
