@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from tests.waiting import becomes
+from tests.waiting import becomes, eventually
+from tests.worlds.beside import beside
+from tests.worlds.processes import Process
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
+from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.controller import Controller
+from zkgroup.zookeeper.blocking import Blocking
 
 LASTING = ("--set", "zookeeper.session.timeout.ms=60s")
 RUN = ("broker", "run", *LASTING)
@@ -66,22 +71,22 @@ def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(
 
 
 @pytest.fixture
-def brokers(shell: Shell, groups: ServerGroups) -> Iterator[None]:
-    """Brokers 1 to 3 of ours, with files."""
+def brokers(shell: Shell) -> Iterator[dict[int, Process]]:
+    """Brokers 1 to 3 of ours, with files; the first is the controller."""
     quick = ("--set", "replica.fetch.wait.max.ms=50ms", "--set", "replica.fetch.backoff.ms=20ms")
     with ExitStack() as stack:
-        started = [
-            stack.enter_context(
-                shell.start(*RUN, "--id", str(number), "--data", str(shell.home / f"broker-{number}"), *quick)
-            )
-            for number in (1, 2, 3)
-        ]
-        for broker in started:
-            broker.until_event("registered")
-        yield
+        started: dict[int, Process] = {}
+        for number in (1, 2, 3):
+            folder = ("--data", str(shell.home / f"broker-{number}"))
+            started[number] = stack.enter_context(shell.start(*RUN, "--id", str(number), *folder, *quick))
+            if number == 1:
+                started[1].until_event("controller")
+        for number in (2, 3):
+            started[number].until_event("registered")
+        yield started
 
 
-def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
+def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: dict[int, Process]) -> None:
     """recipes 17: phase after phase by the controller; the tool only waits, then all is where it shall be."""
     shell.run("topic", "create", "t", "--replica-assignment", "1:2,2:1")
     _wait_until_led(shell)
@@ -93,17 +98,27 @@ def test_brokers_of_ours_carry_a_plan_out(shell: Shell, brokers: None) -> None:
     assert [sorted(row["isr"]) for row in topic["partitions"]] == [[2, 3], [2, 3]]
 
 
-def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(shell: Shell, brokers: None) -> None:
-    """recipes 17 and controller item 48: the preferred leader of before, and nothing is slowed any more."""
+def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(
+    shell: Shell, brokers: dict[int, Process], witness: Blocking
+) -> None:
+    """recipes 17 and controller item 48: the preferred leader of before, and nothing is slowed any more.
+
+    The broker that is to have the replica stands still until the move is cancelled: it would have it at once.
+    """
     shell.run("topic", "create", "t", "--replica-assignment", "1:2")
     _wait_until_led(shell)
-    lines = "".join(f"{number:01000}\n" for number in range(500))
-    assert shell.run("produce", "t", stdin=lines).code == 0
+    assert shell.run("produce", "t", stdin="a\n").code == 0
+    brokers[3].pause()
     words = ("--reassignment-json-file", reassignment_file(shell.home, ("t", 0, [2, 3])))
     shell.json("reassign", "execute", *words, "--throttle", "1kB", "--execute")
     becomes(lambda: _replicas(shell), [2, 3, 1])
 
-    done = shell.json("reassign", "cancel", "--execute", "--wait", "--timeout", "10m")
+    def third() -> None:
+        eventually(lambda: witness.find(Reassignment.path()), lambda one: one is None or one.stat.version)
+        brokers[3].send(signal.SIGCONT)
+
+    with beside(third):
+        done = shell.json("reassign", "cancel", "--execute", "--wait", "--timeout", "10m")
 
     assert (done["status"], done["partitions"][0]["to"]) == ("done", [1, 2])
     assert _replicas(shell) == [1, 2]
