@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Keeps pytest from rewriting the asserts of zkgroup, for which its users would pay in every run.
+
+    pytest marks all modules of a distribution that has a plugin, and compiles each of them anew at its
+    import, wherever it may not keep the result. Of use here are only the suites that users inherit. Where
+    another pytest keeps its marks elsewhere, nothing is lost but that time.
+    """
+    marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked -= {"zkgroup", "zkgroup_cli"}
+    pytest.register_assert_rewrite("zkgroup.testing.conformance")
+
+
 class Tree:
     """An empty tree of one test's own, on servers shared with others."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +35,40 @@ def test_import_loads_little_and_nothing_heavy(statement: str) -> None:
     assert [name for name in HEAVY if name in loaded] == []
     assert ("kazoo" in loaded) == (statement == EVERY_NAME)
     assert len(loaded) <= MODULES_MAX[statement]
+
+
+USERS_TEST = """
+import sys
+from pathlib import Path
+
+def test_with_a_fixture(memory_zookeeper):
+    import zkgroup.consumer.member
+    import zkgroup.testing.conformance.reads
+    modules = {name: module for name, module in sys.modules.items() if name.startswith("zkgroup")}
+    loaders = {name: type(module.__loader__).__name__ for name, module in modules.items()}
+    print("rewritten:", *sorted(name for name in loaders if loaders[name] == "AssertionRewritingHook"))
+"""
+
+
+def test_asserts_of_the_library_are_not_rewritten_in_runs_of_its_users(tmp_path: Path) -> None:
+    """pytest would compile each of its modules anew, for want of a way to mark a plugin alone.
+
+    What is left is what loads the plugin, and the suites that users inherit. The distribution lies in the
+    folder as a wheel installs it: of an editable one older pytests do not know the modules.
+    """
+    installed = tmp_path / "installed-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
+    (installed / "RECORD").write_text("zkgroup/__init__.py,,\nzkgroup/consumer/member.py,,\n")
+    (installed / "entry_points.txt").write_text("[pytest11]\nzkgroup = zkgroup.testing.plugin\n")
+    (tmp_path / "test_of_a_user.py").write_text(USERS_TEST)
+
+    command = [sys.executable, "-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("rewritten:")]
+    rewritten = set(line.split()[1:])
+    loads_the_plugin = {"zkgroup", "zkgroup.version", "zkgroup.testing", "zkgroup.testing.plugin"}
+    assert {name for name in rewritten if "conformance" not in name} <= loads_the_plugin
+    assert "zkgroup.testing.conformance.reads" in rewritten
