@@ -179,7 +179,7 @@ def test_two_billion_threads_are_survived() -> None:
     assert shares("range", group, {"t": [0, 1, 2, 3]}) == expected
 
 
-@pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 12, 19, 20, 21, 99, 100, 101, 1009, 1100])
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 20, 100, 101, 1009])
 def test_very_many_threads_are_counted_in_the_order_of_their_ids(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,15 +28,13 @@ def test_published_values(data: bytes, expected: int) -> None:
     assert crc32c(data) == expected
 
 
-@pytest.mark.parametrize(
-    "length",
-    [*range(200), *(left // 8 + more for left in FOLDS for more in (-1, 0, 1)), BLOCK_BYTES, BLOCK_BYTES + 1],
-)
-def test_every_length_as_another_implementation(length: int) -> None:
+def test_every_length_as_another_implementation() -> None:
     """Around each place where a block is folded, and where a second block begins."""
-    data = bytes((7 * i + 3 * (i >> 8)) & 0xFF for i in range(length))
+    folded = [left // 8 + more for left in FOLDS for more in (-1, 0, 1)]
+    data = bytes((7 * i + 3 * (i >> 8)) & 0xFF for i in range(BLOCK_BYTES + 1))
 
-    assert crc32c(data) == crc_of_kafka_python(data)
+    for length in (*range(200), *folded, BLOCK_BYTES, BLOCK_BYTES + 1):
+        assert (length, crc32c(data[:length])) == (length, crc_of_kafka_python(data[:length]))
 
 
 @given(st.binary(max_size=400), st.integers(0, 400))
