@@ -11,13 +11,13 @@ from zkgroup.zkfiles.bases import candidates, load
 from zkgroup.zkfiles.history import History
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-NODES = 1500
+NODES = 700
 ROUNDS = 3
 
 
 @pytest.fixture
 def zookeeper() -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(fsync=False, config=SMALL_FILES) as started:
+    with EmbeddedZooKeeper(fsync=False, config={**SMALL_FILES, "snapCount": "250"}) as started:
         yield started
 
 
