@@ -29,7 +29,6 @@ from zkgroup.settings import GroupSettings
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
-from zkgroup.znodes.brokers import Topic
 
 TIMEOUT_S = 30.0
 FAST: dict[str, Any] = {"settle_ms": 5, "initial_rebalance_delay_ms": 0, "rebalance_backoff_ms": 100}
@@ -256,12 +255,11 @@ class MemberWorld:
     def __init__(self, partitions: int = 4) -> None:
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock)
-        for path in ("/brokers/ids", "/brokers/topics", "/consumers"):
-            self.server.put(path)
+        self.server.put("/consumers")
         self.topic("orders", partitions)
 
     def topic(self, name: str, partitions: int) -> None:
-        self.server.put(Topic.path(name), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+        self.server.topic(name, partitions)
 
     def client(self, name: str, session_timeout_ms: int = 6000) -> Any:
         return self.server.client(name, session_timeout_ms)

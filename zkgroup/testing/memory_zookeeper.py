@@ -4,7 +4,8 @@ Two modes.
 
 *Direct* (the default): a request is executed and answered at once, on the thread that submits it or on
 one that is already delivering; callbacks run without a lock held, one at a time, in order, and may submit
-again. Any thread may use it.
+again. Any thread may use it. A client that is connected is heard of all the time; the session of one that is
+not (`suspend`, `cut`, `MemoryClient.abandon`) ends when the FakeClock comes to its timeout.
 
 *Stepped* (`stepped=True`): nothing happens by itself. `pending()` names what can happen next, `deliver`
 makes one of them happen. A request is first *executed* and its reply delivered in another step; watches,
@@ -23,20 +24,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import get_args
 
-from zkgroup.model import Znode
-from zkgroup.model.ports import Clock
-from zkgroup.model.requests import Lost, MultiDone, MultiRefused, Operation, Outcome, Unanswered
+from zkgroup.model.ports import Clock, DrivenClock
+from zkgroup.model.requests import Lost, Outcome, Unanswered
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper_client import FiredWatch, InFlight, Link, MemoryClient, Reply
 from zkgroup.testing.memory_zookeeper_execute import execute, read_part
-from zkgroup.testing.memory_zookeeper_leader import Leader, Transaction
+from zkgroup.testing.memory_zookeeper_leader import Leader, ServerSession, Transaction
 from zkgroup.testing.memory_zookeeper_steps import Fault as Fault
 from zkgroup.testing.memory_zookeeper_steps import Step as Step
 from zkgroup.testing.memory_zookeeper_steps import StepKind as StepKind
 from zkgroup.testing.memory_zookeeper_tree import Change, Checked, DataSet, Deleted, parent_of
+from zkgroup.testing.memory_zookeeper_writing import Writing
 
 
-class MemoryZooKeeper:
+class MemoryZooKeeper(Writing):
     """The server. `log` and `tree()` are the truth that clients see late."""
 
     bulk_paths: int | None = None
@@ -44,7 +45,8 @@ class MemoryZooKeeper:
 
     def __init__(self, clock: Clock | None = None, *, stepped: bool = False, epoch: int = 0) -> None:
         """`epoch`: upper half of the zxids, as the election of a real leader sets it."""
-        self.clock: Clock = clock if clock is not None else FakeClock()
+        self.clock: FakeClock = clock if clock is not None else FakeClock()  # type: ignore[assignment]
+        """The one that was given, else one of its own: give it to members too."""
         self.stepped = stepped
         self.leader = Leader(self.clock, epoch, self._committed)
         self.clients: dict[str, MemoryClient] = {}
@@ -265,11 +267,29 @@ class MemoryZooKeeper:
             for _ in client.requests:
                 self.queued(client, "orphan")
         client.requests.clear()
+        if not self.stepped and client.session is not None and isinstance(self.clock, DrivenClock):
+            client.session.heard_ms = self.clock.now_ms()
+            self._await_expiry(client, client.session)
         client.data_watches.clear()
         client.child_watches.clear()
         if tell:
             client.become(Link.SUSPENDED, client.suspended_event())
             self.queued(client, "connect")
+
+    def _await_expiry(self, client: MemoryClient, session: ServerSession) -> None:
+        """Direct mode: the session ends unless its client is heard of, or connects again, in time."""
+
+        def end() -> None:
+            with self.locked():
+                is_used = client.session is session and client.link is Link.CONNECTED
+                if is_used or not session.alive:
+                    return
+                if self.clock.now_ms() < session.heard_ms + session.timeout_ms:
+                    self._await_expiry(client, session)
+                else:
+                    self.leader.end_session(session)
+
+        self.clock.call_at(session.heard_ms + session.timeout_ms, end)
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -293,17 +313,21 @@ class MemoryZooKeeper:
                 self.disconnect(client, "connection lost", keep_requests=keep_requests)
 
     def suspend(self, name: str) -> None:
-        """Cuts the connection until `resume`."""
+        """Cuts the connection of this client until `resume`.
+
+        The client is told at once that it is suspended. In direct mode its session ends, with its ephemerals,
+        when the clock has been moved by the session's timeout; the client learns of that after `resume`.
+        """
         self.cut(name, hold=True)
 
     def resume(self, name: str) -> None:
-        """A client that was held reaches a server again."""
+        """A client that was held reaches a server again, in its session or in a new one."""
         with self.locked():
             self.clients[name].held = False
             self.queued(self.clients[name], "connect")
 
     def expire(self, name: str) -> None:
-        """The server ends the session of this client, wherever the client is.
+        """The server ends the session of this client now, wherever the client is: its ephemerals are gone.
 
         In direct mode a connected client is told at once and opens a new session; in stepped mode it
         learns it when its next request is executed, or when it connects again.
@@ -330,33 +354,6 @@ class MemoryZooKeeper:
         """Sessions that the server may expire by now: not heard of for their timeout."""
         now, sessions = self.clock.now_ms(), self.leader.sessions.values()
         return [one.session_id for one in sessions if one.alive and now - one.heard_ms >= one.timeout_ms]
-
-    # --- looking, and writing as a stranger -------------------------------------------------------
-
-    def tree(self) -> dict[str, Znode]:
-        """Every znode as the leader has it, without /zookeeper."""
-        with self._lock:
-            return self.leader.znodes()
-
-    def find(self, path: str) -> Znode | None:
-        """One znode as the leader has it."""
-        with self._lock:
-            return self.leader.tree.read(path)
-
-    def write(self, *operations: Operation, session_id: int = 0) -> MultiDone | MultiRefused:
-        """A transaction of somebody else, at once; ephemerals need a session of this server."""
-        with self.locked():
-            return self.leader.transact(operations, session_id, "")
-
-    def put(self, path: str, data: bytes | None = None) -> None:
-        """Creates a persistent znode with its parents, or sets its data."""
-        with self.locked():
-            self.leader.put(path, data)
-
-    def remove(self, path: str) -> None:
-        """Deletes a znode with everything below it, if it exists."""
-        with self.locked():
-            self.leader.remove(path)
 
     # --- direct mode ------------------------------------------------------------------------------
 

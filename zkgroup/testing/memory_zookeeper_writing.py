@@ -1,0 +1,59 @@
+"""What a test reads and writes on a memory server past all clients, as an operator or a stranger would."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+
+from zkgroup.model import Znode
+from zkgroup.model.requests import MultiDone, MultiRefused, Operation
+from zkgroup.testing.memory_zookeeper_leader import Leader
+from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+
+
+class Writing(ABC):
+    """The part of a MemoryZooKeeper that belongs to no client. Thread-safe in direct mode."""
+
+    leader: Leader
+    _lock: threading.RLock
+
+    @abstractmethod
+    def locked(self) -> AbstractContextManager[None]: ...
+
+    def topic(self, name: str, partitions: int, *, replicas: tuple[int, ...] = (0,)) -> None:
+        """Creates a topic, with what its znode needs, or gives it more partitions.
+
+        `replicas`: broker ids of each partition. No broker need be registered for a group to share it.
+        """
+        path = Topic.path(name)
+        with self.locked():
+            for parent in (broker_ids_path(), topics_path()):
+                if parent not in self.leader.tree.nodes:
+                    self.leader.put(parent, None)
+            self.leader.put(path, Topic(dict.fromkeys(range(partitions), replicas)).encode())
+
+    def tree(self) -> dict[str, Znode]:
+        """Every znode as the leader has it, without /zookeeper."""
+        with self._lock:
+            return self.leader.znodes()
+
+    def find(self, path: str) -> Znode | None:
+        """One znode as the leader has it."""
+        with self._lock:
+            return self.leader.tree.read(path)
+
+    def write(self, *operations: Operation, session_id: int = 0) -> MultiDone | MultiRefused:
+        """A transaction of somebody else, at once; ephemerals need a session of this server."""
+        with self.locked():
+            return self.leader.transact(operations, session_id, "")
+
+    def put(self, path: str, data: bytes | None = None) -> None:
+        """Creates a persistent znode with its parents, or sets its data."""
+        with self.locked():
+            self.leader.put(path, data)
+
+    def remove(self, path: str) -> None:
+        """Deletes a znode with everything below it, if it exists."""
+        with self.locked():
+            self.leader.remove(path)
