@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.worlds.stepped_group import SteppedGroup, is_stable, owned
 from zkgroup.model.requests import ReadMany
 from zkgroup.testing.simulation.actor import Actor
+from zkgroup.znodes.brokers import Topic
 
 VERIFY_MS = 5000
 LONGEST_MS = round(VERIFY_MS * 1.3) + 1000
@@ -16,9 +17,14 @@ def deaf_stage() -> tuple[SteppedGroup, Actor]:
     stage = SteppedGroup(verify_interval_ms=VERIFY_MS)
     member = stage.join("a", run_ms=2000)
     assert owned(member) == [0, 1, 2, 3]
+    make_deaf(member)
+    return stage, member
+
+
+def make_deaf(member: Actor) -> None:
+    """Its server forgets its watches, and does not say so."""
     member.client.child_watches.clear()
     member.client.data_watches.clear()
-    return stage, member
 
 
 def gaps(stage: SteppedGroup) -> int:
@@ -59,6 +65,29 @@ def test_topic_that_has_grown_without_a_word_is_read_again() -> None:
     assert gaps(stage) == 1
     stage.topic("t", 7)
     assert stage.run_until(lambda: len(owned(member)) == 7) < 1500
+
+
+def test_topic_that_went_without_a_word_is_given_up() -> None:
+    """What is missing has no mzxid; its partitions are released, and the gap is counted once."""
+    stage, member = deaf_stage()
+    stage.server.remove(Topic.path("t"))
+    stage.run(1000)
+    assert owned(member) == [0, 1, 2, 3]
+
+    stage.run_until(lambda: owned(member) == [], LONGEST_MS)
+    assert stage.owners() == {}
+    assert gaps(stage) == 1
+
+
+def test_every_gap_is_found_and_not_the_first_one_alone() -> None:
+    """The verification comes again, whatever the one before has found."""
+    stage, member = deaf_stage()
+    for partitions in (5, 6, 7):
+        make_deaf(member)
+        stage.topic("t", partitions)
+        stage.run_until(lambda wanted=partitions: len(owned(member)) == wanted, LONGEST_MS)  # type: ignore[misc]
+
+    assert gaps(stage) == 3
 
 
 def test_watch_that_is_only_late_is_no_gap() -> None:
