@@ -57,7 +57,7 @@ class Started:
         self.args = args
         self.stdin, self.stdout, self.stderr = files
         self.returncode: int | None = None
-        self.pid = int(channel.recv(64))
+        self.pid = int(self._told())
 
     def __enter__(self) -> Self:
         return self
@@ -81,13 +81,16 @@ class Started:
         if self.returncode is None:
             self._channel.settimeout(timeout)
             try:
-                told = self._channel.recv(64)
+                self.returncode = int(self._told())
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(list(self.args), timeout or 0.0) from None
-            assert told, "the server of processes has ended"
-            self.returncode = int(told)
             self._channel.close()
         return self.returncode
+
+    def _told(self) -> bytes:
+        told = self._channel.recv(64)
+        assert told, "the process that starts others has ended: see its error on stderr"
+        return told
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -246,7 +249,8 @@ class Server:
             self._channels[pid] = request.channel
             for stream in set(request.streams):
                 os.close(stream)
-            request.channel.send(b"%d" % pid)
+            with contextlib.suppress(OSError):  # whoever asked is gone
+                request.channel.send(b"%d" % pid)
             return False
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
