@@ -179,17 +179,19 @@ class ServerHistory:
         until: int | None = None,
         tells: bool = True,
         told: int | None = None,
+        without: str | None = None,
     ) -> Path:
         """Writes a snapshot that began at a zxid and holds everything `until` another, the same by default.
 
         `tells`: whether it ends with a digest, as from 3.6 on; `told`: of which zxid, if not the last.
+        `without`: a znode that was gone when its turn came, though its parent was written before.
         """
         tree = self.at(zxid if until is None else until)
         counted = tree if told is None else self.at(told)
         digest = (counted.zxid, TreeDigest(2, counted.digest)) if tells else None
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"snapshot.{zxid:x}"
-        znodes = znodes_of(tree)
+        znodes = [each for each in znodes_of(tree) if each.path != without]
         acls = {each.path: each.acl for each in znodes if each.acl != OPEN_ACL}
         path.write_bytes(
             writer.snapshot(

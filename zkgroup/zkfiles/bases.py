@@ -11,7 +11,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
-from zkgroup.zkfiles.records import StoredZnode, TreeDigest
+from zkgroup.zkfiles.records import StoredZnode, Transaction, TreeDigest
 from zkgroup.zkfiles.snapshot_tails import SnapshotEnd, glimpsed_end
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.tree import Tree
@@ -48,6 +48,47 @@ class Base:
     digest: TreeDigest | None = None
     """Of the tree at `digest_zxid`, where the snapshot has one that is computed here."""
     digest_zxid: int = 0
+
+
+class Window:
+    """From which transaction on a replay from a base is exact; it is asked after each one, and applies none.
+
+    A dump can hold one transaction more than its end tells without a znode that shows it, where that one
+    deletes a znode or sets an ACL. Replayed up to the told end the tree has another digest then than the
+    snapshot ends with, and it is right from the next transaction on. A snapshot that is wrong looks the same
+    there; the next transaction's digest tells the two apart.
+    """
+
+    def __init__(self, base: Base) -> None:
+        self.exact_from = base.exact_from
+        """One later than the base's where the tree was seen to be ahead."""
+        self.is_in_doubt = False
+        """Whether the tree had another digest than the snapshot, and none was compared since."""
+        self.is_wrong = False
+        """Whether the digest compared next was another too: the snapshot is not the tree that was."""
+        self._tree = base.tree
+        self._own = base.digest if base.digest_zxid == base.exact_from else None
+        self._look(base.zxid)
+
+    def agrees(self, transaction: Transaction) -> bool | None:
+        """Whether the tree has the digest of what was just applied; None where there is none to compare."""
+        zxid = transaction.zxid
+        if not self.is_in_doubt:
+            self._look(zxid)
+            return None if zxid < self.exact_from else self._tree.agrees(transaction)
+        agrees = self._tree.agrees(transaction)
+        if agrees is None:
+            self.exact_from = zxid + 1
+        else:
+            self.is_in_doubt, self.is_wrong = False, not agrees
+        return agrees
+
+    def _look(self, zxid: int) -> None:
+        own = self._own
+        if own is not None and zxid >= self.exact_from:
+            self._own = None
+            if zxid == self.exact_from and self._tree.has(own) is False:
+                self.exact_from, self.is_in_doubt = zxid + 1, True
 
 
 def candidates(ensemble: Ensemble) -> Iterator[Candidate]:

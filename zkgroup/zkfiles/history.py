@@ -12,6 +12,7 @@ from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileErro
 from zkgroup.zkfiles.bases import (
     Base,
     Candidate,
+    Window,
     begins_with_nothing,
     candidates,
     doubt_of,
@@ -52,6 +53,8 @@ class Account:
     """Whether it is known which part of the snapshot is later than its name says."""
     is_whole: bool
     """Whether the snapshot ended before `zxid`; else it has some of what came later."""
+    is_in_doubt: bool
+    """Whether nothing tells if the snapshot holds one transaction more than it says, or is wrong."""
     is_certain: bool
     """Whether all of it was committed for certain: `Ensemble.certain_until`."""
     holes: tuple[Hole, ...]
@@ -68,7 +71,12 @@ class Account:
     def detail(self) -> str:
         """In words, what keeps the tree from being exact; empty where nothing does."""
         told = [f"zxids {each.first_missing:#x} to {each.last_missing:#x} are missing" for each in self.holes]
-        if not self.is_whole:
+        if self.is_in_doubt:
+            told.append(
+                f"the tree's digest is not the one that {self.snapshot} ends with: "
+                "it has one transaction more, or is wrong"
+            )
+        elif not self.is_whole:
             told.append(f"{self.snapshot} was still being written, so it has some of what came later")
         elif not self.is_sure:
             told.append(f"{self.snapshot} does not say when it ended")
@@ -138,7 +146,7 @@ class History:
         for candidate in candidates(self.ensemble):
             base = _loaded(candidate, 0, _no_doubt, skipped, digests=digests)
             if base is not None:
-                return _replayed(self.ensemble, base, base.exact_from, skipped)
+                return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
         raise NotFoundError(f"{self._folders}: no snapshot that could be used; {'; '.join(skipped)}")
 
     def zxid_at(self, time_ms: int) -> int:
@@ -282,13 +290,23 @@ def _is_over(exact_from: int, at: int, asked: int) -> bool:
     return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
 
 
-def _replayed(ensemble: Ensemble, base: Base, asked: int, skipped: list[str] | tuple[()]) -> PastTree:
-    tree, at = base.tree, base.zxid
+def _replayed(
+    ensemble: Ensemble,
+    base: Base,
+    asked: int,
+    skipped: list[str] | tuple[()],
+    *,
+    until_proved: bool = False,
+) -> PastTree:
+    """`until_proved`: as far beyond `asked` as it takes to tell whether the tree is right."""
+    tree, at, window = base.tree, base.zxid, Window(base)
     applied = checked = 0
     first_bad = None
     holes = []
     for transaction in ensemble.transactions(base.zxid + 1):
         zxid = transaction.zxid
+        if until_proved and window.is_in_doubt:
+            asked = max(asked, zxid)
         hole = hole_between(at, zxid)
         if hole is not None and hole.first_missing <= asked:
             holes.append(Hole(hole.first_missing, min(hole.last_missing, asked)))
@@ -297,11 +315,10 @@ def _replayed(ensemble: Ensemble, base: Base, asked: int, skipped: list[str] | t
         tree.apply(transaction)
         at = zxid
         applied += 1
-        if zxid >= base.exact_from:
-            agrees = tree.agrees(transaction)
-            checked += agrees is not None
-            if agrees is False and first_bad is None:
-                first_bad = zxid
+        agrees = window.agrees(transaction)
+        checked += agrees is not None
+        if agrees is False and first_bad is None:
+            first_bad = zxid
     if not applied and at:
         stamp = next(ensemble.transactions(at, at), None)
         tree.time_ms = None if stamp is None else stamp.time_ms
@@ -315,7 +332,8 @@ def _replayed(ensemble: Ensemble, base: Base, asked: int, skipped: list[str] | t
         digests_checked=checked,
         first_bad_zxid=first_bad,
         is_sure=base.is_sure,
-        is_whole=_is_over(base.exact_from, at, asked),
+        is_whole=_is_over(window.exact_from, at, asked) and not window.is_in_doubt,
+        is_in_doubt=window.is_in_doubt,
         is_certain=ensemble.is_certain(at),
         holes=tuple(holes),
         skipped=tuple(skipped),

@@ -33,6 +33,7 @@ from zkgroup.zkfiles.records import (
     StoredZnode,
     Transaction,
     TransactionType,
+    TreeDigest,
 )
 
 _READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
@@ -64,7 +65,7 @@ class Tree:
         self._digests = digests
         self._sum = 0
         self._charset = _CHARSETS[0]
-        self._tried_charsets = False
+        self._charset_tries = 2  # the first difference can be of a tree that is one transaction ahead
         self._nodes: dict[str, Node] = {}
         self._ephemerals: dict[int, set[str]] = {}
         self._acls: dict[Acl, Acl] = {}
@@ -110,8 +111,11 @@ class Tree:
 
         None where the record has none, or one of another version.
         """
-        digest = transaction.digest
-        if digest is None or digest.version != DIGEST_VERSION or not self._digests:
+        return None if transaction.digest is None else self.has(transaction.digest)
+
+    def has(self, digest: TreeDigest) -> bool | None:
+        """Whether a digest is that of the tree; None where it is of another version, or none are kept."""
+        if digest.version != DIGEST_VERSION or not self._digests:
             return None
         return digest.value == self._sum or self._agrees_in_another_charset(digest.value)
 
@@ -293,10 +297,10 @@ class Tree:
             self._count(parent)
 
     def _agrees_in_another_charset(self, digest: int) -> bool:
-        """Whether the server's default charset is why; tried at the first difference, kept if so."""
-        if self._tried_charsets:
+        """Whether the server's default charset is why; tried at the first differences, kept if so."""
+        if not self._charset_tries:
             return False
-        self._tried_charsets = True
+        self._charset_tries -= 1
         if all(path.isascii() for path in self._nodes):
             return False
         for charset in (*_CHARSETS[1:], _CHARSETS[0]):
@@ -306,6 +310,7 @@ class Tree:
                     node.base = crc32(node.data or b"", crc32(path.encode(charset, "replace")))
                     self._count(node)
             if self._sum == digest:
+                self._charset_tries = 0
                 return True
         return False
 

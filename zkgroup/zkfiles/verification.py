@@ -6,12 +6,20 @@ Told by the servers' own digests, by what records say of each other, and by ever
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.bases import Candidate, begins_with_nothing, candidates, empty_base, load, told_digest
+from zkgroup.zkfiles.bases import (
+    Candidate,
+    Window,
+    begins_with_nothing,
+    candidates,
+    empty_base,
+    load,
+    told_digest,
+)
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.oracle import apply_and_doubt
 from zkgroup.zkfiles.records import Transaction
@@ -25,6 +33,9 @@ _NEVER: Final = 2**63
 """Beyond every zxid."""
 _LOCAL: Final = "/zookeeper/"
 """What each server writes by itself, outside the log."""
+
+_OTHER_DIGEST: Final = "its digest is not that of the tree replayed"
+_UNDECIDED: Final = f"{_OTHER_DIGEST}, and no record behind it tells whether it holds one transaction more"
 
 Verdict = Literal["clean", "mismatch", "not_applicable"]
 
@@ -104,7 +115,10 @@ def verify(ensemble: Ensemble) -> Verification:
 
 
 class _Pending(NamedTuple):
-    """A snapshot that is compared once its window is over: by its digest, or by a tree that goes along."""
+    """A snapshot that is compared once its window is over: by its digest, or by a tree that goes along.
+
+    Where it has neither, it is the one that the replay began with, which is compared as `Window` does.
+    """
 
     candidate: Candidate
     until: int
@@ -122,12 +136,14 @@ class _Run:
         self._next = next(self._snapshots, None)
         self._tree: Tree | None = None
         """None where nothing is known: before the first base, and behind holes."""
-        self._exact_from = 0
+        base = empty_base()
+        self._window = Window(base)
+        """Of the tree; of no meaning where there is none."""
         self._at = 0
         """The last zxid of which nothing is missing behind it."""
         self._pending: list[_Pending] = []
         if begins_with_nothing(ensemble):
-            self._tree = empty_base().tree
+            self._tree = base.tree
 
     def see(self, transaction: Transaction) -> None:
         """The next one of all."""
@@ -178,17 +194,15 @@ class _Run:
         if tree is None:
             found.unchecked += 1
             return
-        if transaction.digest is not None or zxid <= self._exact_from or found.mismatches:
+        if transaction.digest is not None or zxid <= self._window.exact_from or found.mismatches:
             tree.apply(transaction)
         else:
             doubt = apply_and_doubt(tree, transaction)
             if doubt is not None:
                 self._doubt(zxid, doubt)
-        if zxid < self._exact_from:
-            found.unchecked += 1
-            return
-        agrees = tree.agrees(transaction)
+        agrees = self._window.agrees(transaction)
         if agrees is None:
+            found.unchecked += zxid < self._window.exact_from
             return
         found.digests_checked += 1
         if not agrees:
@@ -210,7 +224,10 @@ class _Run:
         self._tree = None
         self._at = hole.last_missing
         for pending in self._pending:
-            self._check(pending.candidate, None, "records of its window are missing")
+            if self._is_in_doubt(pending):
+                self._check(pending.candidate, False, _UNDECIDED)
+            else:
+                self._check(pending.candidate, None, "records of its window are missing")
         self._pending.clear()
 
     # --- snapshots --------------------------------------------------------------------------------
@@ -231,9 +248,9 @@ class _Run:
     def _start_from(self, candidate: Candidate) -> None:
         base = load(candidate)
         self._tree, self._at = base.tree, base.zxid
-        self._exact_from = base.exact_from if base.is_sure else _NEVER
+        self._window = Window(base if base.is_sure else replace(base, exact_from=_NEVER))
         if base.digest is not None:
-            self._pend(_Pending(candidate, base.digest_zxid, base.digest.value, None))
+            self._pend(_Pending(candidate, base.digest_zxid, None, None))
         else:
             detail = "" if base.is_sure else "; it does not say when it ended, so nothing proves what follows"
             self._check(candidate, None, f"the replay starts here{detail}")
@@ -244,7 +261,7 @@ class _Run:
             self._pend(_Pending(candidate, digest[0], digest[1].value, None))
             return
         base = load(candidate, digests=False)
-        until = max(base.exact_from, self._exact_from) if base.is_sure else _NEVER
+        until = max(base.exact_from, self._window.exact_from) if base.is_sure else _NEVER
         self._pend(_Pending(candidate, until, None, base.tree))
 
     def _pend(self, pending: _Pending) -> None:
@@ -255,23 +272,33 @@ class _Run:
         """Compares the snapshots whose windows are over; None at the end of the history."""
         if not self._pending:
             return
-        due = [each for each in self._pending if zxid is None or each.until <= zxid]
+        due = [
+            each
+            for each in self._pending
+            if zxid is None or (each.until <= zxid and not self._is_in_doubt(each))
+        ]
         for pending in due:
             self._pending.remove(pending)
             self._compare(pending)
 
+    def _is_in_doubt(self, pending: _Pending) -> bool:
+        return self._window.is_in_doubt and pending.digest is None and pending.tree is None
+
     def _compare(self, pending: _Pending) -> None:
         tree, candidate = self._tree, pending.candidate
-        if tree is None or (pending.until > self._at and pending.until != _NEVER):
+        if self._is_in_doubt(pending):
+            self._check(candidate, False, _UNDECIDED)
+        elif tree is None or (pending.until > self._at and pending.until != _NEVER):
             self._check(candidate, None, "the logs end before it did")
-        elif self._exact_from > self._at:
+        elif self._window.exact_from > self._at:
             self._check(candidate, None, "no tree to compare with is known")
         elif pending.tree is not None:
             path = tree.first_difference(pending.tree, except_below=_LOCAL, with_pzxid=False)
             self._check(candidate, path is None, "" if path is None else f"{path} is not as replayed")
         else:
-            agrees = tree.digest == pending.digest
-            self._check(candidate, agrees, "" if agrees else "its digest is not that of the tree replayed")
+            is_base = pending.digest is None
+            agrees = not self._window.is_wrong if is_base else tree.digest == pending.digest
+            self._check(candidate, agrees, "" if agrees else _OTHER_DIGEST)
 
     def _check(self, candidate: Candidate, agrees: bool | None, detail: str = "") -> None:
         self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))
