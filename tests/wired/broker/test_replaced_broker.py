@@ -23,7 +23,6 @@ from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
 
 T0 = TopicPartition("t", 0)
 StartBroker = Callable[[int, str], Broker]
@@ -31,14 +30,15 @@ StartBroker = Callable[[int, str], Broker]
 
 @pytest.fixture
 def server() -> MemoryZooKeeper:
-    return MemoryZooKeeper(SystemClock())
+    """Its clock is that of the controllers and of the brokers' sessions; lines are fetched in real time."""
+    return MemoryZooKeeper()
 
 
 @pytest.fixture
 def operator(server: MemoryZooKeeper) -> Iterator[Ensemble]:
     """Somebody with the commands."""
     with Blocking(server.client("operator")) as zk:
-        yield Ensemble(zk=zk, clock=SystemClock())
+        yield Ensemble(zk=zk, clock=server.clock)
 
 
 @pytest.fixture
@@ -48,7 +48,9 @@ def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
 
         def start(number: int, folder: str) -> Broker:
             client = server.client(f"{folder} {len(server.clients)}")
-            one = Broker(client=client, broker=number, data=tmp_path / folder, settings=QUICK)
+            one = Broker(
+                client=client, broker=number, data=tmp_path / folder, settings=QUICK, clock=server.clock
+            )
             ended.callback(one.close)
             one.start()
             one.wait_registered(PATIENCE_S)
@@ -57,8 +59,9 @@ def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
         yield start
 
 
-def told(operator: Ensemble) -> str:
-    """What the deletion waits for."""
+def told(operator: Ensemble, server: MemoryZooKeeper) -> str:
+    """What the deletion waits for, a second later; the controller writes its status every few seconds."""
+    server.clock.advance(1000)
     pending = describe_topics(operator, ["t"])[1][0].deletion
     return (pending.detail if pending else None) or ""
 
@@ -82,7 +85,7 @@ def follows(back: Broker, lines: int) -> bool:
 
 
 def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
-    operator: Ensemble, broker: StartBroker, tmp_path: Path
+    operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
     """K20, from end to end: whom the deletion waits for is told, and a new folder with that id is enough."""
     broker(1, "one")
@@ -92,7 +95,7 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
     awaited = "waits for broker 2 to be back"
-    eventually(lambda: told(operator).startswith(awaited), what=lambda: told(operator))
+    eventually(lambda: told(operator, server).startswith(awaited), what=lambda: told(operator, server))
     broker(2, "new")
     eventually(lambda: not topic_exists(operator, "t"))
 
@@ -128,7 +131,7 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
 
 
 def test_a_broker_that_was_given_up_brings_nothing_back(
-    operator: Ensemble, broker: StartBroker, tmp_path: Path
+    operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
     """K20, from end to end: its old lines are of the same offsets and epoch as those of the new topic, so
     nothing in the folder could tell them apart; it has the new ones alone in the end."""
@@ -139,7 +142,7 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     becomes(lambda: lost.replicas()[T0].high_watermark, 3)
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    eventually(lambda: "--without-broker 2" in told(operator), what=lambda: told(operator))
+    eventually(lambda: "--without-broker 2" in told(operator, server), what=lambda: told(operator, server))
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
     eventually(lambda: not topic_exists(operator, "t"))
     old = (tmp_path / "two" / "t" / "0.jsonl").read_bytes()
@@ -167,7 +170,7 @@ def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
     server.suspend(name)
     server.expire(name)
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    eventually(lambda: "--without-broker 2" in told(operator), what=lambda: told(operator))
+    eventually(lambda: "--without-broker 2" in told(operator, server), what=lambda: told(operator, server))
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
     eventually(lambda: not topic_exists(operator, "t"))
     make_topic(operator)
