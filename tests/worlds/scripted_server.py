@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.waiting import joined
+from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Multi, SetData
 from zkgroup.testing.conformance import Caller
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -183,12 +184,14 @@ class ScriptedServer:
 
 @contextlib.contextmanager
 def connected(
-    script: Callable[[Peer, int], None], settings: ClientSettings | None = None
+    script: Callable[[Peer, int], None],
+    settings: ClientSettings | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[tuple[ZooKeeperClient, Caller]]:
     """A client with a session at a server that follows the script."""
     with (
         ScriptedServer(script) as server,
-        ZooKeeperClient(server.address, settings or ClientSettings()) as client,
+        ZooKeeperClient(server.address, settings or ClientSettings(), clock=clock) as client,
     ):
         caller = Caller(client)
         caller.session()

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from zkgroup.errors import ForkedClientError, StoreUnavailableError, ZkGroupError
+from zkgroup.model.ports import Clock
 from zkgroup.model.requests import (
     Connected,
     CreateMissing,
@@ -61,8 +62,17 @@ class ZooKeeperClient:
     After a fork every method raises `ForkedClientError` in the child, but `close`, which does nothing.
     """
 
-    def __init__(self, address: str, settings: ClientSettings | None = None) -> None:
-        """address: `HOST:PORT[,HOST:PORT...][/CHROOT]`. Raises `ConfigError`; does not connect yet."""
+    def __init__(
+        self, address: str, settings: ClientSettings | None = None, *, clock: Clock | None = None
+    ) -> None:
+        """Raises `ConfigError`; does not connect yet.
+
+        Args:
+            address: `HOST:PORT[,HOST:PORT...][/CHROOT]`.
+            settings: authentication, TLS, timeouts.
+            clock: for tests: what pings and silence on an established connection are measured by.
+        """
+        self._clock = clock
         self._address = Address.parse(address)
         self._settings = settings or ClientSettings()
         self._tls = tls_context(self._settings.tls) if self._settings.tls else None
@@ -311,7 +321,7 @@ class ZooKeeperClient:
     def _open_next(self, pause_s: float) -> None:
         """With the lock held."""
         self._incarnation += 1
-        self._line = Line(self, self._incarnation, self._address, self._settings, self._tls)
+        self._line = Line(self, self._incarnation, self._address, self._settings, self._tls, self._clock)
         self._lines.add(self._line)
         self._line.open(pause_s)
 

@@ -55,7 +55,13 @@ class _Packet(NamedTuple):
 class Exchange:
     """Implements `calls.Wire` for one session; survives its reconnects."""
 
-    def __init__(self, settings: ClientSettings, paths: Paths, ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        paths: Paths,
+        ring: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """ring: wakes the connection thread."""
         self.settings = settings
         self.paths = paths
@@ -63,6 +69,7 @@ class Exchange:
         self.zxid = 0
         """The highest that any answer has shown."""
         self._ring = ring
+        self._now = now
         self._lock = threading.Lock()
         self._accepting = False
         self._refusing = False
@@ -196,7 +203,7 @@ class Exchange:
     def ping(self) -> None:
         """Tells the server that we live; the answer tells the same of it."""
         if self._sock is not None:
-            self._pinged_at = time.monotonic()
+            self._pinged_at = self._now()
             self._sock.put(frame(PING_XID, Op.PING, b""))
 
     @property
@@ -267,7 +274,7 @@ class Exchange:
         assert sock is not None
         xid = self._xid
         self._xid = xid + 1 if xid < LAST_XID else FIRST_XID
-        self._pending.append(_Packet(xid, answer, sock.written, time.monotonic()))
+        self._pending.append(_Packet(xid, answer, sock.written, self._now()))
         sock.put(frame(xid, op, body))
         if sock.unsent >= _SEND_AT:
             with contextlib.suppress(OSError):  # the next flush, or the end of the stream, tells

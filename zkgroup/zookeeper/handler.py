@@ -24,6 +24,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.handlers.utils import AsyncResult
 from kazoo.retry import RetryFailedError
 
+from zkgroup.model.ports import Clock
+from zkgroup.zookeeper.line_time import LineTime
 from zkgroup.zookeeper.sockets import Bell, SharedSocket, WakeUps
 
 _GATHER_S = 0.0005
@@ -84,11 +86,12 @@ class LineHandler:
     timeout_exception = KazooTimeoutError
     running = True
 
-    def __init__(self, driver: Driver, thread_name: str) -> None:
+    def __init__(self, driver: Driver, thread_name: str, clock: Clock | None = None) -> None:
         self._driver = driver
         self._thread_name = thread_name
         self.completion_queue = self.callback_queue = _AtOnce()
         self.bell = Bell()
+        self.time = LineTime(clock, thread_name, self.bell.has_rung)
         self.socket: SharedSocket | None = None
         self.thread: threading.Thread | None = None
 
@@ -112,7 +115,7 @@ class LineHandler:
     def _await(self, sock: SharedSocket, wakeups: WakeUps | None, timeout: float | None) -> list[Any]:
         """Returns empty only at the timeout of a reply that kazoo waits for."""
         driver = self._driver
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else self.time.now() + timeout
         while True:
             if wakeups is not None:
                 driver.turn()
@@ -123,7 +126,7 @@ class LineHandler:
                 ready.append(wakeups)
             if ready:
                 return ready
-            left = None if end is None else end - time.monotonic()
+            left = None if end is None else end - self.time.now()
             # Look at least once: after a pause of this process the answers may all be there.
             if self._wait(sock, _least(left, driver.patience_s()), wakeups is not None):
                 continue
@@ -147,7 +150,10 @@ class LineHandler:
         poll = select.poll()
         poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if sock.unsent else 0))
         poll.register(self.bell.fileno(), select.POLLIN)
-        events = dict(poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
+        if timeout is not None and timeout <= 0:
+            events = dict(poll.poll(0))
+        else:
+            events = dict(self.time.sleep(timeout, lambda left: _polled(poll, left), self.bell.ring))
         if self.bell.fileno() in events:
             self.bell.silence()
         else:
@@ -159,14 +165,14 @@ class LineHandler:
 
     def sleep_func(self, seconds: float) -> None:
         """kazoo's pause between two attempts to connect."""
-        end = time.monotonic() + seconds
+        end = self.time.now() + seconds
         poll = select.poll()
         poll.register(self.bell.fileno(), select.POLLIN)
-        while (left := end - time.monotonic()) > 0:
+        while (left := end - self.time.now()) > 0:
             self.bell.arm()
             if self._driver.retired():
                 raise Retired("this session is over for us")
-            poll.poll(left * 1000)
+            self.time.sleep(left, lambda left_s: _polled(poll, left_s), self.bell.ring)
             self.bell.silence()
 
     # --- connections -------------------------------------------------------------------------------
@@ -223,6 +229,10 @@ class LineHandler:
     def async_result(self) -> Any:
         """For kazoo's own calls, which we do not use: our requests carry light results of their own."""
         return AsyncResult(self, threading.Condition, KazooTimeoutError)
+
+
+def _polled(poll: select.poll, seconds: float | None) -> list[tuple[int, int]]:
+    return poll.poll(None if seconds is None else seconds * 1000)
 
 
 def _least(first: float | None, second: float | None) -> float | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkgroup.errors import AuthenticationError, ZkGroupError
+from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Session
 from zkgroup.zookeeper import multiread
 from zkgroup.zookeeper.address import Address
@@ -69,6 +69,7 @@ class Line:
         address: Address,
         settings: ClientSettings,
         tls: ssl.SSLContext | None,
+        clock: Clock | None = None,
     ) -> None:
         self.incarnation = incarnation
         self.ended = threading.Event()
@@ -90,8 +91,9 @@ class Line:
         self._asking = False
         self._pause_s = 0.0
         self._silence_s = self._timeout_s = self._ping_s = settings.session_timeout_ms / 1000
-        self.handler = LineHandler(self, f"zkgroup-zookeeper-{incarnation}")
-        self.exchange = Exchange(settings, Paths(address.chroot), self.handler.bell.ring)
+        self.handler = LineHandler(self, f"zkgroup-zookeeper-{incarnation}", clock)
+        self._now = self.handler.time.now
+        self.exchange = Exchange(settings, Paths(address.chroot), self.handler.bell.ring, self._now)
         self._kazoo = self._make_kazoo()
 
     def _make_kazoo(self) -> Any:
@@ -121,7 +123,7 @@ class Line:
         drop_waiting: what has not been sent yet is not sent any more.
         """
         self.exchange.refuse_more(drop_waiting=drop_waiting)
-        at = time.monotonic() + within_s
+        at = self._now() + within_s
         self._retire_at = at if self._retire_at is None else min(at, self._retire_at)
         self.handler.bell.ring()
 
@@ -131,6 +133,7 @@ class Line:
     # --- Driver ------------------------------------------------------------------------------------
 
     def run(self, loop: Callable[[], object]) -> None:
+        self.handler.time.begin()
         try:
             if self._pause_s:
                 self.handler.sleep_func(self._pause_s)
@@ -142,6 +145,7 @@ class Line:
         finally:
             self._end("the session was closed", None)
             self._kazoo.close()
+            self.handler.time.end()
             self.handler.bell.close()
             self.ended.set()
             self._owner.line_ended(self)
@@ -164,7 +168,7 @@ class Line:
         self.exchange.multi_read = multiread.SUPPORT.known(address)
         self._asking = False
         self._chroot.asked = False
-        return SharedSocket(sock, self.exchange.receive)
+        return SharedSocket(sock, self.exchange.receive, self._now)
 
     def turn(self) -> None:
         if self._over or self._goodbye.answered:
@@ -201,10 +205,10 @@ class Line:
             ends.append(hello_due)
         if self._up and not self.exchange.pinging:
             ends.append(self._ping_at())
-        return min(ends) - time.monotonic() if ends else None
+        return min(ends) - self._now() if ends else None
 
     def tired(self) -> str | None:
-        now = time.monotonic()
+        now = self._now()
         if self._retire_at is not None and now >= self._retire_at:
             raise Retired("the time to close is over")
         give_up_at = self._give_up_at()

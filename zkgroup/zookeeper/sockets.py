@@ -51,7 +51,10 @@ class SharedSocket:
     Writing (`send`, `put`) collects; `flush` hands everything to the system at once.
     """
 
-    def __init__(self, sock: socket.socket, receiver: Receiver) -> None:
+    def __init__(
+        self, sock: socket.socket, receiver: Receiver, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`now`: what `last_heard` and `last_sent` are told by, in seconds."""
         self._sock = sock
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._receiver = receiver
@@ -62,7 +65,8 @@ class SharedSocket:
         self._ended = False
         self._out = bytearray()
         self.hello: Hello | None = None
-        self.last_heard = self.last_sent = time.monotonic()
+        self._now = now
+        self.last_heard = self.last_sent = now()
         self.written = 0
         """Bytes put in so far."""
         self.sent = 0
@@ -119,7 +123,7 @@ class SharedSocket:
                 sent = self._sock.send(self._out)
             except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
-            self.last_sent = time.monotonic()
+            self.last_sent = self._now()
             self.sent += sent
             del self._out[:sent]
 
@@ -133,7 +137,7 @@ class SharedSocket:
         if not data:
             self._ended = True
             return
-        self.last_heard = time.monotonic()
+        self.last_heard = self._now()
         if self._partial:
             self._partial.append(data)
             self._partial_size += len(data)
@@ -220,6 +224,10 @@ class Bell:
             self._rung = True
             with contextlib.suppress(OSError):  # closed, or full of rings already
                 self._out.send(b"\0")
+
+    def has_rung(self) -> bool:
+        """Whether the thread is awake, or about to be."""
+        return self._rung
 
     def disarm(self) -> None:
         """Awake: rings are free again."""

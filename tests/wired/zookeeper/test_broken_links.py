@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.waiting import PATIENCE_S, joined
+from tests.waiting import PATIENCE_S, becomes, eventually, joined
 from tests.worlds.scripted_server import (
     CLOSE_SESSION,
     STAT,
@@ -35,6 +35,7 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
+from zkgroup.testing import FakeClock
 from zkgroup.testing.conformance import Caller
 from zkgroup.testing.conformance.target import Pending
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -166,21 +167,44 @@ def test_a_link_that_answers_nothing_is_given_up_under_load() -> None:
             joined(loader)
 
 
+class Quiet:
+    """A server whose time, and that of its client, passes only when the test says so."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.client: ZooKeeperClient | None = None
+
+    def passes(self, peer: Peer, ms: int) -> None:
+        """So much time, after which the server says something and the client has heard it."""
+        self.clock.advance(ms)
+        peer.event(3, "/elsewhere")
+        eventually(self._heard_s, lambda at_s: at_s == self.clock.now_ms() / 1000)
+
+    def _heard_s(self) -> float:
+        line = self.client._line if self.client is not None else None
+        return line.handler.socket.last_heard if line is not None and line.handler.socket is not None else 0.0
+
+
 def test_an_idle_link_that_answers_no_ping_is_given_up() -> None:
     """Pinged after a third of the granted timeout without a request, given up as much later."""
-    pings: list[int] = []
+    clock, peers = FakeClock(), list[Peer]()
 
     def script(peer: Peer, number: int) -> None:
+        peers.append(peer)
         peer.greet(timeout_ms=3000)
         peer.answers_pings = False
-        try:
-            peer.asked()
-        finally:
-            pings.append(peer.pings)
+        peer.asked()
 
-    with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
-        Caller(client).await_event(Suspended)
-    assert pings[0] == 1
+    with connected(script, clock=clock) as (_, caller):
+        clock.advance(999)
+        assert peers[0].pings == 0
+        clock.advance(1)
+        becomes(lambda: peers[0].pings, 1)
+        clock.advance(999)
+        assert told(caller) == ["Connected"]
+        clock.advance(1)
+        caller.await_event(Suspended)
+    assert peers[0].pings == 1
 
 
 def test_an_idle_link_that_answers_pings_is_kept() -> None:
@@ -208,35 +232,41 @@ def test_an_idle_link_that_answers_pings_is_kept() -> None:
 
 def test_a_slow_server_that_says_something_is_not_given_up() -> None:
     """Silence counts, not the age of a request: a long bulk read keeps a server busy."""
+    quiet = Quiet()
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
         asked = peer.asked()
         for _ in range(20):
-            threading.Event().wait(0.25)
-            peer.event(3, "/elsewhere")
+            quiet.passes(peer, 250)
         peer.reply(asked.xid)
         peer.serve()
 
     settings = ClientSettings(silence_timeout_ms=4000, request_timeout_ms=60_000)
-    with connected(script, settings) as (_, caller):
+    with connected(script, settings, quiet.clock) as (quiet.client, caller):
         caller.ask(Sync("/"), SyncDone)
         assert told(caller) == ["Connected"]
 
 
 def test_a_request_without_an_answer_ends_the_connection_whatever_else_comes() -> None:
     """Every request has its outcome within a bounded time."""
+    quiet = Quiet()
 
     def script(peer: Peer, number: int) -> None:
         peer.greet()
-        while True:
-            threading.Event().wait(0.05)
-            peer.event(3, "/elsewhere")
+        peer.asked()
+        for _ in range(7):
+            quiet.passes(peer, 50)
+        outcomes.append(list(caller.events))
+        quiet.clock.advance(50)
+        peer.asked()
 
+    outcomes: list[list[object]] = []
     settings = ClientSettings(request_timeout_ms=400, silence_timeout_ms=60_000)
-    with connected(script, settings) as (_, caller):
+    with connected(script, settings, quiet.clock) as (quiet.client, caller):
         caller.ask(WRITE, Unanswered)
         caller.await_event(Suspended)
+    assert [len(events) for events in outcomes] == [1]
 
 
 # --- waking up ------------------------------------------------------------------------------------
