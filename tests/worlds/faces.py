@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import pytest
 
+from tests.waiting import happened, joined, next_of, outcome
 from tests.worlds.stores import WrappedStore
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
@@ -30,7 +31,6 @@ from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 
-TIMEOUT_S = 30.0
 FAST: dict[str, Any] = {"settle_ms": 5, "initial_rebalance_delay_ms": 0, "rebalance_backoff_ms": 100}
 """Settings that only make a test shorter."""
 
@@ -64,7 +64,7 @@ class Application:
             self.on[name](argument)
         if name in self.held:
             with self.aside(name):
-                assert self.held[name].wait(TIMEOUT_S), f"{name} was never let go"
+                happened(self.held[name], what=f"{name} let go")
 
     def hold(self, name: str) -> threading.Event:
         """The callback of this name returns when the result is set; time goes on meanwhile."""
@@ -78,7 +78,7 @@ class Application:
         while True:
             if self.clock is not None:
                 self.clock.advance_until(lambda: not self.seen.empty(), f"a callback of {names}")
-            name, argument = self.seen.get(timeout=TIMEOUT_S)
+            name, argument = next_of(self.seen, what=f"a callback of {names}")
             if name in names:
                 return argument
 
@@ -142,13 +142,13 @@ class EventLoop:
             result = call()
             return await result if inspect.isawaitable(result) else result
 
-        return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result(2 * TIMEOUT_S)
+        return outcome(asyncio.run_coroutine_threadsafe(awaited(), self.loop))
 
     def close(self) -> None:
         self.run(self._moving.close)
         self.run(self.loop.shutdown_default_executor)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(TIMEOUT_S)
+        joined(self._thread)
         self.loop.close()
 
 

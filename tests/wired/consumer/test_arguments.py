@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld, orders
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.listener import AsyncRebalanceListener, RebalanceListener
@@ -35,7 +36,7 @@ def test_a_commit_of_what_is_no_offset_is_refused_at_once(
 ) -> None:
     """ConfigError, nothing is committed, and the member goes on."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         member.commit({ZERO: 1})
 
         with pytest.raises(ConfigError, match="expected"):
@@ -48,7 +49,7 @@ def test_a_commit_of_what_is_no_offset_is_refused_at_once(
 def test_a_consumer_checks_offsets_too(face: Face, world: MemberWorld) -> None:
     """Those of a commit and of a seek."""
     with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
 
         with pytest.raises(ConfigError, match="expected an offset"):
             consumer.commit({ZERO: "5"})
@@ -61,7 +62,7 @@ def test_a_consumer_checks_offsets_too(face: Face, world: MemberWorld) -> None:
 def test_partitions_are_checked_before_the_member_hears_of_them(face: Face, world: MemberWorld) -> None:
     """`hand_back` and `committed` of something else are ConfigErrors."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
 
         with pytest.raises(ConfigError, match="TopicPartition"):
             member.hand_back(["orders-0"])
@@ -147,7 +148,7 @@ def test_a_wait_needs_a_number_of_seconds(face: Face, world: MemberWorld, wrong:
 def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world: MemberWorld) -> None:
     """`ack(None)` and a partition that is none are the caller's error, not silently nothing."""
     with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
 
         for record in (None, ZERO, {"offset": 1}):
             with pytest.raises(ConfigError, match="record: expected a Record as it was delivered, found"):

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld, orders
 from tests.worlds.line_brokers import LineBrokers
 from tests.worlds.records import places, polled
 from zkgroup.consumer.sources import BrokerSource
@@ -115,7 +116,7 @@ def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: L
     register(world, brokers)
     source = BrokerSource()
     with face.consumer(client=world.client("a"), source=source) as first:
-        first.wait_until_assigned(TIMEOUT_S)
+        first.wait_until_assigned(PATIENCE_S)
         with pytest.raises(ConfigError, match="used by a consumer of group g already"):
             face.consumer(client=world.client("b"), source=source).start()
     append(brokers, orders(0), b"a")

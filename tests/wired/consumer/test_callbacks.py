@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
 
@@ -16,9 +17,9 @@ def test_on_revoked_is_still_the_owner(face: Face, world: MemberWorld) -> None:
     app = Application()
     with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
         app.on["revoked"] = lambda partitions: first.commit(dict.fromkeys(partitions, 5))
-        first.wait_until_assigned(TIMEOUT_S)
+        first.wait_until_assigned(PATIENCE_S)
         with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
-            second.wait_until_stable(TIMEOUT_S)
+            second.wait_until_stable(PATIENCE_S)
 
             assert [lease.offset for lease in second.leases()] == [5, 5]
     assert world.offsets() == {0: 5, 1: 5, 2: 5, 3: 5}
@@ -31,9 +32,9 @@ def test_a_stuck_on_revoked_holds_nobody_up(face: Face, world: MemberWorld) -> N
     quick = settings(consumer_id="a", revoke_timeout_ms=300)
     try:
         with face.member(client=world.client("a"), app=app, settings=quick) as first:
-            first.wait_until_assigned(TIMEOUT_S)
+            first.wait_until_assigned(PATIENCE_S)
             with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
-                second.wait_until_stable(TIMEOUT_S)
+                second.wait_until_stable(PATIENCE_S)
 
                 assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
                 with pytest.raises(NotOwnerError):
@@ -53,7 +54,7 @@ def test_later_callbacks_run_on_a_fresh_worker(world: MemberWorld) -> None:
         with face.member(
             client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
         ) as member:
-            member.wait_until_assigned(TIMEOUT_S)
+            member.wait_until_assigned(PATIENCE_S)
             member.hand_back([ZERO])
             app.next("revoked")
             world.server.expire("a")
@@ -72,7 +73,7 @@ def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: MemberWorld) -> 
         with face.member(
             client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
         ) as member:
-            member.wait_until_assigned(TIMEOUT_S)
+            member.wait_until_assigned(PATIENCE_S)
             app.next("assigned")
             member.hand_back([ZERO])
 
@@ -122,7 +123,7 @@ def test_on_revoked_also_runs_on_close(face: Face, world: MemberWorld) -> None:
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:
         app.on["revoked"] = lambda partitions: member.commit(dict.fromkeys(partitions, 3))
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
 
     assert app.next("revoked") == orders(0, 1, 2, 3)
     assert world.offsets() == {0: 3, 1: 3, 2: 3, 3: 3}

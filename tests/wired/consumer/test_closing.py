@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, Listener, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Application, Face, Listener, MemberWorld, orders, settings
 from tests.worlds.records import Places, filled, places
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.consumer import Consumer
@@ -33,7 +34,7 @@ def test_close_is_idempotent_and_ends_every_call(face: Face, world: MemberWorld)
     with pytest.raises(MemberClosedError, match="start"):
         member.leases()
     member.start()
-    member.wait_until_assigned(TIMEOUT_S)
+    member.wait_until_assigned(PATIENCE_S)
 
     member.close()
     member.close()
@@ -53,7 +54,7 @@ def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
 
     def wait() -> None:
         try:
-            member.wait_until_assigned(TIMEOUT_S)
+            member.wait_until_assigned(PATIENCE_S)
         except MemberClosedError as error:
             errors.append(error)
 
@@ -70,7 +71,7 @@ def test_close_returns_while_zookeeper_is_away(face: Face, world: MemberWorld) -
     """In time; what stands in the session of a shared client is removed when that is back."""
     member = face.member(client=world.client("a"))
     member.start()
-    member.wait_until_assigned(TIMEOUT_S)
+    member.wait_until_assigned(PATIENCE_S)
     world.server.suspend("a")
 
     member.close(timeout_s=0.5)
@@ -127,7 +128,7 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
 
     def start_and_wait(loop: MachineLoop) -> None:
         start(loop)
-        assert called.wait(TIMEOUT_S)
+        assert called.wait(PATIENCE_S)
 
     def leave(_: object) -> None:
         assert member.commit({TopicPartition("orders", 0): 7}).committed == {TopicPartition("orders", 0): 7}
@@ -177,7 +178,7 @@ def test_close_inside_a_coroutine_of_the_listener(world: MemberWorld) -> None:
             listener=Leaving(),
         )
         await member.start()
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while "revoked" not in seen:
                 await asyncio.sleep(0)
         await member.close()
@@ -259,7 +260,7 @@ def test_a_forked_process_must_make_its_own_member(world: MemberWorld, tmp_path:
     with GroupMember(
         client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
     ) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         (lease, *_) = member.leases()
         child = os.fork()
         if child == 0:
@@ -300,14 +301,14 @@ def test_cancelling_a_commit_does_not_lose_its_outcome(world: MemberWorld) -> No
         async with AsyncGroupMember(
             client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
         ) as member:
-            await member.wait_until_assigned(TIMEOUT_S)
+            await member.wait_until_assigned(PATIENCE_S)
             (zero, one) = orders(0, 1)
             commit = asyncio.create_task(member.commit({zero: 42, TopicPartition("orders", 9): 1}))
             await asyncio.sleep(0)
             commit.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await commit
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not member.cancelled_commits:
                     await asyncio.sleep(0)
             (outcome,) = member.cancelled_commits
@@ -332,9 +333,9 @@ def test_awaiting_costs_no_thread(world: MemberWorld) -> None:
             source=source,
             settings=settings(),
         ) as consumer:
-            await consumer.wait_until_assigned(TIMEOUT_S)
+            await consumer.wait_until_assigned(PATIENCE_S)
             before = set(threading.enumerate())
-            polls = [asyncio.create_task(consumer.poll(timeout_s=TIMEOUT_S)) for _ in range(100)]
+            polls = [asyncio.create_task(consumer.poll(timeout_s=PATIENCE_S)) for _ in range(100)]
             waits = [asyncio.create_task(consumer.wait_until_assigned()) for _ in range(100)]
             commits = [asyncio.create_task(consumer.commit()) for _ in range(100)]
             await asyncio.gather(*waits, *commits)
@@ -369,7 +370,7 @@ def test_a_busy_iteration_lets_other_tasks_run(world: MemberWorld) -> None:
             source=source,
             settings=settings(),
         ) as consumer:
-            await consumer.poll(timeout_s=TIMEOUT_S, max_records=1)
+            await consumer.poll(timeout_s=PATIENCE_S, max_records=1)
             other = asyncio.create_task(count())
             before, came = 0, 0
             async for _ in consumer:
@@ -404,7 +405,7 @@ def test_a_stuck_coroutine_is_cancelled_when_the_member_has_ended(world: MemberW
             settings=settings(revoke_timeout_ms=100),
             listener=Stuck(),
         ) as member:
-            await member.wait_until_assigned(TIMEOUT_S)
+            await member.wait_until_assigned(PATIENCE_S)
 
     asyncio.run(main())
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S, joined
+from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
 from tests.worlds.records import Places, every, filled, places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
@@ -24,12 +25,12 @@ def test_every_record_once_and_the_next_run_goes_on(face: Face, world: MemberWor
     source = filled(5)
     quick = settings(consumer_timeout_ms=5000)
     with face.consumer(client=world.client("a"), source=source, settings=quick) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
         first = [(record.partition, record.offset, record.value) for record in consumer]
         positions = [consumer.position(tp) for tp in orders(0, 1, 2, 3)]
     source.append("orders", 2, b"new")
     with face.consumer(client=world.client("b"), source=source, settings=quick) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
         second = places(consumer)
 
     assert sorted(first) == [(p, n, b"%d" % n) for p in range(4) for n in range(5)]
@@ -133,7 +134,7 @@ def test_close_ends_a_waiting_iteration(face: Face, world: MemberWorld) -> None:
     """Quietly: the loop is over; a poll raises MemberClosedError."""
     consumer = face.consumer(client=world.client("a"), source=filled(0))
     consumer.start()
-    consumer.wait_until_assigned(TIMEOUT_S)
+    consumer.wait_until_assigned(PATIENCE_S)
     ended = threading.Event()
 
     def consume() -> None:
@@ -174,7 +175,7 @@ class Worker:
 
     def __exit__(self, *error: object) -> None:
         self.consumer.stop()
-        self._thread.join(TIMEOUT_S)
+        joined(self._thread)
         self.consumer.close()
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.consumer import clearing
 from zkgroup.consumer.clearing import clear_away
@@ -26,7 +27,7 @@ def _crash(member: Any) -> None:
         raise AssertionError("a bug of ours")
 
     engine.call_soon(bug)
-    assert engine.finished.wait(TIMEOUT_S)
+    assert engine.finished.wait(PATIENCE_S)
 
 
 def _ids(world: MemberWorld) -> set[str]:
@@ -40,15 +41,15 @@ def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: MemberWorl
     first = face.member(client=client, settings=settings(consumer_id="a"))
     first.start()
     with face.member(client=client, settings=settings(consumer_id="b")) as second:
-        second.wait_until_stable(TIMEOUT_S)
-        first.wait_until_stable(TIMEOUT_S)
+        second.wait_until_stable(PATIENCE_S)
+        first.wait_until_stable(PATIENCE_S)
         kept = {tp.partition: lease.token for lease in second.leases() for tp in [lease.topic_partition]}
         first.commit({lease.topic_partition: 7 for lease in first.leases()})
 
         _crash(first)
 
         world.until(lambda: len(second.leases()) == 4)
-        second.wait_until_stable(TIMEOUT_S)
+        second.wait_until_stable(PATIENCE_S)
         assert _ids(world) == {"g_b"}
         assert set(world.owners().values()) == {"g_b-0"}
         tokens = {lease.partition: lease.token for lease in second.leases()}
@@ -60,7 +61,7 @@ def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: MemberWorl
         with pytest.raises(MemberFailedError):
             first.close()
         with face.member(client=client, settings=settings(consumer_id="a")) as again:
-            again.wait_until_stable(TIMEOUT_S)  # its name is free again
+            again.wait_until_stable(PATIENCE_S)  # its name is free again
 
 
 def _claimed(world: MemberWorld, name: str, session_id: int, *partitions: int) -> None:

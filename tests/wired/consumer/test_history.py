@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
@@ -43,7 +44,7 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: M
         for thread in threads:
             thread.start()
         feed(20)
-        second.wait_until_stable(TIMEOUT_S)
+        second.wait_until_stable(PATIENCE_S)
         feed(20)
         leases = first.leases()
         assert leases
@@ -53,7 +54,7 @@ def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: M
         world.server.expire("a")
         world.server.resume("a")
         feed(20)
-        first.wait_until_stable(TIMEOUT_S)
+        first.wait_until_stable(PATIENCE_S)
         first.seek(orders(0)[0], 5)
         feed(20)
         second.stop()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import (
     CommitRefusedError,
@@ -25,7 +26,7 @@ ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 def test_a_lone_member_owns_everything_and_leaves_nothing(face: Face, world: MemberWorld) -> None:
     """item 53: leases are ordered and valid while it is a member; afterwards no owner is left."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_stable(TIMEOUT_S)
+        member.wait_until_stable(PATIENCE_S)
         leases = member.leases()
 
         assert [lease.topic_partition for lease in leases] == orders(0, 1, 2, 3)
@@ -43,10 +44,10 @@ def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
     """item 40: partitions that stay keep their token, and their lease goes on."""
     app = Application()
     with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
-        first.wait_until_stable(TIMEOUT_S)
+        first.wait_until_stable(PATIENCE_S)
         before = {lease.topic_partition: lease for lease in first.leases()}
         with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
-            second.wait_until_stable(TIMEOUT_S)
+            second.wait_until_stable(PATIENCE_S)
 
             assert app.next("revoked") == [TWO, THREE]
             assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
@@ -60,7 +61,7 @@ def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
 def test_threads_of_one_member(face: Face, world: MemberWorld) -> None:
     """A thread count gives that many owners, numbered from 0."""
     with face.member(client=world.client("a"), topics={"orders": 2}) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
 
         assert [lease.thread for lease in member.leases()] == [0, 0, 1, 1]
 
@@ -69,7 +70,7 @@ def test_a_whitelist_takes_topics_as_they_come(face: Face, world: MemberWorld) -
     """item 66: a new matching topic gets owners without a new registration."""
     app = Application()
     with face.member(client=world.client("a"), topics=Whitelist("orders.*"), app=app) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         app.next("assigned")
 
         world.topic("orders-eu", 1)
@@ -84,7 +85,7 @@ def test_a_whitelist_takes_topics_as_they_come(face: Face, world: MemberWorld) -
 def test_a_commit_says_what_became_of_it(face: Face, world: MemberWorld) -> None:
     """The result names the offsets; `committed` reads them back, None where there is none."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
 
         result = member.commit({ZERO: 42, ONE: 7})
 
@@ -95,7 +96,7 @@ def test_a_commit_says_what_became_of_it(face: Face, world: MemberWorld) -> None
 def test_one_refused_partition_does_not_stop_the_others(face: Face, world: MemberWorld) -> None:
     """NotOwnerError when all refusals are of that kind; its result tells what was committed."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         foreign = TopicPartition("orders", 9)
 
         with pytest.raises(NotOwnerError, match="orders-9") as refused:
@@ -108,7 +109,7 @@ def test_one_refused_partition_does_not_stop_the_others(face: Face, world: Membe
 def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
     """item 59: OffsetConflictError; mixed kinds are a CommitRefusedError with each reason."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         member.commit({ZERO: 42})
 
         with pytest.raises(OffsetConflictError):
@@ -129,7 +130,7 @@ def test_a_lost_session_is_told_and_the_member_joins_again(face: Face, world: Me
     """item 51: on_lost for everything, nothing committed, the same id registered anew, new tokens."""
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         before = app.next("assigned")
 
         world.server.expire("a")
@@ -149,7 +150,7 @@ def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: MemberWorld) 
         app=app,
         settings=settings(session_timeout_ms=4000, server_tick_ms=500),
     ) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         lease = member.lease(ZERO)
         with lease.guard():
             pass
@@ -201,7 +202,7 @@ def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
         assert list(whole.value.blockers) == [ONE]
 
         world.server.expire("stranger")
-        member.wait_until_stable(TIMEOUT_S)
+        member.wait_until_stable(PATIENCE_S)
         assert member.lease(ONE) is not None
 
 
@@ -209,7 +210,7 @@ def test_a_missing_topic_gives_nothing(face: Face, world: MemberWorld) -> None:
     """item 18: the member is stable with no partitions until the topic is created."""
     app = Application()
     with face.member(client=world.client("a"), topics=["invoices"], app=app) as member:
-        member.wait_until_stable(TIMEOUT_S)
+        member.wait_until_stable(PATIENCE_S)
         before = member.leases()
 
         world.topic("invoices", 2)
@@ -221,7 +222,7 @@ def test_a_missing_topic_gives_nothing(face: Face, world: MemberWorld) -> None:
 def test_the_description_is_that_of_the_command_line(face: Face, world: MemberWorld) -> None:
     """As a typed value: state, members, partitions with owner, token and offset."""
     with face.member(client=world.client("a")) as member:
-        member.wait_until_stable(TIMEOUT_S)
+        member.wait_until_stable(PATIENCE_S)
         member.commit({ZERO: 42})
 
         described = member.describe()
@@ -241,7 +242,7 @@ def test_partitions_can_be_handed_back(face: Face, world: MemberWorld) -> None:
     """Revoked and released; the others stay."""
     app = Application()
     with face.member(client=world.client("a"), app=app) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
 
         member.hand_back([ZERO, TWO])
 
@@ -257,9 +258,9 @@ def test_members_of_one_process_share_a_client(face: Face, world: MemberWorld) -
     shared = world.client("shared")
     with face.member(client=shared, settings=settings(consumer_id="a")) as first:
         with face.member(client=shared, settings=settings(consumer_id="b")) as second:
-            second.wait_until_stable(TIMEOUT_S)
+            second.wait_until_stable(PATIENCE_S)
             shares = (len(first.leases()), len(second.leases()))
-        first.wait_until_stable(TIMEOUT_S)
+        first.wait_until_stable(PATIENCE_S)
 
         assert shares == (2, 2)
         assert len(first.leases()) == 4
@@ -273,16 +274,16 @@ def test_two_members_of_one_name_on_one_client_are_refused(face: Face, world: Me
         with pytest.raises(ConfigError, match="g_a is a member on this client already"):
             face.member(**same).start()
         with face.member(group="h", **same) as other:
-            other.wait_until_assigned(TIMEOUT_S)
+            other.wait_until_assigned(PATIENCE_S)
     with face.member(**same) as again:
-        again.wait_until_assigned(TIMEOUT_S)
+        again.wait_until_assigned(PATIENCE_S)
 
 
 def test_a_member_registers_once(face: Face, world: MemberWorld) -> None:
     """item 32: a second start makes no second member; the same id again is refused while it lives."""
     client = world.client("a")
     with face.member(client=client, settings=settings(consumer_id="a")) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         before = world.server.find(f"/consumers/g/ids/{member.member_id}")
 
         member.start()

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.worlds.faces import TIMEOUT_S, Application, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
 from zkgroup.errors import NotOwnerError
 from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
@@ -23,7 +24,7 @@ def test_the_metrics_of_a_member(face: Face, world: MemberWorld) -> None:
     with face.member(
         client=world.client("a"), metrics=PrometheusMetrics(registry), settings=settings(consumer_id="a")
     ) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         me = {"group": "g", "member": "g_a"}
         member.commit({orders(0)[0]: 1})
         with pytest.raises(NotOwnerError):
@@ -61,7 +62,7 @@ def test_the_lease_that_ran_out_has_nothing_remaining(world: MemberWorld) -> Non
         metrics=PrometheusMetrics(registry),
         settings=settings(consumer_id="a", session_timeout_ms=4000, server_tick_ms=500),
     ) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         assert (remaining_s() or 0) > 0
 
         world.server.suspend("a")
@@ -83,7 +84,7 @@ def test_a_callback_left_behind_is_counted(world: MemberWorld) -> None:
             metrics=PrometheusMetrics(registry),
             settings=settings(consumer_id="a", revoke_timeout_ms=100),
         ) as member:
-            member.wait_until_assigned(TIMEOUT_S)
+            member.wait_until_assigned(PATIENCE_S)
             member.hand_back(orders(0))
             labels = {"group": "g", "member": "g_a", "callback": "on_revoked"}
             world.until(lambda: registry.get_sample_value("zkgroup_callback_overdue_total", labels) == 1)
@@ -100,8 +101,8 @@ def test_members_share_a_sink(world: MemberWorld) -> None:
         face.member(client=shared, metrics=sink, settings=settings(consumer_id="a")) as first,
         face.member(client=shared, metrics=sink, settings=settings(consumer_id="b")) as second,
     ):
-        second.wait_until_stable(TIMEOUT_S)
-        first.wait_until_stable(TIMEOUT_S)
+        second.wait_until_stable(PATIENCE_S)
+        first.wait_until_stable(PATIENCE_S)
         owned = {
             name: registry.get_sample_value("zkgroup_partitions_owned", {"group": "g", "member": name})
             for name in ("g_a", "g_b")
@@ -143,7 +144,7 @@ def test_a_sink_that_raises_is_told_once(
 ) -> None:
     """The member works on without metrics."""
     with face.member(client=world.client("a"), metrics=Broken()) as member:
-        member.wait_until_assigned(TIMEOUT_S)
+        member.wait_until_assigned(PATIENCE_S)
         assert member.commit({orders(0)[0]: 1}).committed == {orders(0)[0]: 1}
 
     assert [record.name for record in caplog.records if record.levelname == "WARNING"] == ["zkgroup.metrics"]

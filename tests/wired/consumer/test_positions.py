@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError, OffsetConflictError
@@ -131,7 +132,7 @@ def test_a_position_that_the_source_no_longer_has(face: Face, world: MemberWorld
     """The policy decides as well, and the new position is committed first."""
     source = filled(9, [0])
     with face.consumer(client=world.client("a"), source=source) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
         consumer.commit({ZERO: 3})
     source.drop_before(ZERO, 6)
 

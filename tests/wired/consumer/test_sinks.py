@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld, orders, settings
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld, orders, settings
 from zkgroup.consumer import guarding
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ConfigError
@@ -68,7 +69,7 @@ def test_a_history_that_raises_stops_and_the_member_goes_on(
         metrics=metrics,
         settings=settings(consumer_id="a", consumer_timeout_ms=3000),
     ) as consumer:
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
         assert len(list(consumer)) == 4
         consumer.commit()
         assert set(world.offsets().values()) == {1}
@@ -122,7 +123,7 @@ def test_a_history_file_finds_the_name_of_its_member(face: Face, world: MemberWo
     """Also a generated one; a second member is refused at its start."""
     with HistoryFile(tmp_path / "h.jsonl") as history:
         with face.member(client=world.client("a"), history=history) as member:
-            member.wait_until_assigned(TIMEOUT_S)
+            member.wait_until_assigned(PATIENCE_S)
             member.commit({orders(0)[0]: 1})
             name = member.member_id
         with pytest.raises(ConfigError, match=f"expected the records of {name}"):

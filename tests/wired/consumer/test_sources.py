@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld
+from tests.waiting import PATIENCE_S, happened
+from tests.worlds.faces import Face, MemberWorld
 from tests.worlds.records import places, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.consumer.records import SourceRecord
@@ -87,13 +88,13 @@ def test_close_does_not_wait_for_a_hanging_source(face: Face, world: MemberWorld
             self, topic_partition: TopicPartition, offset: int, max_records: int
         ) -> Sequence[SourceRecord]:
             with world.clock.aside():
-                release.wait(TIMEOUT_S)
+                happened(release)
             return []
 
     try:
         consumer = face.consumer(client=world.client("a"), source=Hanging())
         consumer.start()
-        consumer.wait_until_assigned(TIMEOUT_S)
+        consumer.wait_until_assigned(PATIENCE_S)
         consumer.close(timeout_s=0.5)
 
         assert consumer.state is MemberState.CLOSED

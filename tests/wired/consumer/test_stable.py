@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.worlds.faces import TIMEOUT_S, Face, MemberWorld
+from tests.waiting import PATIENCE_S
+from tests.worlds.faces import Face, MemberWorld
 from tests.worlds.stores import OnOutcome, WrappedStore
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Multi, Outcome, Request
@@ -54,9 +55,9 @@ def test_a_claim_that_the_server_shows_is_a_lease_here(face: Face, world: Member
     """Past bug: the group was read as converged before the member had the answer to its own claim."""
     client = Late(world, world.client("a"))
     with face.member(client=client) as member:
-        member.wait_until_stable(TIMEOUT_S)
+        member.wait_until_stable(PATIENCE_S)
         client.armed = True
 
-        member.wait_until_stable(TIMEOUT_S)
+        member.wait_until_stable(PATIENCE_S)
 
         assert len(member.leases()) == 5

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import PATIENCE_S, eventually, happened
 from zkgroup.consumer.worker import Call, CallbackWorker
-from zkgroup.testing.clock import wait_until
 from zkgroup.zookeeper.clock import SystemClock
-
-WAIT_S = 30.0
 
 
 class Done:
@@ -25,7 +23,7 @@ class Done:
         return Call(name, run, lambda error: self._reports.put((name, error)))
 
     def next(self) -> tuple[str, BaseException | None]:
-        return self._reports.get(timeout=WAIT_S)
+        return self._reports.get(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def done() -> Done:
 def worker() -> Iterator[CallbackWorker]:
     worker = CallbackWorker("test", SystemClock())
     yield worker
-    assert worker.stop(WAIT_S)
+    assert worker.stop(PATIENCE_S)
 
 
 def test_calls_run_one_at_a_time_in_order_on_one_thread(worker: CallbackWorker, done: Done) -> None:
@@ -75,7 +73,7 @@ def test_a_stuck_call_is_left_behind_and_later_ones_run_on_a_fresh_thread(
     def stuck() -> None:
         threads["stuck"] = threading.current_thread()
         begun.set()
-        release.wait(WAIT_S)
+        happened(release)
 
     def later() -> None:
         threads["later"] = threading.current_thread()
@@ -83,7 +81,7 @@ def test_a_stuck_call_is_left_behind_and_later_ones_run_on_a_fresh_thread(
     call = done.call("stuck", stuck)
     worker.submit(call)
     worker.submit(done.call("later", later))
-    assert begun.wait(WAIT_S)
+    assert begun.wait(PATIENCE_S)
 
     assert worker.leave_behind(call)
 
@@ -91,13 +89,13 @@ def test_a_stuck_call_is_left_behind_and_later_ones_run_on_a_fresh_thread(
     assert threads["later"] is not threads["stuck"]
     release.set()
     assert done.next() == ("stuck", None)
-    wait_until(lambda: not threads["stuck"].is_alive())
+    eventually(lambda: not threads["stuck"].is_alive())
 
 
 def test_a_call_that_has_not_begun_never_runs_when_left_behind(worker: CallbackWorker, done: Done) -> None:
     """The caller learns it and can tell the application something else."""
     release = threading.Event()
-    worker.submit(done.call("first", lambda: release.wait(WAIT_S)))
+    worker.submit(done.call("first", lambda: release.wait(PATIENCE_S)))
     waiting = done.call("waiting", lambda: pytest.fail("must not run"))
     worker.submit(waiting)
 
@@ -114,12 +112,12 @@ def test_inside_is_known_also_on_a_thread_left_behind(worker: CallbackWorker, do
 
     def stuck() -> None:
         begun.set()
-        release.wait(WAIT_S)
+        happened(release)
         inside.append(worker.is_inside())
 
     call = done.call("stuck", stuck)
     worker.submit(call)
-    assert begun.wait(WAIT_S)
+    assert begun.wait(PATIENCE_S)
     worker.leave_behind(call)
     release.set()
 
@@ -135,11 +133,11 @@ def test_stop_tells_when_a_call_still_runs(done: Done) -> None:
 
     def stuck() -> None:
         begun.set()
-        release.wait(WAIT_S)
+        happened(release)
 
     worker.submit(done.call("stuck", stuck))
-    assert begun.wait(WAIT_S)
+    assert begun.wait(PATIENCE_S)
 
     assert not worker.stop(0.01)
     release.set()
-    assert worker.stop(WAIT_S)
+    assert worker.stop(PATIENCE_S)

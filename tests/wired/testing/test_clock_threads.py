@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.waiting import happened, joined
+from tests.waiting import eventually, happened, joined
 from zkgroup.consumer.aio_runner import AsyncRunner
 from zkgroup.consumer.aio_waiting import in_thread, pause
 from zkgroup.consumer.worker import Call
 from zkgroup.model.waiting import Sleeper, wait_for
-from zkgroup.testing import FakeClock, wait_until
+from zkgroup.testing import FakeClock
 from zkgroup.testing import clock as clock_module
 
 
@@ -195,7 +195,7 @@ def test_a_call_that_has_what_it_waits_for_is_waited_for() -> None:
 
     thread = threading.Thread(target=call)
     thread.start()
-    wait_until(lambda: clock._parties._parties)
+    eventually(lambda: clock._parties._parties)
     clock.call_at(50, arrive)
     clock.advance(1000)
     assert seen_ms == [50]
