@@ -118,7 +118,7 @@ def describe(plan: Plan, report: Report) -> None:
             described = json.loads(ran.output)["topics"]
             assert sum(len(topic["partitions"]) for topic in described) == tree.size
             ours.append(ran.cost)
-            if plan.peers() and not plan.short:
+            if not plan.short and plan.peers():
                 tool = kafka(NEW, "kafka.admin.TopicCommand", "--zookeeper", server.address, "--describe")
                 theirs.append(_counted(run(server, tool), "Partition: ", tree.size))
     line = cost_line(what, OURS, ours)
