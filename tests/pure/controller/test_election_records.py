@@ -12,13 +12,16 @@ from tests.worlds.stepped_candidates import (
     elected,
     resigned,
 )
-from zkgroup.controller.machine.candidacy import Candidacy, last_foreign_epoch, prunable
+from zkgroup.controller.machine.candidacy import Candidacy, ends, last_foreign_epoch, prunable
 from zkgroup.controller.machine.effects import IdInUse
 from zkgroup.controller.machine.election import Election, Stage
 from zkgroup.controller.machine.events import Retire
 from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.machinery.procedures import Procedure
-from zkgroup.model.requests import Delete
+from zkgroup.model import Znode
+from zkgroup.model.requests import Delete, SetData
+from zkgroup.model.stat import ZnodeStat
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller_records import (
     ControllerRecord,
@@ -282,6 +285,43 @@ def test_the_record_says_how_long_loading_took() -> None:
 
     kept = ControllerRecord.decode(path, world.find(path).data)
     assert (kept.load_ms, kept.ended) == (345, "/controller was deleted")
+
+
+def test_the_end_is_noted_where_the_answer_about_loading_comes_too_late() -> None:
+    """Past bug: the version of the record was not known then, and it stayed open for ever."""
+    world = SteppedCandidates()
+    node = world.node(1, duties=ControllerSettings())
+    path = ControllerRecord.path(1)
+    world.run(lambda: node.rules)
+    world.until_asked(node, path)
+    node.loop.post(Retire("stopped"))
+    node.loop.run_pending()
+    world.run()
+
+    kept = ControllerRecord.decode(path, world.find(path).data)
+    assert (kept.load_ms, kept.ended) == (0, "stopped")
+    assert node.machine.has_left
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_record_that_is_open_is_ended_by_the_session_that_wrote_it(raised: bool) -> None:
+    """That of the epoch, or of the one it was raised to; none of another session, none twice."""
+    ended = ControllerRecord(1, 7, "started", 10).over(20, "stopped")
+    mine, others = ControllerRecord(1, 7, "started", 10), ControllerRecord(2, 8, "started", 10)
+    first = mine.over(15, "raised") if raised else mine
+    second = mine if raised else others
+    found = [_znode(1, first), _znode(2, second), None, _znode(3, None)]
+
+    (operation,) = ends(found, ended)
+
+    epoch = 2 if raised else 1
+    assert operation == SetData(ControllerRecord.path(epoch), mine.over(20, "stopped").encode(), 5)
+
+
+def _znode(epoch: int, record: ControllerRecord | None) -> Znode:
+    path = ControllerRecord.path(epoch)
+    data = b"{" if record is None else record.encode()
+    return Znode(path, data, ZnodeStat(1, 2, 0, 0, 5, 0, 0, 0, len(data), 0, 1))
 
 
 def test_old_records_go_where_a_real_controller_has_ruled_since() -> None:

@@ -7,6 +7,7 @@ Kept apart and pure, so that a test can put them beside the operations of the ex
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
@@ -14,10 +15,18 @@ from zkgroup.controller.machine.fence import CONTROLLER_VERSION, Fence
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.broker_paths import broker_ids_path, brokers_path
 from zkgroup.znodes.broker_registration import ZKGROUP_KEY
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import HISTORY_KEPT, ControllerRecord, ResignRequest
+from zkgroup.znodes.controller_records import (
+    HISTORY_KEPT,
+    ControllerRecord,
+    ResignRequest,
+    controller_history_path,
+    controller_state_path,
+)
 
 NO_EPOCH = -1
 """Stands for the version of a `/controller_epoch` that does not exist."""
@@ -178,6 +187,30 @@ def withdraw(
         operations.append(Delete(controller.path, controller.stat.version))
     operations += [Delete(znode.path, znode.stat.version) for znode in others if znode is not None]
     return tuple(operations)
+
+
+def ends(found: Iterable[Znode | None], ended: ControllerRecord) -> tuple[Operation, ...]:
+    """Notes the end in records of the same session that say nothing of one; `ended` says when and why.
+
+    The controller may have been writing when its rule ended: how long loading took, or a new epoch, whose
+    record is then the open one.
+    """
+    assert ended.until_ms is not None
+    assert ended.ended is not None
+    operations: list[Operation] = []
+    for znode in filter(None, found):
+        with suppress(CorruptZnodeError):
+            record = ControllerRecord.decode(znode.path, znode.data)
+            if record.session == ended.session and record.until_ms is None:
+                over = record.over(ended.until_ms, ended.ended)
+                operations.append(SetData(znode.path, over.encode(), znode.stat.version))
+    return tuple(operations)
+
+
+def parents(controller_only: bool) -> tuple[str, ...]:
+    """What has to be there for an election."""
+    paths = (zkgroup_path(), controller_state_path(), controller_history_path())
+    return (*paths, brokers_path(), broker_ids_path()) if controller_only else paths
 
 
 def asks_for(request: Znode, czxid: int) -> bool:

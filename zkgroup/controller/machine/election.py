@@ -46,16 +46,9 @@ from zkgroup.model.requests import (
     SetData,
     Sync,
 )
-from zkgroup.znodes.audit import zkgroup_path
-from zkgroup.znodes.broker_paths import broker_ids_path, brokers_path
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import (
-    ControllerRecord,
-    ResignRequest,
-    controller_history_path,
-    controller_state_path,
-)
+from zkgroup.znodes.controller_records import ControllerRecord, ResignRequest, controller_history_path
 
 ELECTION_TIMER: Final = "election"
 GRACE_SPREAD: Final = 0.25
@@ -253,8 +246,19 @@ class Election:
             yield from self._written(operations)
         if ended is not None:
             self._ended = None
-            path, data = ControllerRecord.path(ended.fence.epoch), ended.record.encode()
-            yield from self._written((SetData(path, data, ended.record_version),))
+            yield from self._end_record(ended)
+
+    def _end_record(self, ended: Rule) -> Procedure[None]:
+        """Notes the end, also where what was written last had no answer by then (`acts.ends`)."""
+        epoch, data = ended.fence.epoch, ended.record.encode()
+        answer = yield from self._written(
+            (SetData(ControllerRecord.path(epoch), data, ended.record_version),)
+        )
+        if isinstance(answer, MultiRefused):
+            paths = map(ControllerRecord.path, (epoch, epoch + 1))
+            found = yield from self._asked(*(Query(Read(path)) for path in paths))
+            if operations := acts.ends(map(read_done, found), ended.record):
+                yield from self._written(operations)
 
     def _if_own(self, znode: Znode | None) -> Znode | None:
         return znode if znode is not None and self._core.owns(znode.stat.ephemeral_owner) else None
@@ -292,10 +296,7 @@ class Election:
             self._put_off()
 
     def _make_parents(self, epoch: Znode | None) -> Procedure[None]:
-        paths = [zkgroup_path(), controller_state_path(), controller_history_path()]
-        if self._core.config.controller_only:
-            paths += [brokers_path(), broker_ids_path()]
-        yield from self._asked(Query(CreateMissing(tuple(paths))))
+        yield from self._asked(Query(CreateMissing(acts.parents(bool(self._core.config.controller_only)))))
         if epoch is None:
             data = ControllerEpoch(self._greatest_epoch).encode()
             yield from self._written((Create(ControllerEpoch.path(), data),))
