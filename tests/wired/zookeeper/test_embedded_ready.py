@@ -14,7 +14,7 @@ import pytest
 
 from tests.waiting import joined
 from zkgroup.errors import EmbeddedServerError
-from zkgroup.zookeeper.embedded.server import EmbeddedServer
+from zkgroup.zookeeper.embedded import EmbeddedServer, EmbeddedZooKeeper, ServerState
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 
@@ -74,3 +74,44 @@ def test_another_zookeeper_at_the_port_is_named(tmp_path: Path) -> None:
         pytest.raises(EmbeddedServerError, match="another ZooKeeper, with its data in /var/lib/zookeeper"),
     ):
         one.wait_ready(time.monotonic() + 60)
+
+
+class Faltering:
+    """In a server's place: it ends by itself while it is asked, as often as told."""
+
+    def __init__(self, ends: int, *, stood_still: bool) -> None:
+        self.ends, self.stood_still, self.spawned = ends, stood_still, 0
+        self.pid: int | None = 1
+        self.state = ServerState.RUNNING
+
+    def resume(self) -> None:
+        self.state = ServerState.RUNNING
+
+    def spawn(self) -> None:
+        self.pid, self.spawned = 1, self.spawned + 1
+
+    def wait_ready(self, deadline: float) -> None:
+        if self.ends:
+            self.ends, self.pid = self.ends - 1, None
+            raise EmbeddedServerError("stopped (status 0)")
+
+
+def revived(server: Faltering) -> Faltering:
+    zookeeper = EmbeddedZooKeeper()
+    zookeeper._servers = [server]  # type: ignore[list-item]
+    zookeeper.revive()
+    return server
+
+
+def test_a_server_that_ends_after_it_stood_still_is_started_again() -> None:
+    """Past bug: resumed it counted as healthy, ended soon after, and the next test had no quorum."""
+    server = revived(Faltering(1, stood_still=True))
+
+    assert (server.spawned, server.stood_still) == (1, False)
+    assert revived(server).spawned == 1
+
+
+def test_a_server_that_ends_again_and_again_is_told() -> None:
+    """It is started once more, not for ever."""
+    with pytest.raises(EmbeddedServerError, match="status 0"):
+        revived(Faltering(2, stood_still=True))

@@ -162,10 +162,17 @@ class EmbeddedZooKeeper:
             raise EmbeddedServerError("the start of the embedded ZooKeeper was abandoned")
 
     def revive(self, timeout_s: float = 60.0) -> None:
-        """Every server runs and serves sessions again, whatever a test did to them."""
+        """Every server runs and serves sessions again, whatever a test did to them.
+
+        A member of an ensemble that stood still can end by itself with the first transaction after it
+        ("Committed proposal cached out of order", ZKDatabase@3.9.5), also when it was resumed long ago. The
+        session that is opened there is such a transaction; a server that ended is started again.
+        """
         deadline = time.monotonic() + timeout_s
         hurt = [
-            server for server in self._servers if server.state is not ServerState.RUNNING or not server.pid
+            server
+            for server in self._servers
+            if server.state is not ServerState.RUNNING or not server.pid or server.stood_still
         ]
         for server in hurt:
             if server.pid is None:
@@ -173,7 +180,17 @@ class EmbeddedZooKeeper:
             else:
                 server.resume()
         for server in self._servers if hurt else ():
+            self._await_revived(server, deadline)
+
+    def _await_revived(self, server: EmbeddedServer, deadline: float) -> None:
+        try:
             server.wait_ready(deadline)
+        except EmbeddedServerError:
+            if server.pid is not None or not server.stood_still:
+                raise
+            server.spawn()
+            server.wait_ready(deadline)
+        server.stood_still = False
 
     def create_chroot(self, path: str, timeout_s: float = 60.0) -> None:
         """Creates one level of a chroot, so that clients may connect to `address + path`.

@@ -51,6 +51,8 @@ class EmbeddedServer:
         self.folder = folder
         """Holds `zoo.cfg`, `zookeeper.log` and, once started, `version-2`."""
         self.state = ServerState.STOPPED
+        self.stood_still = False
+        """Paused since it was started, and perhaps resumed: it may yet end by itself (`revive`)."""
         self._command = command
         self._in_ensemble = in_ensemble
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,6 +101,7 @@ class EmbeddedServer:
             process.wait()
             raise EmbeddedServerError(self._explain("could not be started"))
         self._process, self._pid, self.state = process, int(pid), ServerState.RUNNING
+        self.stood_still = False
 
     def wait_ready(self, deadline: float) -> None:
         """Returns once the server serves sessions. `deadline` is a time of time.monotonic().
@@ -146,7 +149,7 @@ class EmbeddedServer:
         """SIGSTOP: its sockets stay open and nothing answers. Undone by `resume`."""
         self._signal(signal.SIGSTOP)
         self._await_stopped()
-        self.state = ServerState.PAUSED
+        self.state, self.stood_still = ServerState.PAUSED, True
 
     def resume(self) -> None:
         """SIGCONT."""
