@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -53,6 +54,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distrib
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """After they were shuffled."""
     distribution.begin_with_the_longest(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: the collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 class _WiderFixtures:

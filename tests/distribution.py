@@ -15,7 +15,7 @@ from tests.project import ROOT
 
 _FIRST = (
     *("real/spark", "real/cli", "real/zookeeper", "real/docs", "real/consumer", "real/controller"),
-    *("real/audit", "real/broker", "real/conformance", "pure/simulation", "wired"),
+    *("real/audit", "real/broker", "real/conformance", "pure/simulation", "pure/project", "wired"),
     *("long/interop", "long/spark", "long/chaos", "long/mistakes", "long/demos", "long/simulation"),
     *("long/audit", "long/benchmarks", "long/brokers", "long/consumer", "long/model"),
 )
@@ -43,8 +43,11 @@ def _below_tests(path: Path) -> str:
     return path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
 
 
-_TOGETHER = ("tests/real/", "tests/long/interop/", "tests/long/spark/", "tests/long/chaos/")
-"""Each folder below these has servers of its own."""
+_TOGETHER = (
+    *("tests/real/", "tests/long/interop/", "tests/long/spark/", "tests/long/chaos/"),
+    "tests/pure/project/",
+)
+"""Each folder below these has servers of its own; the rules of the last read the same syntax trees."""
 
 
 class Scheduler(LoadScopeScheduling):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,12 @@ def python_files(*folders: str) -> list[Path]:
         for file in (ROOT / folder).rglob("*.py")
         if "__pycache__" not in file.parts
     )
+
+
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    """Its syntax tree, made once for all the rules that read it."""
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
 def package_folders() -> Iterator[tuple[str, Path]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import ROOT, python_files
+from tests.project import ROOT, parsed, python_files
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
@@ -23,11 +22,6 @@ KAFKA_ROOTS = ("/consumers", "/brokers", "/admin", "/controller", "/config/", "/
 
 def _relative(file: Path) -> str:
     return str(file.relative_to(ROOT))
-
-
-@functools.cache
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
 def test_import_rules_hold() -> None:
@@ -49,7 +43,7 @@ def test_files_and_their_functions_can_be_read_in_one_go() -> None:
     functions = [
         f"{_relative(file)} {node.name}: {length} lines"
         for file in python_files(*SHIPPED)
-        for node in ast.walk(_tree(file))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
@@ -91,7 +85,7 @@ def test_znode_paths_are_spelled_in_znodes_only() -> None:
         f"{_relative(file)}:{line} {text!r}"
         for file in python_files(*SHIPPED)
         if file.relative_to(ROOT).parts[:2] not in (("zkgroup", "znodes"), ("zkgroup", "testing"))
-        for line, text in _path_literals(_tree(file))
+        for line, text in _path_literals(parsed(file))
     ]
 
     assert offences == []
@@ -114,7 +108,7 @@ def test_no_test_sleeps() -> None:
     offences = [
         _relative(file)
         for file in python_files("tests")
-        if file.name not in may_sleep and "benchmarks" not in file.parts and _sleeps(_tree(file))
+        if file.name not in may_sleep and "benchmarks" not in file.parts and _sleeps(parsed(file))
     ]
 
     assert offences == []
@@ -125,7 +119,7 @@ def test_every_test_says_what_it_shows() -> None:
     offences = [
         f"{_relative(file)}::{node.name}"
         for file in python_files("tests")
-        for node in ast.walk(_tree(file))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and file.name.startswith("test_")
@@ -136,7 +130,7 @@ def test_every_test_says_what_it_shows() -> None:
 
 
 def _undocumented(file: Path) -> Iterator[str]:
-    tree = _tree(file)
+    tree = parsed(file)
     if not ast.get_docstring(tree):
         yield _relative(file)
     for node in tree.body:

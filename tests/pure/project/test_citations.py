@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.project import ROOT
+from tests.project import ROOT, parsed
 
 DOCS = ROOT / "docs"
 _NUMBERS = r"\d+(?:\.\d+)?(?:(?:,? and |, | to |-)\d+(?:\.\d+)?)*"
@@ -44,9 +44,9 @@ ELSEWHERE = re.compile(
 _COMMENT = re.compile(r"(?:^|\s)# .*")
 
 
-def _said_in(text: str) -> Iterator[str]:
+def _said_in(tree: ast.Module, text: str) -> Iterator[str]:
     """The docstrings of all kinds and the comments of a module, each on one line."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         match node:
             case ast.Expr(ast.Constant(str(words))):
                 yield " ".join(words.split())
@@ -62,7 +62,7 @@ def _said() -> tuple[tuple[str, str], ...]:
         (path.relative_to(ROOT).as_posix(), text)
         for path in files
         if path != Path(__file__)
-        for text in _said_in(path.read_text(encoding="utf-8"))
+        for text in _said_in(parsed(path), path.read_text(encoding="utf-8"))
     )
 
 
@@ -101,4 +101,4 @@ def test_docstrings_and_comments_are_read() -> None:
     """Strings that are values are not."""
     text = '"""S1."""\nX = "S2"  # S3\n\n\ndef f():\n    """S4\n    S5."""\n    return "S6"\n'
 
-    assert list(_said_in(text)) == ["S1.", "S4 S5.", "# S3"]
+    assert list(_said_in(ast.parse(text), text)) == ["S1.", "S4 S5.", "# S3"]

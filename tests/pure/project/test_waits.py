@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.project import ROOT, python_files
+from tests.project import ROOT, parsed, python_files
 
 WAITS = {"eventually", "becomes", "eventually_on_loop"}
 BUILTINS = {
@@ -159,7 +159,7 @@ def _offences(rule: Rule, *folders: str) -> list[str]:
         for file in files
         if not (place := file.relative_to(ROOT).as_posix()).startswith(PROGRAMS)
         if place not in ("tests/waiting.py", "tests/leaks.py")
-        for line, text in rule(ast.parse(file.read_text(encoding="utf-8")))
+        for line, text in rule(parsed(file))
     ]
 
 
