@@ -34,7 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # the processes of tests are hundreds, and would compile the same modules each time
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     leaks.mark_descendants()
+    if hasattr(config, "workerinput"):
+        number = int(config.workerinput["workerid"].removeprefix("gw"))
+        config.args = distribution.begin_elsewhere(config.args, number, config.workerinput["workercount"])
     config.pluginmanager.register(_WiderFixtures(), "zkgroup-wider-fixtures")
+    config.pluginmanager.register(_Sorted(), "zkgroup-sorted")
     config.pluginmanager.register(idle.IdleReport(), "zkgroup-idle")
 
 
@@ -48,6 +52,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distribution.Scheduler:
     """Instead of those that `--dist` names."""
     return distribution.Scheduler(config, log)
+
+
+class _Sorted:
+    """Before they are shuffled: processes that collect in orders of their own have one list."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """By file; the order within a file stays."""
+        items.sort(key=lambda item: item.nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(trylast=True)

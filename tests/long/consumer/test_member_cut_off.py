@@ -66,7 +66,7 @@ def test_its_own_server_still_shows_it_as_the_owner(patient: ChaosZooKeeper) -> 
                 happened(begun)
                 shown = neighbour.ask(Read(Owner.path("g", FIRST)), ReadDone).znode
 
-                assert first.leases() == []
+                assert first.leases() == ()
                 assert shown is not None
                 assert shown.data == b"g_a-0"
                 patient.heal()
