@@ -124,7 +124,7 @@ def operated(
 
 
 def test_topics_are_created_and_grow(operated: Operated) -> None:
-    """Controller item 80; issue 4, 2 (c): create, list, describe, alter; collisions are refused."""
+    """Controller item 80: create, list, describe, alter; collisions are refused."""
     brokers = operated.json("broker", "list")["brokers"]
     assert [(row["broker"], row["version"], row["kind"]) for row in brokers] == [
         (1, REGISTERED[operated.release], "kafka"),
@@ -155,7 +155,7 @@ def test_topics_are_created_and_grow(operated: Operated) -> None:
 
 
 def test_brokers_apply_a_configuration(operated: Operated) -> None:
-    """Controller item 80; issue 4, 2 (c): set and removed, notified as the brokers of a release need it."""
+    """Controller item 80: set and removed, notified as the brokers of a release need it."""
     operated.create("configured", "1,1", "--config", "retention.ms=99999")
     done = operated.json(
         "config", "alter", "--topic", "configured", "--add-config", "max.message.bytes=2000",
@@ -220,7 +220,7 @@ def test_partitions_are_moved(operated: Operated) -> None:
 
 
 def test_preferred_replicas_are_elected(operated: Operated) -> None:
-    """Controller item 80; issue 4, 2 (c): another replica becomes the first one, and is elected."""
+    """Controller item 80: another replica becomes the first one, and is elected."""
     operated.create("elected", "1:2,1:2")
     file = operated.file("elected.json", {("elected", number): [2, 1] for number in range(2)})
     operated.json("reassign", "execute", "--reassignment-json-file", file, "--execute")
@@ -238,7 +238,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
 
 
 def test_topics_are_deleted(operated: Operated) -> None:
-    """Controller item 80; issue 4, 2 (c): the real controller does it, and ours says before what it needs."""
+    """Controller item 80: the real controller does it, and ours says before what it needs."""
     operated.create("deleted", "1:2,2:1")
     done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", "150s")
     may_be_off = REGISTERED[operated.release] < 5

@@ -27,7 +27,7 @@ def led(
 
 
 def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
-    """Controller items 50 and 62; issue 4, 2 (a): created by the real tool, written and read."""
+    """Controller items 50 and 62: created by the real tool, written and read."""
     led.create("orders", 4, 2)
     eventually(lambda: led.in_sync("orders", 4, 2), what="all partitions are led")
     rows = led.described("orders")

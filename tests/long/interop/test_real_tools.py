@@ -108,7 +108,7 @@ def test_a_topic_grows(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
-    """Controller item 49; issue 4, 2 (b): set and removed by TopicCommand, and brokers of ours apply it."""
+    """Controller item 49: set and removed by TopicCommand, and brokers of ours apply it."""
     cluster, topic = tools.cluster, tools.name("altered")
     tools.create(topic, (1, 2))
     entity, path = f"topics/{topic}", f"/config/topics/{topic}"
@@ -129,7 +129,7 @@ def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
 
 @at(*(release for release in RELEASES if not is_old(release)))
 def test_entities_are_configured(tools: Tools) -> None:
-    """Issue 4, 2 (b): ConfigCommand for topics, brokers, clients and users; brokers of ours apply theirs."""
+    """ConfigCommand for topics, brokers, clients and users; brokers of ours apply theirs."""
     cluster, topic = tools.cluster, tools.name("configured")
     tools.create(topic, (1, 2))
     entities = [
@@ -294,7 +294,7 @@ if EVERYTHING:
 
     @at(NEWEST)
     def test_a_broker_is_configured_while_it_does_not_run(tools: Tools) -> None:
-        """Issue 4, 2 (b): 3.9.1 changes no broker that runs, and sees that ours does; others it does."""
+        """3.9.1 changes no broker that runs, and sees that ours does; others it does."""
         assert not has_zookeeper_tools(tools.release)
         cluster = tools.cluster
         limit = f"leader.{RATE}=10"
