@@ -32,15 +32,24 @@ def chaos(zk_chaos_server: ChaosZooKeeper) -> ChaosZooKeeper:
 
 
 def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeeper) -> None:
-    """Controller item 76: B + T + P + 20 reads at most, and never more requests unanswered than were set."""
+    """Controller item 76: B + T + P + 20 reads until it has loaded, and never more unanswered than were set.
+
+    What it looks at afterwards (requests of operators, changed configs) is not counted in the sum: how far it
+    has come with that when the last broker knows its leaders is a matter of luck.
+    """
     window = 8
     reads: Counter[str] = Counter()
+    loading: Counter[str] = Counter()
 
     def before(request: Request) -> None:
+        paths: tuple[str, ...] = ()
         if isinstance(request, ReadMany):
-            reads.update(request.paths)
+            paths = request.paths
         elif isinstance(request, Read | Exists | ListChildren):
-            reads[request.path] += 1
+            paths = (request.path,)
+        reads.update(paths)
+        if not any(each.notes("controller.loaded") for each in country.controllers):
+            loading.update(paths)
 
     connection = ClientSettings(session_timeout_ms=20_000, bulk_paths=100, max_in_flight=window)
     with Target(opener(chaos.direct_address)) as target:
@@ -53,8 +62,8 @@ def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeepe
             last, leader = tp(99, "t99"), TREE.replicas(99, 99)[0]
             eventually(lambda: all(h.metadata.get(last) == leader for h in country.hosts.values()))
 
-    assert set(TREE.paths()) <= set(reads)
-    assert reads.total() <= TREE.brokers + TREE.topics + TREE.size + 20
+    assert {reads[path] for path in TREE.paths()} == {1}
+    assert loading.total() <= TREE.brokers + TREE.topics + TREE.size + 20
     assert chaos.most_unanswered() == window
 
 
