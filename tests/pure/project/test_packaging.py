@@ -77,7 +77,7 @@ def test_core_install_needs_four_packages() -> None:
 def test_extras_are_those_documented() -> None:
     """The extras are a public name each."""
     assert set(setup_cfg()["options.extras_require"]) == {
-        *("kafka", "embedded", "audit", "metrics", "sasl", "all", "test")
+        *("kafka", "embedded", "audit", "metrics", "sasl", "all", "test", "dev")
     }
 
 

@@ -40,7 +40,7 @@ def check(program: Path, cache: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=280,
         check=False,
-        env={"MYPYPATH": str(HERE.parents[1]), "PATH": ""},
+        env={"MYPYPATH": str(HERE.parents[2]), "PATH": ""},
     )
 
 
