@@ -9,7 +9,7 @@ import click
 
 from zkgroup.admin import offset_files, offset_plans
 from zkgroup.admin.describe import describe_offsets, unreadable_offsets
-from zkgroup.admin.reading import picture_or_nothing, read_picture
+from zkgroup.admin.reading import picture_to_change, read_picture
 from zkgroup.errors import PartlyDoneError
 from zkgroup.model import TopicPartition
 
@@ -18,7 +18,7 @@ from .connection import connected
 from .frame import group as make_group
 from .frame import output
 from .offset_acts import carry_out, undo_record
-from .options import consent_options, force_option, group_argument, source_option
+from .options import allow_missing_option, consent_options, force_option, group_argument, source_option
 from .output import say
 from .parameters import PartitionValue, TopicPartitions, file_text
 from .sources import log_ends, log_positions
@@ -85,32 +85,40 @@ def export(groups: tuple[str, ...]) -> None:
 @offsets.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--group", metavar="GROUP", help="Only the offsets of this group.")
+@allow_missing_option
 @force_option(_FORCE)
 @consent_options
-def import_(file: IO[str], group: str | None, force: bool, **consent: bool) -> None:
-    """Write the offsets in FILE (`-` for stdin), in any format that `export` writes."""
+def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **consent: bool) -> None:
+    """Write the offsets in FILE (`-` for stdin), in any format that `export` writes.
+
+    A group that does not exist yet is made.
+    """
     saved = offset_files.parse(file_text(file), group=group)
     with connected() as ensemble:
         plans = []
         for name in sorted({one.group for one in saved}):
             values = {one.topic_partition: one.offset for one in saved if one.group == name}
-            picture = picture_or_nothing(ensemble, name, _topics(values))
-            plans.append(offset_plans.plan_values(picture, values))
+            picture = picture_to_change(ensemble, name, _topics(values))
+            plans.append(offset_plans.plan_values(picture, values, allow_missing=allow_missing))
         carry_out(ensemble, output(), plans, force=force, **consent)
 
 
 @offsets.command("set")
 @group_argument()
 @click.argument("values", metavar="TOPIC:PARTITION=OFFSET...", nargs=-1, required=True, type=PartitionValue())
+@allow_missing_option
 @force_option(_FORCE)
 @consent_options
-def set_(group: str, values: Sequence[tuple[str, int, int]], force: bool, **consent: bool) -> None:
-    """Give partitions of GROUP these offsets."""
+def set_(
+    group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **consent: bool
+) -> None:
+    """Give partitions of GROUP these offsets. A group that does not exist yet is made."""
     wanted = {TopicPartition(topic, partition): offset for topic, partition, offset in values}
     if len(wanted) < len(values):
         raise click.UsageError("a partition is named twice")
     with connected() as ensemble:
-        plan = offset_plans.plan_values(read_picture(ensemble, group, _topics(wanted)), wanted)
+        picture = picture_to_change(ensemble, group, _topics(wanted))
+        plan = offset_plans.plan_values(picture, wanted, allow_missing=allow_missing)
         carry_out(ensemble, output(), [plan], force=force, **consent)
 
 
@@ -135,33 +143,39 @@ def set_(group: str, values: Sequence[tuple[str, int, int]], force: bool, **cons
     help="Only these; may be repeated.",
 )
 @source_option
+@allow_missing_option
 @force_option(_FORCE)
 @consent_options
 def reset(
     group: str,
     topics: Sequence[tuple[str, tuple[int, ...]]],
     source: str | None,
+    allow_missing: bool,
     force: bool,
     execute: bool,
     yes: bool,
     **targets: Any,
 ) -> None:
-    """Move the offsets of GROUP to a target."""
+    """Move the offsets of GROUP to a target.
+
+    With --topic or --from-file a group that does not exist yet is made.
+    """
     chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(chosen) != 1:
         raise click.UsageError(
             "say where to, with exactly one of --to and its like (--to-earliest, --shift-by, ...)"
         )
+    rows = offset_files.parse_topic_rows(file_text(chosen["from_file"])) if "from_file" in chosen else None
     with connected() as ensemble, log_positions(source, ensemble) as log:
-        picture = read_picture(ensemble, group)
-        if "from_file" in chosen:
-            plan = offset_plans.plan_values(
-                picture, offset_files.parse_topic_rows(file_text(chosen["from_file"]))
-            )
+        if rows is not None:
+            picture = picture_to_change(ensemble, group, _topics(rows))
+            plan = offset_plans.plan_values(picture, rows, allow_missing=allow_missing)
         else:
+            named = [name for name, _ in topics]
+            picture = picture_to_change(ensemble, group, named) if named else read_picture(ensemble, group)
             target = _target(chosen, ensemble.clock.wall_ms())
             partitions = offset_plans.partitions_to_reset(picture, topics)
-            plan = offset_plans.plan_reset(picture, target, partitions, log)
+            plan = offset_plans.plan_reset(picture, target, partitions, log, allow_missing=allow_missing)
         carry_out(ensemble, output(), [plan], force=force, execute=execute, yes=yes)
 
 

@@ -79,6 +79,15 @@ def force_option(text: str) -> Decorator:
     return click.option("--force", is_flag=True, help=text)
 
 
+def allow_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--allow-missing`, for offsets of what does not exist (yet)."""
+    return click.option(
+        "--allow-missing",
+        is_flag=True,
+        help="Also for topics and partitions that do not exist; without this they are refused.",
+    )(function)
+
+
 def disable_racks_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--disable-rack-aware`, Kafka's word."""
     return click.option(

@@ -125,11 +125,14 @@ def plan_values(
     picture: GroupPicture,
     values: Mapping[TopicPartition, int],
     exactly: Mapping[TopicPartition, bytes] | None = None,
+    *,
+    allow_missing: bool = False,
 ) -> OffsetPlan:
     """A plan that gives these partitions these offsets (`NONE`: as if never committed).
 
     `exactly` holds the bytes of those that are not to be written in plain digits. Raises ConfigError for
-    a partition or an offset that no JVM could hold.
+    a partition or an offset that no JVM could hold; without `allow_missing` also NotFoundError for a topic
+    or partition that does not exist, and CorruptZnodeError for a topic that cannot be read.
     """
     for tp, value in values.items():
         if tp.partition > PARTITION_MAX or value > OFFSET_MAX:
@@ -137,17 +140,14 @@ def plan_values(
                 f"{tp}: expected a partition up to {PARTITION_MAX} and an offset up to {OFFSET_MAX}, "
                 f"found offset {value}"
             )
-    notes = []
+    if not allow_missing:
+        _refuse_missing(picture, sorted(values))
+    notes = [] if picture.exists else [f"there is no group {picture.group!r} yet: this makes it"]
     for topic in sorted({tp.topic for tp in values}):
         numbers = picture.partitions(topic)
-        beyond = [tp.partition for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
+        beyond = [tp for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
         if beyond:
-            what = (
-                f"{topic} has no partition {', '.join(map(str, beyond))}"
-                if numbers
-                else f"there is no topic {topic}"
-            )
-            notes.append(f"{what}: the offsets are kept for when there is")
+            notes.append(f"{_told_missing(picture, topic, beyond)}: the offsets are kept for when there is")
     changes = tuple(
         _change(picture, tp, value, (exactly or {}).get(tp)) for tp, value in sorted(values.items())
     )
@@ -165,18 +165,48 @@ def plan_values(
     )
 
 
+def _refuse_missing(picture: GroupPicture, partitions: Sequence[TopicPartition]) -> None:
+    missing = [tp for tp in partitions if tp.partition not in picture.partitions(tp.topic)]
+    for topic in dict.fromkeys(tp.topic for tp in missing):
+        entry = picture.topics.get(topic)
+        if entry is not None and entry.error is not None:
+            raise entry.error
+    if missing:
+        told = "; ".join(
+            _told_missing(picture, topic, missing) for topic in sorted({tp.topic for tp in missing})
+        )
+        raise NotFoundError(
+            f"{Topic.path(missing[0].topic)}: {told}; nothing was changed. `zkgroup topic list` shows what "
+            "there is; --allow-missing keeps the offsets for when there is more"
+        )
+
+
+def _told_missing(picture: GroupPicture, topic: str, missing: Sequence[TopicPartition]) -> str:
+    """What is not there of a topic: all of it, or some partitions."""
+    numbers = picture.partitions(topic)
+    if not numbers:
+        return f"there is no topic {topic}"
+    beyond = ", ".join(str(tp.partition) for tp in missing if tp.topic == topic)
+    return f"{topic} has no partition {beyond}"
+
+
 def plan_reset(
     picture: GroupPicture,
     target: Target,
     partitions: Sequence[TopicPartition],
     log: LogPositions | None = None,
+    *,
+    allow_missing: bool = False,
 ) -> OffsetPlan:
     """A plan that moves these partitions to the target.
 
     With a source the result is kept within what the log holds, without one at 0 or above; where that is
     not what was asked for, a note says so. Raises ConfigError where the target
-    needs a source and there is none, NotFoundError where the source does not know a partition.
+    needs a source and there is none, NotFoundError where the source does not know a partition, and what
+    `plan_values` raises for one that does not exist.
     """
+    if not allow_missing:
+        _refuse_missing(picture, partitions)
     notes: tuple[str, ...] = ()
     if isinstance(target, Shift):
         skipped = [tp for tp in partitions if offset_of(picture, tp) is None]
@@ -195,7 +225,7 @@ def plan_reset(
             if clipped[tp] != values[tp]
         )
         values = clipped
-    plan = plan_values(picture, values)
+    plan = plan_values(picture, values, allow_missing=allow_missing)
     return OffsetPlan(
         group=plan.group,
         as_of=plan.as_of,
@@ -210,7 +240,8 @@ def partitions_to_reset(
 ) -> tuple[TopicPartition, ...]:
     """The partitions that `--topic T[:P,P]` names; without any, all that the group has offsets of.
 
-    Raises NotFoundError for a topic or partition that neither exists nor has an offset.
+    A topic alone means its partitions; of a topic that does not exist, those with an offset. Raises
+    NotFoundError where there are none.
     """
     if not wanted:
         if not picture.offsets:
@@ -218,14 +249,12 @@ def partitions_to_reset(
         return tuple(sorted(picture.offsets))
     chosen: set[TopicPartition] = set()
     for topic, numbers in wanted:
-        known = {TopicPartition(topic, p) for p in picture.partitions(topic)}
-        known |= {tp for tp in picture.offsets if tp.topic == topic}
-        asked = {TopicPartition(topic, p) for p in numbers} or known
-        missing = sorted(asked - known)
-        if missing or not asked:
-            what = f"partition {missing[0].partition} of {topic}" if missing else f"topic {topic!r}"
-            raise NotFoundError(
-                f"{Topic.path(topic)}: there is no {what}, and group {picture.group} has no offset of it"
+        asked = {TopicPartition(topic, p) for p in numbers or picture.partitions(topic)}
+        asked = asked or {tp for tp in picture.offsets if tp.topic == topic}
+        if not asked:
+            entry = picture.topics.get(topic)
+            raise (entry.error if entry else None) or NotFoundError(
+                f"{Topic.path(topic)}: there is no topic {topic}, and {picture.group} has no offset of it"
             )
         chosen |= asked
     return tuple(sorted(chosen))

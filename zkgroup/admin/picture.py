@@ -67,6 +67,8 @@ class GroupPicture:
     """Topics that somebody subscribes to, owns or has offsets of; those that do not exist are absent."""
     topic_names: frozenset[str]
     """Every topic of the ensemble: what wildcards are evaluated against."""
+    exists: bool = True
+    """False where there is no znode of the group."""
 
     @classmethod
     def of_nothing(cls, group: str, as_of: AsOf, topics: Mapping[str, Held[Topic]]) -> GroupPicture:
@@ -85,6 +87,7 @@ class GroupPicture:
             plan=None,
             topics=topics,
             topic_names=frozenset(topics),
+            exists=False,
         )
 
     @property

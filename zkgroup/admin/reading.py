@@ -33,7 +33,7 @@ from zkgroup.znodes.consumers import (
     owners_topic_path,
     views_path,
 )
-from zkgroup.znodes.ids import number_of, validate_group
+from zkgroup.znodes.ids import number_of, validate_group, validate_topic
 
 _Named = TypeVar("_Named", Registration, View)
 
@@ -70,6 +70,16 @@ def picture_or_nothing(ensemble: Ensemble, group: str, also: Sequence[str] = ())
     znodes = ensemble.zk.read_many([Topic.path(topic) for topic in also])
     topics = {topic: held(znode, Topic.decode) for topic in also if (znode := znodes[Topic.path(topic)])}
     return GroupPicture.of_nothing(group, ensemble.as_of(), topics)
+
+
+def picture_to_change(ensemble: Ensemble, group: str, topics: Sequence[str]) -> GroupPicture:
+    """The picture of a group whose offsets of these topics are to change; the group may not exist yet.
+
+    Raises ConfigError for a topic whose name is not legal: offsets of it would lie where nobody looks.
+    """
+    for topic in topics:
+        validate_topic(topic)
+    return picture_or_nothing(ensemble, group, topics)
 
 
 def read_pictures(

@@ -36,7 +36,8 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
     """
     assert record.group is not None
     picture = picture_or_nothing(ensemble, record.group, sorted({tp.topic for tp in record.offsets}))
-    plan = plan_values(picture, {tp: before for tp, (before, _) in record.offsets.items()}, record.originals)
+    values = {tp: before for tp, (before, _) in record.offsets.items()}
+    plan = plan_values(picture, values, record.originals, allow_missing=True)
     moved = []
     for change in plan.changes:
         before, after = record.offsets[change.topic_partition]

@@ -23,11 +23,19 @@ from zkgroup.admin.offset_plans import (
     plan_values,
 )
 from zkgroup.admin.offsets import LIVE_TRIES, PARTITIONS_AT_ONCE, Act, apply_plan
-from zkgroup.admin.reading import picture_or_nothing, read_picture
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.admin.reading import picture_or_nothing, picture_to_change, read_picture
+from zkgroup.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptZnodeError,
+    NotFoundError,
+    PartlyDoneError,
+    RefusedError,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, Request, SetData
 from zkgroup.znodes.audit import AuditRecord
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Reset
 
 ACT = Act(undo_id="20260101-000000-abcd", command="zkgroup offsets set g ...", user="olga")
@@ -301,9 +309,63 @@ def test_partitions_are_picked_by_topic_and_number(idle: MemoryGroups) -> None:
     assert partitions_to_reset(picture) == (_tp(0), _tp(1))
     assert partitions_to_reset(picture, [("orders", ())]) == (_tp(0), _tp(1), _tp(2))
     assert partitions_to_reset(picture, [("orders", (2,)), ("clicks", ())]) == (_tp(0, "clicks"), _tp(2))
-    for wanted in ([("nothing", ())], [("orders", (9,))]):
-        with pytest.raises(NotFoundError):
-            partitions_to_reset(picture, wanted)
+    with pytest.raises(NotFoundError, match="there is no topic nothing, and g has no offset of it"):
+        partitions_to_reset(picture, [("nothing", ())])
+
+
+def test_what_does_not_exist_is_refused_unless_allowed(idle: MemoryGroups) -> None:
+    """A typed topic or partition that is not there writes nothing; allowed, the plan says what is missing."""
+    idle.commit("g", "gone", 0, 3)
+    picture = picture_to_change(idle.ensemble, "g", ["orders", "ordres"])
+    values = {_tp(0): 1, _tp(0, "ordres"): 2, _tp(3): 3, _tp(9): 4}
+    told = "there is no topic ordres; orders has no partition 3, 9"
+
+    with pytest.raises(
+        NotFoundError, match=f"/brokers/topics/orders: {told.partition('; ')[2]}.*--allow-missing"
+    ):
+        plan_values(picture, {tp: value for tp, value in values.items() if tp.topic == "orders"})
+    with pytest.raises(NotFoundError, match="there is no topic ordres"):
+        plan_values(picture, values)
+    for partitions in ([_tp(0), _tp(3)], partitions_to_reset(picture)):
+        with pytest.raises(NotFoundError, match="nothing was changed"):
+            plan_reset(picture, Absolute(5), partitions)
+        assert plan_reset(picture, Absolute(5), partitions, allow_missing=True).effective
+    allowed = plan_values(picture, values, allow_missing=True)
+    assert [change.after for change in allowed.effective] == [1, 3, 4, 2]
+    assert [note.partition(": ")[0] for note in allowed.notes] == told.split("; ")[::-1]
+
+
+def test_a_topic_that_cannot_be_read_is_not_called_missing(idle: MemoryGroups) -> None:
+    """Its partitions are not known, and the error says why."""
+    idle.server.put(Topic.path("odd"), b"{")
+    picture = picture_to_change(idle.ensemble, "g", ["odd"])
+
+    with pytest.raises(CorruptZnodeError, match="/brokers/topics/odd"):
+        plan_values(picture, {_tp(0, "odd"): 1})
+    with pytest.raises(CorruptZnodeError, match="/brokers/topics/odd"):
+        partitions_to_reset(picture, [("odd", ())])
+    assert plan_values(picture, {_tp(0, "odd"): 1}, allow_missing=True).effective
+
+
+@pytest.mark.parametrize(("group", "topic"), [("g/h", "orders"), ("..", "orders"), ("g", "a b"), ("g", "..")])
+def test_illegal_names_are_refused_before_anything_is_planned(
+    idle: MemoryGroups, group: str, topic: str
+) -> None:
+    """A name that Kafka could not have is no place for offsets."""
+    with pytest.raises(ConfigError, match="expected"):
+        picture_to_change(idle.ensemble, group, [topic])
+
+
+def test_a_group_that_does_not_exist_yet_can_be_seeded(idle: MemoryGroups) -> None:
+    """Of topics that exist; the plan says that the group is new."""
+    picture = picture_to_change(idle.ensemble, "new", ["orders"])
+
+    for plan in (plan_values(picture, {_tp(0): 7}), plan_reset(picture, Absolute(7), [_tp(0)])):
+        assert plan.notes == ("there is no group 'new' yet: this makes it",)
+    apply_plan(idle.ensemble, plan_values(picture, {_tp(0): 7}), ACT)
+
+    assert idle.offset("new", "orders", 0) == "7"
+    assert plan_values(picture_to_change(idle.ensemble, "new", ["orders"]), {_tp(0): 8}).notes == ()
 
 
 @pytest.mark.parametrize(

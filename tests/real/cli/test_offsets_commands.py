@@ -215,6 +215,73 @@ def test_reset_by_the_records(shell: Shell, idle: ServerGroups, tmp_path: Path) 
     assert idle.offset_of("billing", "orders", 1) == 0
 
 
+_FILE = "/consumers/{group}/offsets/{topic}/{partition}:5\n"
+
+
+@pytest.mark.parametrize("execute", [[], ["--execute"]])
+@pytest.mark.parametrize(
+    ("group", "topic", "partition", "code", "told"),
+    [
+        ("billing", "ordres", 0, 5, "/brokers/topics/ordres: there is no topic ordres"),
+        ("billing", "orders", 7, 5, "/brokers/topics/orders: orders has no partition 7"),
+        ("nobody", "orders", 7, 5, "orders has no partition 7"),
+        ("billing", "or ders", 0, 2, "topic 'or ders'"),
+        ("billing", "..", 0, 2, "topic '..'"),
+        ("bil ling", "orders", 0, 2, "group 'bil ling'"),
+    ],
+)
+def test_a_typo_writes_nothing(
+    shell: Shell,
+    idle: ServerGroups,
+    group: str,
+    topic: str,
+    partition: int,
+    code: int,
+    told: str,
+    execute: list[str],
+) -> None:
+    """What does not exist is exit 5, an illegal name 2, in the preview already and in all three commands."""
+    before = idle.zk.list_many(["/consumers", "/consumers/billing/offsets"])
+    text = _FILE.format(group=group, topic=topic, partition=partition)
+    rows = shell.home / "rows.csv"
+    rows.write_text(f"{topic},{partition},5\n")
+    commands = [
+        ["set", group, f"{topic}:{partition}=5"],
+        ["reset", group, "--to", "5", "--topic", f"{topic}:{partition}"],
+        ["import", "-"],
+        *([] if " " in topic else [["reset", group, "--from-file", str(rows)]]),
+    ]
+
+    for words in commands:
+        ran = shell.run("offsets", *words, *execute, stdin=text)
+        assert (ran.code, ran.out, told in ran.err) == (code, "", True), (words, ran)
+
+    assert (idle.zk.list_many(list(before)), shell.undo_files) == (before, [])
+
+
+def test_what_is_missing_can_be_allowed(shell: Shell, idle: ServerGroups) -> None:
+    """For offsets that are there before their topic; a reset goes back with it to a topic that is gone."""
+    assert shell.run("offsets", "set", "billing", "later:0=5", "--allow-missing", "--execute").code == 0
+    refused = shell.run("offsets", "reset", "billing", "--to", "6", "--execute")
+    allowed = shell.run("offsets", "reset", "billing", "--to", "6", "--execute", "--allow-missing")
+
+    assert (refused.code, allowed.code) == (5, 0)
+    assert "note: there is no topic later: the offsets are kept for when there is" in allowed.err
+    assert [idle.offset_of("billing", topic, 0) for topic in ("later", "orders")] == [6, 6]
+
+
+@pytest.mark.parametrize(
+    "words", [["set", "new", "orders:2=5"], ["reset", "new", "--to", "5", "--topic", "orders"]]
+)
+def test_a_new_group_can_be_given_offsets(shell: Shell, idle: ServerGroups, words: list[str]) -> None:
+    """Before its first member joins; the preview says that it is new."""
+    shown = shell.run("offsets", *words)
+    done = shell.run("offsets", *words, "--execute")
+
+    assert "note: there is no group 'new' yet: this makes it" in shown.err
+    assert (shown.code, done.code, idle.offset_of("new", "orders", 2)) == (0, 0, 5)
+
+
 def test_reset_from_a_file(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
     """Kafka's `--from-file`."""
     file = tmp_path / "plan.csv"
