@@ -23,12 +23,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import eventually
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
-from zkgroup.testing import wait_until
 
 _HOST = "127.0.0.1"
 _WORKERS = 2
-_DEADLINE_S = 900.0
 _JOB_S = 3600.0
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
@@ -142,8 +141,7 @@ def _line_with(log: Path, text: str) -> str:
     def found() -> list[str]:
         return [line for line in log.read_text().splitlines() if text in line]
 
-    wait_until(found, _DEADLINE_S, lambda: f"{log.name}: a line with {text!r}, in:\n{log.read_text()}")
-    return found()[0]
+    return eventually(found, what=lambda: f"{log.name}: a line with {text!r}, in:\n{log.read_text()}")[0]
 
 
 def _environment(place: Path) -> dict[str, str]:

@@ -9,9 +9,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.programs.chaos.cluster import SESSION_MS, hold
+from tests.programs.chaos.cluster import SESSION_MS
 from tests.programs.chaos.gate import GatedZooKeeper
-from zkgroup.testing.clock import wait_until
+from tests.programs.on_servers import hold
+from tests.waiting import eventually
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -73,7 +74,7 @@ def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper
 
         client.set(2, held, b"late")
         client.set(3, held, b"later")
-        wait_until(lambda: gate.is_holding, 30)
+        eventually(lambda: gate.is_holding)
         hold(SESSION_MS / 1000 * 1.5)
         assert zk.read(held).stat.version == 0
         gate.let_go()
@@ -81,7 +82,7 @@ def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper
 
         assert (xid, error) == (2, 0)
         assert gate.answered == (zxid,)
-        wait_until(lambda: gate.is_holding, 30)
+        eventually(lambda: gate.is_holding)
         zk.sync("/")
         assert zk.read(held).data == b"late"
         gate.open_gate()

@@ -8,28 +8,25 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tests.programs.chaos.gate import GatedZooKeeper
 from tests.programs.chaos.schedule import BROKERS
+from tests.programs.on_servers import OnServers, hold
+from tests.waiting import becomes, eventually
 from zkgroup.admin.brokers import read_states, registrations
 from zkgroup.admin.ensemble import Ensemble
-from zkgroup.errors import EmbeddedServerError, ZkGroupError
+from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
-from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.testing.clock import wait_until
 from zkgroup.testing.peer_links import PeerLinks
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.topics import delete_topics_path
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -41,8 +38,6 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "200ms",
     "leader.imbalance.check.interval.seconds": "15s",
 }
-START_S = 150.0
-REVIVE_S = 10.0
 LOOK_S = 0.25
 """Between two looks at the whole cluster: they cost the brokers time on a small machine."""
 CALM_S = SESSION_MS / 1000 + 1
@@ -50,11 +45,6 @@ ENTRY = ("-c", "from zkgroup_cli.main import main; main()")
 """What Python is started with to be a broker."""
 LINES = "lines"
 """The topic that lines are appended to; it is moved and never deleted."""
-
-
-def hold(seconds: float) -> None:
-    """A fault lasts so long, or a look is not repeated at once: the one kind of wait that is for time."""
-    threading.Event().wait(seconds)
 
 
 class Node:
@@ -160,8 +150,8 @@ class Node:
         return found
 
 
-class ChaosCluster:
-    """Four brokers, three servers, and a witness past all proxies. A context manager."""
+class ChaosCluster(OnServers):
+    """Four brokers, three servers, and a witness past all proxies."""
 
     def __init__(
         self,
@@ -171,36 +161,19 @@ class ChaosCluster:
         chroot: str,
         entry: Sequence[str] = ENTRY,
     ) -> None:
-        """The servers run already, with these links between them, and the chroot exists."""
-        self.zookeeper, self.links, self.home, self.chroot = zookeeper, links, home, chroot
+        super().__init__(zookeeper, links, home, chroot)
         self.nodes: dict[int, Node] = {}
         self._entry = entry
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot, self.links))
-            for broker in BROKERS:
-                network = stack.enter_context(GatedZooKeeper(self.zookeeper, self.chroot))
-                self.nodes[broker] = Node(broker, self.home, network, self._entry)
-                stack.callback(self.nodes[broker].kill)
-            settings = ClientSettings(session_timeout_ms=30_000)
-            client = stack.enter_context(ZooKeeperClient(self.network.direct_address, settings))
-            self.zk = stack.enter_context(Blocking(client, timeout_s=5.0))
-            self.ensemble = Ensemble(self.zk, SystemClock())
-            wait_until(self._is_connected, START_S)
-            self._stack = stack.pop_all()
-        return self
+    def place(self, stack: ExitStack) -> None:
+        for broker in BROKERS:
+            network = stack.enter_context(GatedZooKeeper(self.zookeeper, self.chroot))
+            self.nodes[broker] = Node(broker, self.home, network, self._entry)
+            stack.callback(self.nodes[broker].kill)
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _is_connected(self) -> bool:
-        try:
-            self.zk.wait_connected()
-        except ZkGroupError:
-            return False
-        return True
+    @property
+    def ensemble(self) -> Ensemble:
+        return Ensemble(self.zk, SystemClock())
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -269,7 +242,7 @@ class ChaosCluster:
         """Whoever does not run is started, and everybody is registered."""
         for node in self.nodes.values():
             node.start()
-        wait_until(lambda: self._quietly(self.registered) == set(BROKERS), START_S, self.told)
+        becomes(self.registered, set(BROKERS), what=self.told, ignoring=(ZkGroupError,))
 
     def _quietly(self, read: Any) -> Any:
         try:
@@ -283,11 +256,6 @@ class ChaosCluster:
         died = [why for node in self.nodes.values() for why in node.died]
         return f"running {running}, registered {self._quietly(self.registered)}, {died}"
 
-    def revive(self) -> None:
-        """Every server is started or goes on; one that others cannot reach serves nobody for now."""
-        with suppress(EmbeddedServerError):
-            self.zookeeper.revive(REVIVE_S)
-
     def heal(self) -> None:
         """Every fault has ended; whoever is paused goes on."""
         self.network.heal(cut=True)
@@ -296,8 +264,8 @@ class ChaosCluster:
             node.network.heal(cut=True)
             node.resume()
 
-    def rest(self, timeout_s: float) -> float:
-        """Waits for rest; the seconds until it began. Raises TimeoutError with what is amiss.
+    def rest(self) -> float:
+        """Waits for rest; the seconds until it began. Raises AssertionError with what is amiss.
 
         It is rest once it lasts longer than a session, so that nothing is still to come to light.
         """
@@ -315,5 +283,5 @@ class ChaosCluster:
                 calm_from_s = time.monotonic()
             return time.monotonic() - calm_from_s > CALM_S
 
-        wait_until(is_calm, timeout_s, lambda: f"{now}; {self.told()}")
+        eventually(is_calm, what=lambda: f"{now}; {self.told()}")
         return calm_from_s - began_s

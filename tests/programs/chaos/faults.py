@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from signal import SIGTERM
 
-from tests.programs.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node, hold
+from tests.programs.chaos.cluster import LINES, SESSION_MS, ChaosCluster, Node
 from tests.programs.chaos.moves import MOVE_STEPS, step_of
 from tests.programs.chaos.operations import PARTITIONS, Operations
 from tests.programs.chaos.schedule import BROKERS, Fault
+from tests.programs.on_servers import comes_true, hold
 from zkgroup.errors import EmbeddedServerError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
-from zkgroup.testing.clock import wait_until
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller
@@ -116,15 +116,12 @@ class Faults:
         node.kill()
 
         def is_out() -> bool:
-            with suppress(ZkGroupError):
-                every = self.cluster.states()
-                lines = [state.isr for tp, state in every.items() if tp.topic == LINES and state]
-                alone = any(state is not None and state.isr == (node.broker,) for state in every.values())
-                return len(lines) >= PARTITIONS and not alone and all(node.broker not in isr for isr in lines)
-            return False
+            every = self.cluster.states()
+            lines = [state.isr for tp, state in every.items() if tp.topic == LINES and state]
+            alone = any(state is not None and state.isr == (node.broker,) for state in every.values())
+            return len(lines) >= PARTITIONS and not alone and all(node.broker not in isr for isr in lines)
 
-        with suppress(TimeoutError):
-            wait_until(is_out, OUT_S)
+        if comes_true(is_out, OUT_S):
             node.wipe()
             self.bitten["wipe"] += 1
         return node.start
@@ -163,29 +160,22 @@ class Faults:
 
     # --- servers ------------------------------------------------------------------------------------
 
-    def _leader(self) -> int | None:
-        for server in self.cluster.zookeeper.servers:
-            with suppress(OSError):
-                if server.pid is not None and "Mode: leader" in server.ask("srvr"):
-                    return server.number
-        return None
-
     def _kill_server(self, _: Fault, __: Node) -> End:
-        if (leader := self._leader()) is None:
+        if (leader := self.cluster.leader()) is None:
             return _nothing
         self.cluster.zookeeper.server(leader).kill()
         self.bitten["F12"] += 1
         return self.cluster.revive
 
     def _pause_server(self, _: Fault, __: Node) -> End:
-        if (leader := self._leader()) is None:
+        if (leader := self.cluster.leader()) is None:
             return _nothing
         self.cluster.zookeeper.server(leader).pause()
         self.bitten["F16"] += 1
         return self.cluster.revive
 
     def _isolate(self, fault: Fault, _: Node) -> End:
-        leader = self._leader()
+        leader = self.cluster.leader()
         followers = [each for each in range(3) if each != leader]
         self.cluster.network.isolate(followers[fault.number % len(followers)])
         self.bitten["F13"] += leader is not None
@@ -248,13 +238,13 @@ class Faults:
         try:
             with self._stopped(f"{Topic.path(name)}/"):
                 self.operations.create_one(name)
-                wait_until(lambda: node.network.is_holding, ELECTED_S)
+                _await(lambda: node.network.is_holding)
                 node.pause()
                 self._replace(node)
                 self._wait_replaced(node)
                 before = set(node.network.answered)
                 node.network.let_go()
-                wait_until(lambda: set(node.network.answered) > before, ELECTED_S)
+                _await(lambda: set(node.network.answered) > before)
                 self.held += set(node.network.answered) - before
                 self.bitten["F38 held write"] += 1
             hold(SESSION_MS / 1000 + 1)
@@ -269,7 +259,7 @@ class Faults:
 
     def _wait_replaced(self, node: Node) -> None:
         """Raises TimeoutError."""
-        wait_until(lambda: self.cluster.controller() not in (None, node.broker), ELECTED_S)
+        _await(lambda: self.cluster.controller() not in (None, node.broker))
 
     def _kill_in_move(self, fault: Fault, _: Node) -> End:
         """The controller dies when a move is at this step, and nothing of the next one is written."""
@@ -292,13 +282,10 @@ class Faults:
         """Until nothing is moved and all brokers can take part; for a while, as some do not come back."""
 
         def is_idle() -> bool:
-            with suppress(ZkGroupError):
-                moved = self.cluster.zk.find(Reassignment.path()) is not None
-                return not moved and self.cluster.registered() == set(BROKERS)
-            return False
+            moved = self.cluster.zk.find(Reassignment.path()) is not None
+            return not moved and self.cluster.registered() == set(BROKERS)
 
-        with suppress(TimeoutError):
-            wait_until(is_idle, IDLE_S)
+        comes_true(is_idle, IDLE_S)
 
     @contextmanager
     def _stopped(self, path: str) -> Iterator[None]:
@@ -358,6 +345,12 @@ class Faults:
             self.operations.submit({tp: (away[0], *replicas[:2])})
             return node.start if fault.number % 3 else _nothing
         return _nothing
+
+
+def _await(predicate: Callable[[], object]) -> None:
+    """Raises TimeoutError."""
+    if not comes_true(predicate, ELECTED_S):
+        raise TimeoutError
 
 
 def _nothing() -> None:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.programs.chaos.cluster import ENTRY, LINES, ChaosCluster, hold
+from tests.programs.chaos.cluster import ENTRY, LINES, ChaosCluster
 from tests.programs.chaos.faults import End, Faults
 from tests.programs.chaos.lines import Lines, kept
 from tests.programs.chaos.operations import Operations
 from tests.programs.chaos.readers import Readers
 from tests.programs.chaos.schedule import Slot
+from tests.programs.on_servers import comes_true, hold
+from tests.waiting import PATIENCE_S, eventually
 from zkgroup.errors import ZkGroupError
 from zkgroup.history import (
     ClusterOptions,
@@ -26,14 +28,11 @@ from zkgroup.history import (
     read_transactions,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.testing.clock import wait_until
 from zkgroup.testing.peer_links import PeerLinks
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.controller import Controller
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-REST_S = 150.0
-"""Longest way to rest once all faults have ended, on a machine that has other work."""
 BETWEEN_S = 30.0
 """Longest wait for a controller between two slots; then the next one begins all the same."""
 
@@ -80,7 +79,7 @@ def run_round(
         faults = Faults(cluster, operations)
         try:
             _play(cluster, operations, faults, slots, done, calm_s, say)
-        except (TimeoutError, ZkGroupError) as error:
+        except (AssertionError, ZkGroupError) as error:
             done.wrong.append(f"{type(error).__name__}: {error}")
             cluster.heal()
         finally:
@@ -102,9 +101,9 @@ def _play(
     say: Say,
 ) -> None:
     cluster.start_all()
-    wait_until(lambda: cluster.controller() is not None, REST_S)
+    eventually(cluster.controller, what="a controller")
     operations.begin()
-    cluster.rest(REST_S)
+    cluster.rest()
     with Lines(cluster) as lines, Readers(cluster) as readers:
         for number, slot in enumerate(slots):
             say(f"seed {done.seed} slot {number}: {slot} {[name for name, _ in slot.operations]}")
@@ -115,7 +114,7 @@ def _play(
         quiet_from_ms = int(time.time() * 1000)
         for node in cluster.nodes.values():
             node.start()
-        done.rest_s = cluster.rest(REST_S)
+        done.rest_s = cluster.rest()
         say(f"seed {done.seed}: at rest after {done.rest_s:.1f} s")
         _watch(cluster, calm_s)
         lines.stop()
@@ -141,28 +140,18 @@ def _slot(cluster: ChaosCluster, operations: Operations, faults: Faults, slot: S
     for hold_s, end in sorted(ends, key=lambda each: each[0]):
         hold(max(0.0, began_s + hold_s - time.monotonic()))
         end()
-
-    def rules() -> bool:
-        try:
-            return cluster.controller() is not None
-        except ZkGroupError:
-            return False
-
-    try:
-        wait_until(rules, BETWEEN_S)
-    except TimeoutError:
-        return
+    comes_true(lambda: cluster.controller() is not None, BETWEEN_S)
 
 
 def _watch(cluster: ChaosCluster, calm_s: float) -> None:
-    """Raises TimeoutError where another becomes controller.
+    """Raises AssertionError where another becomes controller.
 
     A follower may still leave the ISR and come back where the machine keeps it from fetching for a moment.
     """
     ruler, until_s = cluster.controller(), time.monotonic() + calm_s
     while time.monotonic() < until_s:
         if (found := cluster.controller()) != ruler:
-            raise TimeoutError(f"no longer at rest: {found} is controller after {ruler}; {cluster.told()}")
+            raise AssertionError(f"no longer at rest: {found} is controller after {ruler}; {cluster.told()}")
         hold(0.2)
 
 
@@ -191,8 +180,8 @@ def _judge(
     records = [*lines.records(leaders), *_roles(cluster)]
     options = ClusterOptions(
         quiet_from_ms=quiet_from_ms,
-        takeover_ms=int(REST_S * 1000),
-        recovery_ms=int(REST_S * 1000),
+        takeover_ms=int(PATIENCE_S * 1000),
+        recovery_ms=int(PATIENCE_S * 1000),
         same_process=_processes(log),
     )
     report = check_cluster(log, records, options)

@@ -5,32 +5,29 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
+from tests.programs.on_servers import OnServers
 from tests.programs.real_day.member import GROUP, TOPICS
-from zkgroup.errors import EmbeddedServerError, ZkGroupError
+from tests.waiting import becomes
+from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.testing.clock import wait_until
 from zkgroup.testing.peer_links import PeerLinks
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.znodes.consumers import Offset, Owner
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 SEATS: Final = 4
 PARTITIONS: Final = 6
 """Of each topic at the beginning."""
 PARTITIONS_MAX: Final = 12
-START_S: Final = 150.0
 STOP_S: Final = 90.0
 SET_BACK: Final = 5
 """So many records a stranger sets an offset back."""
-REVIVE_S: Final = 10.0
 
 
 class Seat:
@@ -109,39 +106,20 @@ class Seat:
         self._process = None
 
 
-class Cast:
-    """Everybody who takes part. A context manager; the servers run already, and the chroot exists."""
+class Cast(OnServers):
+    """Everybody who takes part."""
 
     def __init__(self, zookeeper: EmbeddedZooKeeper, links: PeerLinks, home: Path, chroot: str) -> None:
-        self.zookeeper, self.links, self.home, self.chroot = zookeeper, links, home, chroot
+        super().__init__(zookeeper, links, home, chroot)
         self.seats: list[Seat] = []
         self.planted: list[int] = []
         """The zxids of the stranger's writes."""
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot, self.links))
-            for number in range(SEATS):
-                network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot))
-                self.seats.append(Seat(number, self.home, network))
-                stack.callback(self.seats[number].kill)
-            settings = ClientSettings(session_timeout_ms=30_000)
-            client = stack.enter_context(ZooKeeperClient(self.network.direct_address, settings))
-            self.zk = stack.enter_context(Blocking(client, timeout_s=5.0))
-            wait_until(self._is_connected, START_S)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _is_connected(self) -> bool:
-        try:
-            self.zk.wait_connected()
-        except ZkGroupError:
-            return False
-        return True
+    def place(self, stack: ExitStack) -> None:
+        for number in range(SEATS):
+            network = stack.enter_context(ChaosZooKeeper(self.zookeeper, self.chroot))
+            self.seats.append(Seat(number, self.home, network))
+            stack.callback(self.seats[number].kill)
 
     @property
     def wrong(self) -> list[str]:
@@ -157,17 +135,19 @@ class Cast:
         return [TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions]
 
     def unowned(self) -> list[TopicPartition]:
-        """Partitions without an owner; all of them where that cannot be read."""
+        """Partitions without an owner."""
         every = self.partitions()
         found = self.zk.read_many([Owner.path(GROUP, tp) for tp in every])
         return [tp for tp in every if found[Owner.path(GROUP, tp)] is None]
 
-    def is_settled(self) -> bool:
-        """Whether every partition has an owner."""
-        try:
-            return not self.unowned()
-        except ZkGroupError:
-            return False
+    def settle(self) -> None:
+        """Returns once every partition has an owner."""
+        becomes(
+            self.unowned,
+            [],
+            what=lambda: f"partitions without an owner; {self.wrong}",
+            ignoring=(ZkGroupError,),
+        )
 
     # --- acts -------------------------------------------------------------------------------------
 
@@ -179,7 +159,7 @@ class Cast:
     def start_all(self) -> None:
         for seat in self.seats:
             seat.start()
-        wait_until(self.is_settled, START_S, lambda: f"unowned are {self.unowned()}; {self.wrong}")
+        self.settle()
 
     def grow(self, topic: str) -> bool:
         """One more partition; whether there was room for it."""
@@ -205,11 +185,6 @@ class Cast:
         assert done.zxid is not None
         self.planted.append(done.zxid)
         return True
-
-    def revive(self) -> None:
-        """Every server is started or goes on; one that others cannot reach serves nobody for now."""
-        with suppress(EmbeddedServerError):
-            self.zookeeper.revive(REVIVE_S)
 
     def heal(self) -> None:
         """Every fault has ended."""

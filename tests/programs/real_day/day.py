@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, Self
 
-from tests.programs.chaos.cluster import hold
+from tests.programs.on_servers import comes_true, hold
 from tests.programs.real_day.cast import Cast
 from tests.programs.real_day.faults import End, Fault, Faults
 from zkgroup.errors import ZkGroupError
-from zkgroup.testing.clock import wait_until
 from zkgroup.testing.peer_links import PeerLinks
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -23,8 +22,6 @@ CONFIG: Final = {"snapCount": "20000"}
 """Several logs and snapshots, as a day has them."""
 BETWEEN_S: Final = 30.0
 """Longest wait for an owner of every partition between faults; then the next come all the same."""
-REST_S: Final = 100.0
-"""Longest way to an owner of every partition at the end, on a machine that has other work."""
 WORK_S: Final = 2.0
 """What the group has between faults for its work."""
 
@@ -84,10 +81,10 @@ def run_day(
                 cast.heal()
                 for seat in cast.seats:
                     seat.start()
-                wait_until(cast.is_settled, REST_S, lambda: f"unowned are {cast.unowned()}; {cast.wrong}")
+                cast.settle()
                 hold(WORK_S)
                 cast.leave()
-            except (TimeoutError, ZkGroupError) as error:
+            except (AssertionError, ZkGroupError) as error:
                 day.wrong.append(f"{type(error).__name__}: {error}")
             day.planted, day.bitten, day.wrong = cast.planted, faults.bitten, [*day.wrong, *cast.wrong]
         day.ahead_ms = time.time() * 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1_000_000
@@ -103,8 +100,5 @@ def _strike(cast: Cast, faults: Faults, together: tuple[Fault, ...]) -> None:
     for hold_s, end in sorted(ends, key=lambda each: each[0]):
         hold(max(0.0, began_s + hold_s - time.monotonic()))
         end()
-    try:
-        wait_until(cast.is_settled, BETWEEN_S)
-    except TimeoutError:
-        return
-    hold(WORK_S)
+    if comes_true(lambda: not cast.unowned(), BETWEEN_S):
+        hold(WORK_S)

@@ -139,7 +139,7 @@ class Faults:
     # --- servers ----------------------------------------------------------------------------------
 
     def _server(self, fault: Fault) -> End:
-        leader = self._leader()
+        leader = self.cast.leader()
         if leader is None:
             return _nothing
         followers = [server.number for server in self.cast.zookeeper.servers if server.number != leader]
@@ -160,13 +160,6 @@ class Faults:
                     self.cast.network.lose_quorum()
         self.bitten[fault.kind] += 1
         return self.cast.revive
-
-    def _leader(self) -> int | None:
-        for server in self.cast.zookeeper.servers:
-            with suppress(OSError):
-                if server.pid is not None and "Mode: leader" in server.ask("srvr"):
-                    return server.number
-        return None
 
 
 def _nothing() -> None:
