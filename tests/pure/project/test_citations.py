@@ -22,12 +22,20 @@ def _found(page: str, pattern: str) -> frozenset[str]:
     return frozenset(re.findall(pattern, _page(page), re.MULTILINE))
 
 
+def _steps(section: str) -> frozenset[str]:
+    """The numbered rows of a section about the controller."""
+    text = _page("protocol/controller.md").partition(f"\n### {section} ")[2].partition("\n##")[0]
+    return frozenset(re.findall(r"^\| (\d+) \|", text, re.MULTILINE))
+
+
 _SECTIONS = _found("protocol/controller.md", r"^##+ (\d+(?:\.\d+)?)")
 CITED: Mapping[str, tuple[str, frozenset[str]]] = {
     "recipe": (rf"(?i:\brecipes(?:\.md)?) ({_NUMBERS})", _found("protocol/recipes.md", r"^### (\d+)\. ")),
     "section": (rf"\bcontroller\.md (?:sections? )?({_NUMBERS})", _SECTIONS),
     "decision": (r"\bcontroller\.md (D\d+)", _found("protocol/controller.md", r"^\| (D\d+) \|")),
     "fence": (r"\b[Ff]ence (F\d+)", _found("protocol/controller.md", r"^\| (F\d+) ")),
+    "step of a move": (rf"(?<!\d\.\d )\b[Ss]teps? ({_NUMBERS})", _steps("4.4")),
+    "step of a take-over": (rf"\bcontroller\.md 2\.3 steps? ({_NUMBERS})", _steps("2.3")),
     "rule": (r"\breplica-host\.md rule (\d+)", _found("protocol/replica-host.md", r"^(\d+)\. ")),
     "invariant": (r"\b([SL]\d{1,2})\b", _found("reference/invariants.md", r"^\| ([SL]\d+) \|")),
     "defect": (r"\b(K\d{1,2})\b", _found("reference/known-defects.md", r"^\| (K\d+) \|")),
