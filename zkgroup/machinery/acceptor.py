@@ -117,6 +117,8 @@ class Acceptor:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def _run(self, client: socket.socket) -> None:
+        # asyncio does so for sockets of its own; else a second answer waits until the first is acknowledged
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader, writer = await asyncio.open_connection(sock=client, limit=self._piece_bytes)
         try:
             await self._serve(reader, writer)

@@ -39,6 +39,26 @@ def test_whoever_is_just_being_accepted_is_closed(turns: int) -> None:
     asyncio.run(scenario())
 
 
+def test_what_is_written_goes_at_once() -> None:
+    """Past bug: small answers of a port were held back until the one before was acknowledged, 40 ms."""
+    at_once: list[int] = []
+
+    async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        one = writer.get_extra_info("socket")
+        at_once.append(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        await greet(reader, writer)
+
+    async def scenario() -> None:
+        accepting = Acceptor(look)
+        reader, writer = await asyncio.open_connection(*await accepting.start("127.0.0.1"))
+        assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
+        await accepting.close()
+        writer.transport.abort()
+
+    asyncio.run(scenario())
+    assert [bool(one) for one in at_once] == [True]
+
+
 def test_files_that_have_run_out_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
