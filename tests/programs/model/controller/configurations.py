@@ -16,7 +16,7 @@ class Moving(NamedTuple):
     variant: str
     """`mended`: the text of recipes 17; `code`: the steps that the machine decides on; others are wrong."""
     faults: str
-    """Replica lists in order, and how often what goes wrong; as `reassign.arguments` has them."""
+    """Replica lists in order, and how often what goes wrong; as `reassign.faults` reads them."""
 
 
 class Expected(NamedTuple):
@@ -127,5 +127,5 @@ def answer(expected: Expected, limit_s: float) -> Result:
     wanted, stops = expected.configuration, expected.verdict == "violated"
     if isinstance(wanted, Configuration):
         return explore(election.Model(wanted), max_seconds=limit_s, stop=stops)
-    given = reassign.arguments().parse_args(["--variant", wanted.variant, *wanted.faults.split()])
-    return explore(reassign.Model(given), given.max_states, max_seconds=limit_s, stop=stops)
+    model = reassign.Model(*wanted)
+    return explore(model, model.a.max_states, max_seconds=limit_s, stop=stops)

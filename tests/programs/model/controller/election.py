@@ -53,7 +53,7 @@ class Model(Surroundings):
             last = (0, 0, OURS, 0)
             real = None
         p = ("W", 10, 1, last, None, a.our_writes)
-        q = ("W", 20, 1, last, None, a.our_writes) if a.ours > 1 else None
+        q = ("W", 20, 1, last, None, a.our_writes)
         return (tree, p, q, real, (1 if a.real else 0, 0), (a.expiries, a.deletions, a.pauses, a.restarts))
 
     def goal(self, s: State) -> bool:
@@ -128,8 +128,6 @@ class Model(Surroundings):
         elif pc == "D":  # sync done; grace?
             idr = tree[IDR]
             again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
-            if a.variant == "wide-grace":
-                again = idr is not None
             if a.variant == "mended":  # somebody we never saw has ruled meanwhile
                 again = again or e[VER] != last[3]
             hist = tree[HIST][DATA]

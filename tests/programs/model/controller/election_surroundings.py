@@ -20,7 +20,6 @@ from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER, close_
 
 CTRL, EPOCH, IDR, STATE, HIST, NEW, COUNT = range(7)
 OURS, REAL = "ours", "real"
-VARIANTS = ("recipe", "mended", "no-check", "epoch-only", "version-0", "no-grace", "wide-grace")
 
 Tree = tuple[Any, ...]
 State = tuple[Any, ...]
@@ -32,6 +31,7 @@ class Configuration(NamedTuple):
     """Who takes part, which recipe they follow, how much goes wrong, and what is looked for."""
 
     variant: str = "mended"
+    """`recipe`: the text before it was mended; others leave a rule out."""
     check: str = "ours"
     """`ours`: S11 and epochs that grow; `overlap`: a real one writes while ours holds /controller;
     `recovered`: a real one of an older epoch changes a standing state, or is obeyed, after our recovery;
@@ -39,9 +39,6 @@ class Configuration(NamedTuple):
     real: bool = True
     r_lives: bool = False
     """The real one's session never expires."""
-    zkclient: bool = True
-    """A real client repeats a call in a new session."""
-    ours: int = 2
     expiries: int = 1
     deletions: int = 1
     pauses: int = 0
@@ -65,7 +62,7 @@ class Surroundings:
         return (c[CZXID] if c else 0) != r[3]
 
     def real(self, s: State) -> Iterator[Step]:
-        a, tree, r = self.a, s[0], s[3]
+        tree, r = s[0], s[3]
         pc, sess, live, seen, epoch, loc, paused, left = r
         c, e = tree[CTRL], tree[EPOCH]
 
@@ -76,8 +73,7 @@ class Surroundings:
             yield "R goes on after its pause", False, put((*r[:6], 0, left)), None
             return
         if live == 0:
-            if a.zkclient or pc in "IL":
-                yield "R has a new session", False, put((pc, sess + 1, 2, *r[3:])), None
+            yield "R has a new session", False, put((pc, sess + 1, 2, *r[3:])), None
             return
         if pc in "IL":  # the lock is free: events are handled
             if live == 2:  # expiry: resign, register, elect

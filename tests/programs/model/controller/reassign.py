@@ -6,7 +6,8 @@ the faults are their surroundings.
 With the variant `code` the steps are those that `zkgroup.controller.machine.moving` decides on.
 """
 
-from tests.programs.model.controller import reassign_arguments
+import argparse
+
 from tests.programs.model.controller.reassign_steps import COUNTERS, STAGES, Steps
 from tests.programs.model.controller.reassign_surroundings import (
     ADMIN,
@@ -23,26 +24,39 @@ from tests.programs.model.controller.reassign_surroundings import (
     Deed,
     Surroundings,
 )
-from tests.programs.model.controller.tree import DATA, OWNER, VER, explore, multi
+from tests.programs.model.controller.tree import DATA, OWNER, VER, multi
 from zkgroup.controller.machine import moving, selectors
+
+FAULTS = ("expiries", "crashes", "lags", "produces", "cancels", "breaks", "lost")
+CHANNEL = 3
+"""Requests that wait in one channel."""
 
 
 def ints(text):
     return tuple(int(x) for x in text.split(","))
 
 
+def faults(text):
+    """Replica lists in order and how often what goes wrong: `--moves 1/2/1 --crashes 1`."""
+    ask = argparse.ArgumentParser(add_help=False)
+    ask.add_argument("--moves")
+    for name in FAULTS:
+        ask.add_argument(f"--{name}", type=int, default=0)
+    ask.add_argument("--max-states", type=int, default=1_200_000)
+    return ask.parse_args(text.split())
+
+
 class Model(Steps, Surroundings):
     """State: (tree, controllers, brokers, channels, late copies, requests made, faults left)."""
 
-    def __init__(self, a):
-        self.a = a
+    def __init__(self, variant, text):
+        self.variant, self.a = variant, faults(text)
+        a = self.a
         self.moves = [ints(x) for x in a.moves.split("/")]
         self.first, self.moves = self.moves[0], self.moves[1:]
         self.n = max(max(m) for m in [*self.moves, self.first])
-        self.code = a.variant == "code"
-        self.mended = a.variant == "mended" or self.code
-        self.lease = a.lease or self.mended
-        self.await_um = a.await_um
+        self.code = variant == "code"
+        self.mended = variant == "mended" or self.code
 
     def init(self):
         first = self.first
@@ -63,19 +77,9 @@ class Model(Steps, Surroundings):
                 brokers.append((1, 1, 0, "F", first[0], None, 2, 0))
             else:
                 brokers.append((1, 1, -1, "N", 0, None, 0, 0))
-        procs = [("P", 10, 1, 1, 1, (), 0, None)]
-        if self.a.controllers > 1:
-            procs.append(("I", 20, 1, 0, 0, (), 0, None))
-        a = self.a
-        return (
-            tree,
-            tuple(procs),
-            tuple(brokers),
-            (),
-            (),
-            0,
-            (a.expiries, a.crashes, a.lags, a.produces, a.cancels, a.breaks, a.lost),
-        )
+        procs = (("P", 10, 1, 1, 1, (), 0, None), ("I", 20, 1, 0, 0, (), 0, None))
+        left = tuple(getattr(self.a, name) for name in FAULTS)
+        return (tree, procs, tuple(brokers), (), (), 0, left)
 
     def goal(self, s):
         return s[5] == len(self.moves) and s[0][ADMIN] is None
@@ -110,7 +114,7 @@ class Model(Steps, Surroundings):
             return "S13/S15 ISR member not in AR"
         if entry and len(ar) < min(len(entry[DATA][0]), len(entry[DATA][1])):
             return "S15 replica floor"
-        between = self.a.variant == "two-writes" and len(t[DONE][DATA]) == new[5]
+        between = self.variant == "two-writes" and len(t[DONE][DATA]) == new[5]
         if len(t[DONE][DATA]) + (entry is not None) != new[5] and not between:
             return "S14 request lost or ended twice"
         if t[DONE] != old[0][DONE]:
@@ -132,7 +136,7 @@ class Model(Steps, Surroundings):
 
     # ---- a controller: (pc, session, session lives, epoch version, epoch, to be answered, admin version,
     #                     the list brokers were told last and its leader epoch where it is a part of AR: code)
-    # pc: I watches, A UpdateMetadata, B first LeaderAndIsr, P plan, 2 3 7 8 9 the steps, T steps 10+11
+    # pc: I watches, B first LeaderAndIsr, P plan, 2 3 7 8 9 the steps, T steps 10+11
 
     def send(self, s, epoch, msgs):
         """Append (broker, message) to the channels; None when one is full (back-pressure)."""
@@ -141,7 +145,7 @@ class Model(Steps, Surroundings):
             if not s[2][b - 1][UP]:
                 continue
             q = chans.get((epoch, b), ())
-            if len(q) >= self.a.channel:
+            if len(q) >= CHANNEL:
                 return None
             chans[epoch, b] = (*q, m)
         return tuple(sorted(chans.items()))
@@ -216,7 +220,7 @@ class Model(Steps, Surroundings):
                 yield (
                     f"{name} elected, epoch {e[DATA] + 1}",
                     False,
-                    put(("A" if self.await_um else "B", sess, 1, e[VER] + 1, e[DATA] + 1, ups, 0, None), t),
+                    put(("B", sess, 1, e[VER] + 1, e[DATA] + 1, ups, 0, None), t),
                     None,
                 )
             return
@@ -273,20 +277,7 @@ class Model(Steps, Surroundings):
         def state(first, i, bump=1):
             return [("set", STATE, (first, tuple(sorted(i)), le + bump, n), sver)]
 
-        if pc == "A":  # every live broker answers our epoch first
-            left = tuple(b for b in wait if up(b) and s[2][b - 1][CE] < n)
-            if not left:
-                yield f"{name} all answered", False, put(go("B")), None
-            for b in left:
-                x = s[2][b - 1]
-                yield (
-                    f"{name} UpdateMetadata answered by {b}",
-                    False,
-                    put(go("A", w=left), brokers=(*s[2][: b - 1], (*x[:CE], n, *x[LE:]), *s[2][b:])),
-                    None,
-                )
-            return
-        if not live and self.lease and pc in "B9":
+        if not live and self.mended and pc in "B9":
             return  # the own lease has ended: nothing is sent
         if pc == "B":  # the picture to every replica, no bump
             chans = self.send(s, n, self.asked(s, n, tree, ar, ar))
@@ -310,7 +301,7 @@ class Model(Steps, Surroundings):
                     )
         late = self.held(s, n)
         again = "P" if set(late) & set(target) and pc not in "2" else pc  # sent without it: plan again
-        seen = target if pc in "89TU" and not self.a.union_late else ar  # step 6: the cached list
+        seen = target if pc in "89TU" else ar  # step 6: the cached list
         known = heard
         if self.code:
             again, known = self.told(s, p, tree, pc, target)
@@ -363,29 +354,3 @@ class Model(Steps, Surroundings):
             yield from self.decided(s, p, name, put, go, fenced, state)
             return
         yield from self.worded(s, p, name, put, go, fenced, state)
-
-
-def arguments():
-    return reassign_arguments.arguments(__doc__.splitlines()[0])
-
-
-def main():
-    a = arguments().parse_args()
-    res = explore(Model(a), a.max_states, a.max_seconds, stop=a.stop)
-    faults = " ".join(
-        f"{n}={getattr(a, n)}"
-        for n in ("expiries", "crashes", "lags", "produces", "cancels", "breaks", "lost")
-        if getattr(a, n)
-    )
-    flags = " ".join(f for f in ("await_um", "lease", "back_to_plan", "adopt") if getattr(a, f))
-    name = " ".join(filter(None, ("reassign", a.variant, a.moves, faults, flags)))
-    print(f"{name}: {res.verdict}; {res.states} states, {res.edges} steps, {res.seconds:.1f} s")
-    for text, trace in (*res.violations.items(), ("stuck", res.stuck or [])):
-        if trace:
-            print(f"  {text}, after {len(trace)} steps")
-        for number, step in enumerate([] if a.quiet else trace, 1):
-            print(f"  {number:3} {step}")
-
-
-if __name__ == "__main__":
-    main()

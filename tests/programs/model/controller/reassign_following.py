@@ -84,7 +84,7 @@ class Following(reassign.Model):
     """
 
     def __init__(self, faults: str) -> None:
-        super().__init__(reassign.arguments().parse_args(["--variant", "code", *faults.split()]))
+        super().__init__("code", faults)
         self.met: Counter[str] = Counter()
         """Kinds of steps to how often they were compared."""
         self._known: set[Any] = set()

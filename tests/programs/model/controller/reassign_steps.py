@@ -26,7 +26,7 @@ class Steps:
 
     def worded(self, s, p, name, put, go, fenced, state):
         """The step of the text, in the variant that was asked for."""
-        var, tree, (pc, _, _, _, n, wait, aver, _) = self.a.variant, s[0], p
+        var, tree, (pc, _, _, _, n, wait, aver, _) = self.variant, s[0], p
         (leader, isr, _, _), sver = tree[STATE][DATA], tree[STATE][VER]
         ar, entry = tree[AR][DATA], tree[ADMIN]
         target, late = entry[DATA][0], self.held(s, n)
@@ -35,7 +35,7 @@ class Steps:
         def up(b):
             return s[2][b - 1][UP]
 
-        check = [("check", ADMIN, aver)] if var != "no-admin-version" else []
+        check = [("check", ADMIN, aver)]
         if pc == "P":
             here = go("P", entry[VER])
             union = target + tuple(b for b in ar if b not in target)
@@ -62,7 +62,7 @@ class Steps:
         elif pc == "3":
             if entry[VER] != aver:
                 yield f"{name} sees the entry changed", False, put(go("P")), None
-            elif set(target) <= set(isr) and (any(map(up, target)) or self.a.loop):
+            elif set(target) <= set(isr) and any(map(up, target)):
                 yield f"{name} step 4: targets in the ISR", False, put(go("7")), None
         elif pc == "7":
             ok = [b for b in target if up(b) and b in isr]
@@ -77,12 +77,7 @@ class Steps:
                     target,
                 )
             else:
-                yield (
-                    f"{name} step 7: no target can lead, back to waiting",
-                    False,
-                    put(go("2" if self.a.loop else "3")),
-                    None,
-                )
+                yield f"{name} step 7: no target can lead, back to waiting", False, put(go("3")), None
         elif pc == "8":
             rest = [b for b in isr if b in target]
             if var == "shrink-blind":
@@ -111,12 +106,8 @@ class Steps:
                         target,
                     )
             else:
-                yield (
-                    f"{name} step 8: condition gone, back to waiting",
-                    False,
-                    put(go("P" if self.mended or self.a.back_to_plan else "3")),
-                    None,
-                )
+                back = put(go("P" if self.mended else "3"))
+                yield f"{name} step 8: condition gone, back to waiting", False, back, None
         elif pc == "9":
             chans = self.send(s, n, [(b, ("S",)) for b in wait])
             if chans is not None:
@@ -149,7 +140,7 @@ class Steps:
             else:
                 yield from fenced(
                     "steps 10+11: AR := RAR, entry deleted, record",
-                    keep + ten + [("delete", ADMIN, aver if var != "no-admin-version" else -1)] + record,
+                    keep + ten + [("delete", ADMIN, aver)] + record,
                     "P",
                 )
 

@@ -56,7 +56,7 @@ class Surroundings:
         if x[ROLE] != "L":
             return
         isr, ver, ar = x[MEM]
-        leader, zisr, le, ce = tree[STATE][DATA]
+        ce = tree[STATE][DATA][3]
 
         def write(what, new_isr, fault, left=s[6]):
             t, _ = multi(tree, 1000 + b, [("set", STATE, (b, new_isr, x[LE], ce), ver)])
@@ -76,13 +76,6 @@ class Surroundings:
                     yield from write(f"drops {f} from the ISR", less, False)
                 elif s[6][2]:
                     yield from write(f"drops {f} from the ISR, too slow", less, True, self.spend(s, 2))
-        if self.a.adopt and ver != tree[STATE][VER] and leader == b and le == x[LE]:
-            yield (
-                f"leader {b} adopts the stored version",
-                False,
-                self.set_broker(s, b, (*x[:MEM], (zisr, tree[STATE][VER], ar), *x[LOG:])),
-                None,
-            )
         if s[6][3] and x[LOG] == 2 and all(f == b or follows(f) for f in isr):
             new = (
                 *s[:2],
