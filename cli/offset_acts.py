@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.guards import living_group_error
 from zkgroup.admin.offset_plans import OffsetPlan
-from zkgroup.admin.offsets import apply_plan
+from zkgroup.admin.offsets import apply_plan, missing_parents
 from zkgroup.admin.undo import UndoRecord
 from zkgroup.admin.undoing import plan_restoration, plan_undo, restore_znodes
 from zkgroup.errors import PartlyDoneError, RefusedError, ZkGroupError
@@ -31,12 +31,14 @@ def carry_out(
 ) -> None:
     """Shows the plans, and with consent writes them, the undo files first.
 
-    Raises RefusedError for a group with members unless forced, before anything is shown as possible.
+    Raises RefusedError for a group with members unless forced, before anything is shown as possible; where
+    offsets would be deleted, forced as well.
     """
     for plan in plans:
-        if plan.members and not force:
+        removes = any(change.removes for change in plan.effective)
+        if plan.members and (removes or not force):
             error = living_group_error(plan.group, plan.members)
-            raise type(error)(f"{error}, or --force: their owners then obey")
+            raise error if removes else type(error)(f"{error}, or --force: their owners then obey")
         for note in plan.notes:
             say(f"note: {note}")
     count = sum(len(plan.effective) for plan in plans)
@@ -112,7 +114,7 @@ def _write_all(ensemble: Ensemble, plans: Sequence[OffsetPlan], *, force: bool) 
 
 
 def _write(ensemble: Ensemble, plan: OffsetPlan, *, force: bool) -> str:
-    act = new_act()
+    act, parents = new_act(), missing_parents(ensemble, plan)
     record = UndoRecord(
         undo_id=act.undo_id,
         time_ms=ensemble.clock.wall_ms(),
@@ -123,6 +125,8 @@ def _write(ensemble: Ensemble, plan: OffsetPlan, *, force: bool) -> str:
             change.topic_partition: (-1 if change.before is None else change.before, change.after)
             for change in plan.effective
         },
+        created=frozenset(change.topic_partition for change in plan.effective if change.version is None),
+        parents=parents,
         originals={
             change.topic_partition: change.original
             for change in plan.effective
@@ -131,7 +135,7 @@ def _write(ensemble: Ensemble, plan: OffsetPlan, *, force: bool) -> str:
     )
     undo_folder().save(record)
     say_way_back(act.undo_id, force=bool(plan.members))
-    apply_plan(ensemble, plan, act, force=force)
+    apply_plan(ensemble, plan, act, force=force, parents=parents)
     return act.undo_id
 
 

@@ -1,4 +1,4 @@
-"""`zkgroup offsets`: show, export, import, set, reset, undo."""
+"""`zkgroup offsets`: show, export, import, set, reset, delete, undo."""
 
 from __future__ import annotations
 
@@ -177,6 +177,20 @@ def reset(
             partitions = offset_plans.partitions_to_reset(picture, topics)
             plan = offset_plans.plan_reset(picture, target, partitions, log, allow_missing=allow_missing)
         carry_out(ensemble, output(), [plan], force=force, execute=execute, yes=yes)
+
+
+@offsets.command()
+@group_argument()
+@click.argument("topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TopicPartitions())
+@consent_options
+def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent: bool) -> None:
+    """Delete offsets of GROUP, of topics that are gone too: its members begin there as if they were new.
+
+    Refused while anybody is a member.
+    """
+    with connected() as ensemble:
+        plan = offset_plans.plan_removal(read_picture(ensemble, group), topics)
+        carry_out(ensemble, output(), [plan], force=False, **consent)
 
 
 @offsets.command()

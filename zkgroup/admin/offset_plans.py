@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zkgroup.admin.describe import offset_of
@@ -13,7 +13,7 @@ from zkgroup.admin.picture import GroupPicture
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.consumers import Offset, offsets_topic_path
 
 NONE = -1
 """What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
@@ -85,6 +85,8 @@ class OffsetChange:
     """What the znode holds now; none where there is no znode or no data."""
     exactly: bytes | None = None
     """What is to be written where that is not `after` in plain digits: an undo gives back what was there."""
+    removes: bool = False
+    """The znode is deleted, at `version`; `after` is then `NONE`."""
 
     @property
     def data(self) -> bytes:
@@ -99,6 +101,8 @@ class OffsetChange:
 
     @property
     def changes(self) -> bool:
+        if self.removes:
+            return self.version is not None
         if self.exactly is None and self.before is not None:
             return self.after != self.before
         return self.version is None or self.data != self.found
@@ -114,6 +118,8 @@ class OffsetPlan:
     """Registered members at that moment: with any, it takes force."""
     changes: tuple[OffsetChange, ...]
     notes: tuple[str, ...] = ()
+    sweep: tuple[str, ...] = ()
+    """Persistent znodes, parents first, that go with the offsets where nothing is left below them."""
 
     @property
     def effective(self) -> tuple[OffsetChange, ...]:
@@ -232,6 +238,35 @@ def plan_reset(
         members=plan.members,
         changes=plan.changes,
         notes=notes + plan.notes,
+    )
+
+
+def plan_removal(picture: GroupPicture, wanted: Sequence[tuple[str, Sequence[int]]]) -> OffsetPlan:
+    """A plan that deletes the offsets of these topics (no partition named: of all that have one).
+
+    Whether they exist is no matter: what is left of a deleted topic goes as well. Raises NotFoundError where
+    the group has no such offset.
+    """
+    chosen: set[TopicPartition] = set()
+    for topic, numbers in wanted:
+        asked = {TopicPartition(topic, p) for p in numbers}
+        asked = asked or {tp for tp in picture.offsets if tp.topic == topic}
+        missing = sorted(asked - set(picture.offsets))
+        if missing or not asked:
+            what = f"partition {missing[0].partition} of {topic}" if missing else f"topic {topic}"
+            raise NotFoundError(
+                f"{offsets_topic_path(picture.group, topic)}: {picture.group} has no offset of {what}; "
+                f"`zkgroup offsets show {picture.group}` shows those there are"
+            )
+        chosen |= asked
+    changes = (_change(picture, tp, NONE, None) for tp in sorted(chosen))
+    topics = sorted({tp.topic for tp in chosen})
+    return OffsetPlan(
+        group=picture.group,
+        as_of=picture.as_of,
+        members=tuple(sorted(picture.registrations)),
+        changes=tuple(replace(change, removes=True) for change in changes),
+        sweep=tuple(offsets_topic_path(picture.group, topic) for topic in topics),
     )
 
 

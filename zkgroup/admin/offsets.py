@@ -3,7 +3,9 @@
 Two ways, by the group's life:
 
 * no member: `multi[delete(ids), create(ids), offsets..., /zkgroup/audit/<group>]`. The head is refused
-  with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction.
+  with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction. Parents
+  that are missing are made in it too, so that a refusal leaves nothing. Only here offsets are deleted: the
+  fence of an owner is the version of its offset znode, and a new one would start at 0.
 * members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
   that its owner learns of it and obeys (recipes 6). Owners commit all the time, so a lost race is tried
   again with the version read anew.
@@ -58,25 +60,56 @@ class Applied:
     notes: list[str] = field(default_factory=list)
 
 
-def apply_plan(ensemble: Ensemble, plan: OffsetPlan, act: Act, *, force: bool = False) -> Applied:
-    """Writes the effective changes of the plan.
+def missing_parents(ensemble: Ensemble, plan: OffsetPlan) -> tuple[str, ...]:
+    """The znodes that `apply_plan` makes because the offsets need them, parents first; for the undo record.
 
-    Raises RefusedError where the group has members and `force` is not set; ConflictError where an offset
-    of an idle group is not what the plan saw; PartlyDoneError where only the first of several
-    transactions went through.
+    Persistent and empty, as Kafka makes them; `ids` and `owners` too, so that its tools work.
+    """
+    group = plan.group
+    topics = sorted({change.topic_partition.topic for change in plan.effective if not change.removes})
+    if not topics:
+        return ()
+    paths = [
+        group_path(group),
+        ids_path(group),
+        owners_path(group),
+        offsets_path(group),
+        resets_path(group),
+        *(offsets_topic_path(group, topic) for topic in topics),
+    ]
+    found = ensemble.zk.read_many(paths)
+    return tuple(path for path in paths if found[path] is None)
+
+
+def apply_plan(
+    ensemble: Ensemble,
+    plan: OffsetPlan,
+    act: Act,
+    *,
+    force: bool = False,
+    parents: Sequence[str] | None = None,
+) -> Applied:
+    """Writes the effective changes of the plan; `parents` are its `missing_parents`, where already read.
+
+    Raises RefusedError where the group has members and `force` is not set, or an offset would be deleted;
+    ConflictError where an offset of an idle group is not what the plan saw; PartlyDoneError where only the
+    first of several transactions went through.
     """
     changes = plan.effective
     if not changes:
         return Applied()
-    if plan.members and not force:
+    if plan.members and (not force or any(change.removes for change in changes)):
         raise living_group_error(plan.group, plan.members)
-    _make_parents(ensemble, plan.group, {change.topic_partition.topic for change in changes})
+    if parents is None:
+        parents = missing_parents(ensemble, plan)
+    ensemble.zk.create_missing(consumers_path(), zkgroup_path(), audit_path())
     applied = Applied()
     try:
         if plan.members:
+            ensemble.zk.create_missing(*parents)
             _apply_living(ensemble, plan.group, changes, act, applied)
         else:
-            _apply_idle(ensemble, plan.group, changes, act, applied)
+            _apply_idle(ensemble, plan, parents, act, applied)
     except PartlyDoneError:
         raise
     except Exception as error:
@@ -90,8 +123,9 @@ def apply_plan(ensemble: Ensemble, plan: OffsetPlan, act: Act, *, force: bool = 
 
 
 def _apply_idle(
-    ensemble: Ensemble, group: str, changes: Sequence[OffsetChange], act: Act, applied: Applied
+    ensemble: Ensemble, plan: OffsetPlan, parents: Sequence[str], act: Act, applied: Applied
 ) -> None:
+    group, changes = plan.group, plan.effective
     for number, start in enumerate(range(0, len(changes), PARTITIONS_AT_ONCE)):
         batch = changes[start : start + PARTITIONS_AT_ONCE]
         record = AuditRecord(
@@ -101,10 +135,14 @@ def _apply_idle(
             undo=f"{act.undo_id}/{number}",
         )
         guard = idle_guard(ensemble, group)
+        made = [path for path in parents if path != guard.path] if not start else []
         operations = [
+            *(Create(path, None) for path in made if path == group_path(group)),
             *guard.operations,
+            *(Create(path, None) for path in made if path != group_path(group)),
             *(_write(group, change) for change in batch),
             _audit(ensemble, group, record),
+            *(_swept(ensemble, plan) if start + PARTITIONS_AT_ONCE >= len(changes) else ()),
         ]
         try:
             ensemble.zk.multi(*operations)
@@ -154,8 +192,37 @@ def _replaced(path: str, data: bytes, present: Znode | None) -> Iterable[Operati
     yield Create(path, data)
 
 
+def _swept(ensemble: Ensemble, plan: OffsetPlan) -> Iterable[Delete]:
+    """Deletes, children first, of the parents below which the plan leaves nothing.
+
+    Those of the group go only with the group itself: one without `owners` is of no use.
+    """
+    if not plan.sweep:
+        return ()
+    group = plan.group
+    gone = {Offset.path(group, change.topic_partition) for change in plan.changes if change.removes}
+    found, listed = ensemble.zk.read_many(plan.sweep), ensemble.zk.list_many(plan.sweep)
+    deletes = []
+    for path in reversed(plan.sweep):
+        znode, children = found[path], listed[path] or ()
+        if path == ids_path(group) and not children:
+            version = 0  # the guard has made it anew
+        elif znode is not None and all(f"{path}/{child}" in gone for child in children):
+            version = znode.stat.version
+        else:
+            continue
+        gone.add(path)
+        deletes.append(Delete(path, version))
+    if group_path(group) in gone:
+        return deletes
+    return [delete for delete in deletes if delete.path.startswith(f"{offsets_path(group)}/")]
+
+
 def _write(group: str, change: OffsetChange) -> Operation:
     path = Offset.path(group, change.topic_partition)
+    if change.removes:
+        assert change.version is not None
+        return Delete(path, change.version)
     if change.version is None:
         return Create(path, change.data)
     return SetData(path, change.data, change.version)
@@ -190,19 +257,4 @@ def _refusal(ensemble: Ensemble, group: str, guard: Guard, error: OperationRefus
         return living_group_error(group, members)
     return ConflictError(
         f"{error.path}: changed since it was read ({error.code}); nothing was written with it, look again"
-    )
-
-
-def _make_parents(ensemble: Ensemble, group: str, topics: set[str]) -> None:
-    """Persistent and empty, as Kafka makes them; `ids` and `owners` too, so that its tools work."""
-    ensemble.zk.create_missing(
-        consumers_path(),
-        group_path(group),
-        ids_path(group),
-        owners_path(group),
-        offsets_path(group),
-        resets_path(group),
-        *(offsets_topic_path(group, topic) for topic in sorted(topics)),
-        zkgroup_path(),
-        audit_path(),
     )

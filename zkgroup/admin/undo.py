@@ -35,6 +35,10 @@ class UndoRecord:
     """Partition to (before, after); -1 where nothing was committed."""
     originals: Mapping[TopicPartition, bytes] = field(default_factory=dict)
     """What offset znodes held where `before` does not tell it all: bytes that are no offset, `007`, `-5`."""
+    created: frozenset[TopicPartition] = frozenset()
+    """Those of `offsets` whose znode is made by the act: going back deletes it."""
+    parents: tuple[str, ...] = ()
+    """Empty znodes that are made for the offsets, parents first: they go too where nothing else has come."""
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
     way_back: str | None = None
@@ -55,6 +59,7 @@ class UndoRecord:
             "offsets": [
                 {"topic": tp.topic, "partition": tp.partition, "before": before, "after": after}
                 | ({"before_base64": _base64(self.originals[tp])} if tp in self.originals else {})
+                | ({"created": True} if tp in self.created else {})
                 for tp, (before, after) in sorted(self.offsets.items())
             ],
             "znodes": [
@@ -64,6 +69,7 @@ class UndoRecord:
                 }
                 for path, data in self.znodes
             ],
+            **({"parents": list(self.parents)} if self.parents else {}),
             **({} if self.way_back is None else {"way_back": self.way_back}),
             **({} if self.rollback_file is None else {"reassignment": self._reassignment()}),
         }
@@ -101,6 +107,12 @@ class UndoRecord:
                     for row in fields["offsets"]
                     if "before_base64" in row
                 },
+                created=frozenset(
+                    TopicPartition(row["topic"], row["partition"])
+                    for row in fields["offsets"]
+                    if row.get("created")
+                ),
+                parents=tuple(fields.get("parents", ())),
                 znodes=tuple(
                     (
                         row["path"],

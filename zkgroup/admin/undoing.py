@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.offset_plans import NONE, OffsetChange, OffsetPlan, plan_values
@@ -16,6 +16,9 @@ from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
 
 ZNODES_AT_ONCE = 500
+
+NAMED = 5
+"""Partitions that one message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Restoration:
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
     """The plan that puts the offsets of a record back.
 
-    Offset znodes get the very bytes that they held. Raises ConflictError where one is neither as the act
+    Offset znodes get the very bytes that they held; those that the act made are deleted, and what it made
+    above them where nothing else has come. Raises ConflictError where one is neither as the act
     left it nor as it was before, unless forced: somebody has gone on from there. Raises RefusedError for
     bytes that are no offset where the group has members, whose owners could not obey them.
     """
@@ -38,13 +42,18 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
     picture = picture_or_nothing(ensemble, record.group, sorted({tp.topic for tp in record.offsets}))
     values = {tp: before for tp, (before, _) in record.offsets.items()}
     plan = plan_values(picture, values, record.originals, allow_missing=True)
+    if record.created:
+        plan = _without_created(plan, record)
     moved = []
     for change in plan.changes:
-        before, after = record.offsets[change.topic_partition]
+        tp = change.topic_partition
+        before, after = record.offsets[tp]
         now = _held_now(change)
         is_left = now == after or (after == NONE and change.before is None)
         if change.changes and now != before and not is_left:
-            moved.append(f"{change.topic_partition} is at {now}, was left at {after}")
+            moved.append(f"{tp} is at {now}, was left at {after}")
+        elif change.removes and change.version:
+            moved.append(f"{tp} is at {now} as it was left, but was written since")
     if moved and not force:
         more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
         raise ConflictError(
@@ -54,6 +63,33 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
     if plan.members:
         _refuse_what_no_owner_obeys(plan)
     return plan
+
+
+def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
+    """The plan, with offsets that the act made deleted instead of written; a made one has version 0.
+
+    In a group with members they are only taken back to -1: the version of an owner's offset is its fence.
+    """
+    made = [
+        change
+        for change in plan.changes
+        if change.topic_partition in record.created and change.version is not None
+    ]
+    others = [change for change in plan.changes if change.topic_partition not in record.created]
+    if plan.members:
+        told = (f"{plan.group} has members, so what was made stays, as -1: {_named(made)}",) if made else ()
+        return replace(plan, changes=_in_order([*others, *made]), notes=(*plan.notes, *told))
+    made = [replace(change, removes=True, exactly=None) for change in made]
+    return replace(plan, changes=_in_order([*others, *made]), sweep=record.parents)
+
+
+def _in_order(changes: Sequence[OffsetChange]) -> tuple[OffsetChange, ...]:
+    return tuple(sorted(changes, key=lambda change: change.topic_partition))
+
+
+def _named(changes: Sequence[OffsetChange]) -> str:
+    named = ", ".join(str(change.topic_partition) for change in changes[:NAMED])
+    return named if len(changes) <= NAMED else f"{named} and {len(changes) - NAMED} more"
 
 
 def _held_now(change: OffsetChange) -> int | str:

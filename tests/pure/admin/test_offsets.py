@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from zkgroup.admin.offset_plans import (
     Target,
     parse_target,
     partitions_to_reset,
+    plan_removal,
     plan_reset,
     plan_values,
 )
@@ -86,6 +88,8 @@ class Log:
 
 def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: MemoryGroups) -> None:
     """recipes 8 and 18 [T]: one transaction, from delete and create of `ids` to the audit record."""
+    for name in ("owners", "resets"):
+        idle.server.put(f"/consumers/g/{name}")
     applied = apply_plan(idle.ensemble, _plan(idle, {0: 42, 2: 7}), ACT)
 
     last = idle.server.log[-1].operations
@@ -141,6 +145,70 @@ def test_a_new_group_is_made_with_what_kafkas_tools_expect(idle: MemoryGroups) -
     assert {"/consumers/new/ids", "/consumers/new/owners", "/consumers/new/offsets"} <= set(
         idle.server.tree()
     )
+
+
+def test_a_refusal_leaves_nothing_of_a_new_group(idle: MemoryGroups) -> None:
+    """Past bug: the parents were made before the transaction that was then refused."""
+    plan = _plan(idle, {0: 42}, "new")
+    join = before_nth(Multi, 1, lambda: idle.member("new", "late", {"orders": 1}))
+
+    with pytest.raises((ConflictError, RefusedError), match="/consumers/new"):
+        apply_plan(idle.operator(MeddledStore(idle.server.client(), join)), plan, ACT)
+
+    assert [path for path in idle.server.tree() if path.startswith("/consumers/new")] == [
+        "/consumers/new",
+        "/consumers/new/ids",
+        "/consumers/new/ids/new_late",
+    ]
+
+
+def test_offsets_are_deleted_with_what_held_them(idle: MemoryGroups) -> None:
+    """Named partitions, or a topic with all that it has; a topic without offsets goes from the group."""
+    idle.commit("g", "gone", 3, b"rubbish")
+    picture = read_picture(idle.ensemble, "g")
+
+    one = apply_plan(idle.ensemble, plan_removal(picture, [("orders", (1,))]), ACT)
+    assert [idle.offset("g", "orders", number) for number in (0, 1)] == ["10", None]
+    picture = read_picture(idle.ensemble, "g")
+    rest = apply_plan(idle.ensemble, plan_removal(picture, [("orders", ()), ("gone", (3,))]), ACT)
+
+    assert (len(one.done), len(rest.done)) == (1, 2)
+    assert [path for path in idle.server.tree() if path.startswith("/consumers/g/")] == [
+        "/consumers/g/ids",
+        "/consumers/g/offsets",
+    ]
+
+
+@pytest.mark.parametrize("wanted", [("orders", (2,)), ("orders", (0, 9)), ("nothing", ())])
+def test_only_offsets_that_are_there_are_deleted(
+    idle: MemoryGroups, wanted: tuple[str, tuple[int, ...]]
+) -> None:
+    """One of several that is not there is a typo: nothing is planned."""
+    with pytest.raises(NotFoundError, match=f"/consumers/g/offsets/{wanted[0]}: g has no offset of"):
+        plan_removal(read_picture(idle.ensemble, "g"), [wanted])
+
+
+def test_no_offset_is_deleted_below_members(living: MemoryGroups) -> None:
+    """The fence of an owner is the version of its offset: not even force deletes it; nor a late join."""
+    plan = plan_removal(read_picture(living.ensemble, "g"), [("orders", ())])
+
+    with pytest.raises(RefusedError, match="g_a"):
+        apply_plan(living.ensemble, plan, ACT, force=True)
+    with pytest.raises(RefusedError, match="g_a"):
+        apply_plan(living.ensemble, replace(plan, members=()), ACT)
+
+    assert living.offset("g", "orders", 0) == "10"
+
+
+def test_a_commit_since_the_plan_stops_a_deletion(idle: MemoryGroups) -> None:
+    """Each offset is deleted at the version that was shown."""
+    plan = plan_removal(read_picture(idle.ensemble, "g"), [("orders", ())])
+    idle.commit("g", "orders", 1, 21)
+
+    with pytest.raises(ConflictError, match="/consumers/g/offsets/orders/1"):
+        apply_plan(idle.ensemble, plan, ACT)
+
+    assert [idle.offset("g", "orders", number) for number in (0, 1)] == ["10", "21"]
 
 
 def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:

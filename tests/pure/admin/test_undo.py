@@ -11,8 +11,8 @@ import pytest
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.group_deletion import delete_group, plan_deletion
 from zkgroup.admin.offset_plans import OffsetPlan, plan_values
-from zkgroup.admin.offsets import Act, apply_plan
-from zkgroup.admin.reading import read_picture
+from zkgroup.admin.offsets import Act, apply_plan, missing_parents
+from zkgroup.admin.reading import picture_or_nothing, read_picture
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
 from zkgroup.admin.undoing import ZNODES_AT_ONCE, plan_restoration, plan_undo, restore_znodes
@@ -23,6 +23,7 @@ from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
 
 TP = TopicPartition("orders", 0)
+ACT = Act(undo_id="u", command="c", user="x")
 
 
 def _record(undo_id: str = "20260101-000000-abcd", **fields: object) -> UndoRecord:
@@ -38,7 +39,11 @@ def _record(undo_id: str = "20260101-000000-abcd", **fields: object) -> UndoReco
 def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
     """Offsets, null data and bytes that are no text survive; the file is the owner's alone."""
     record = _record(
-        group="g", offsets={TP: (-1, 42)}, znodes=(("/a", None), ("/a/b", b"\xff\x00"), ("/a/c", b""))
+        group="g",
+        offsets={TP: (-1, 42)},
+        created=frozenset({TP}),
+        parents=("/consumers/g/offsets/orders",),
+        znodes=(("/a", None), ("/a/b", b"\xff\x00"), ("/a/c", b"")),
     )
     folder = UndoFolder(tmp_path / "undo")
 
@@ -105,7 +110,7 @@ def test_a_folder_that_cannot_be_written_stops_the_act(tmp_path: Path) -> None:
 
 
 def test_offsets_are_put_back(world: MemoryGroups) -> None:
-    """What was none becomes -1: offset znodes are never deleted under a group that may live."""
+    """An offset that stood at -1 stands at -1 again."""
     world.topic("orders", 2)
     world.server.put("/consumers/g/ids")
     world.commit("g", "orders", 0, 42)
@@ -115,6 +120,104 @@ def test_offsets_are_put_back(world: MemoryGroups) -> None:
     apply_plan(world.ensemble, plan_undo(world.ensemble, record), Act(undo_id="u", command="c", user="x"))
 
     assert [world.offset("g", "orders", n) for n in (0, 1)] == ["10", "-1"]
+
+
+def _seeded(world: MemoryGroups, group: str = "g", offset: int = 42) -> UndoRecord:
+    """The record of an act that gave partition 0 of `orders` an offset."""
+    plan = plan_values(picture_or_nothing(world.ensemble, group, ["orders"]), {TP: offset})
+    record = _record(**_saved(plan), parents=missing_parents(world.ensemble, plan))
+    apply_plan(world.ensemble, plan, ACT, force=True, parents=record.parents)
+    return record
+
+
+def _undo(world: MemoryGroups, record: UndoRecord, *, force: bool = False) -> UndoRecord:
+    """The record of the undo, which is an act too."""
+    plan = plan_undo(world.ensemble, record, force=force)
+    undone = _record(**_saved(plan), parents=missing_parents(world.ensemble, plan))
+    apply_plan(world.ensemble, plan, ACT, force=force, parents=undone.parents)
+    return undone
+
+
+def _below(world: MemoryGroups, group: str = "g") -> dict[str, bytes | None]:
+    return {
+        path: znode.data
+        for path, znode in world.server.tree().items()
+        if f"{path}/".startswith(f"/consumers/{group}/")
+    }
+
+
+def test_what_the_act_made_is_deleted_again(world: MemoryGroups) -> None:
+    """Past bug: -1 was left behind, and the group. The undo of the undo makes all of it again."""
+    world.topic("orders", 1)
+    before = _below(world)
+    record = _seeded(world)
+    made = _below(world)
+
+    undone = _undo(world, record)
+    assert before == _below(world) == {}
+    assert plan_undo(world.ensemble, record).effective == ()
+    again = _undo(world, undone)
+    assert _below(world) == made
+    _undo(world, again)
+
+    assert _below(world) == {}
+
+
+def test_an_offset_made_in_a_group_goes_without_the_group(world: MemoryGroups) -> None:
+    """With the parent of the topic, where that was made too; what others have there stays."""
+    world.topic("orders", 2)
+    world.server.put("/consumers/g/ids")
+    record = _seeded(world)
+    assert "/consumers/g/offsets/orders" in record.parents
+    with_parent = _undo(world, record)
+    assert [path for path in _below(world) if "offsets" in path] == ["/consumers/g/offsets"]
+    _undo(world, with_parent)
+    world.commit("g", "orders", 1, 7)
+
+    _undo(world, record)
+
+    assert [path for path in _below(world) if "orders" in path] == [
+        "/consumers/g/offsets/orders",
+        "/consumers/g/offsets/orders/1",
+    ]
+
+
+def test_a_group_that_somebody_has_used_stays(world: MemoryGroups) -> None:
+    """Only its offset goes: who joined since has left more below it than the act made."""
+    world.topic("orders", 1)
+    record = _seeded(world)
+    world.server.put("/consumers/g/owners/orders")
+
+    _undo(world, record)
+
+    assert {"/consumers/g/ids", "/consumers/g/owners", "/consumers/g/offsets"} <= set(_below(world))
+    assert world.offset("g", "orders", 0) is None
+
+
+def test_a_made_offset_that_was_written_since_is_a_conflict(world: MemoryGroups) -> None:
+    """By its version: the same value may be somebody's commit by now. Force deletes it all the same."""
+    world.topic("orders", 1)
+    record = _seeded(world)
+    world.commit("g", "orders", 0, 42)
+
+    with pytest.raises(ConflictError, match="orders-0 is at 42 as it was left, but was written since"):
+        plan_undo(world.ensemble, record)
+    _undo(world, record, force=True)
+
+    assert world.offset("g", "orders", 0) is None
+
+
+def test_a_made_offset_is_not_deleted_below_members(world: MemoryGroups) -> None:
+    """It goes back to -1, which is said: the version of an owner's offset is its fence."""
+    world.topic("orders", 1)
+    record = _seeded(world)
+    world.member("g", "a", {"orders": 1})
+
+    plan = plan_undo(world.ensemble, record)
+    apply_plan(world.ensemble, plan, ACT, force=True)
+
+    assert plan.notes == ("g has members, so what was made stays, as -1: orders-0",)
+    assert world.offset("g", "orders", 0) == "-1"
 
 
 def test_offsets_that_moved_since_are_a_conflict(world: MemoryGroups) -> None:
@@ -221,7 +324,9 @@ def _saved(plan: OffsetPlan) -> dict[str, object]:
     (change,) = plan.effective
     before = -1 if change.before is None else change.before
     originals = {} if change.original is None else {TP: change.original}
-    return {"group": plan.group, "offsets": {TP: (before, change.after)}, "originals": originals}
+    created = frozenset({TP} if change.version is None else ())
+    values = {TP: (before, change.after)}
+    return {"group": plan.group, "offsets": values, "created": created, "originals": originals}
 
 
 def _bytes(world: MemoryGroups) -> bytes | None:

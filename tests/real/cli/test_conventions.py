@@ -74,6 +74,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "offsets import",
         "offsets set",
         "offsets reset",
+        "offsets delete",
         "offsets undo",
         "topic create",
         "topic list",

@@ -357,6 +357,47 @@ def test_undo_goes_back_once_and_not_over_newer_commits(shell: Shell, idle: Serv
     assert (done.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
 
 
+def test_undo_takes_back_what_an_act_made(shell: Shell, idle: ServerGroups) -> None:
+    """Past bug: -1 and an empty group were left. In the preview it is `gone`, in JSON null."""
+    idle.topic("clicks", 2)
+    shell.run("offsets", "set", "new", "orders:0=42", "clicks:1=7", "--execute")
+
+    shown = shell.run("offsets", "undo")
+    undone = shell.json("offsets", "undo", "--execute")
+
+    assert shown.lines[1].split()[-3:] == ["7", "-", "gone"]
+    assert [(row["before"], row["after"]) for row in undone["changes"]] == [(7, None), (42, None)]
+    assert not idle.exists("/consumers/new")
+    assert shell.run("offsets", "undo", "--execute").code == 0
+    assert [idle.offset_of("new", "orders", 0), idle.offset_of("new", "clicks", 1)] == [42, 7]
+
+
+def test_offsets_are_deleted_and_come_back(shell: Shell, idle: ServerGroups) -> None:
+    """Shown first; the undo gives them back."""
+    shown = shell.run("offsets", "delete", "billing", "orders:0,2")
+    assert (shown.code, shown.lines[-1]) == (0, "2 offsets would change")
+
+    done = shell.json("offsets", "delete", "billing", "orders:0,2", "--execute")
+    left = [idle.offset_of("billing", "orders", number) for number in range(3)]
+    missing = shell.run("offsets", "delete", "billing", "orders:0", "--execute")
+    undone = shell.run("offsets", "undo", done["undo"], "--execute")
+
+    assert ([row["after"] for row in done["changes"]], left) == ([None, None], [None, 10, None])
+    assert (missing.code, "billing has no offset of partition 0 of orders" in missing.err) == (5, True)
+    assert undone.code == 0
+    assert [idle.offset_of("billing", "orders", number) for number in range(3)] == [0, 10, 20]
+
+
+def test_offsets_are_not_deleted_below_members(shell: Shell, living: ServerGroups) -> None:
+    """Exit 2, and no way to force it."""
+    ran = shell.run("offsets", "delete", "billing", "orders", "--execute")
+
+    assert (ran.code, ran.out, shell.undo_files) == (2, "", [])
+    assert "billing_a, billing_b; stop them first" in ran.err
+    assert "--force" not in ran.err
+    assert shell.run("offsets", "delete", "billing", "orders", "--force").code == 2
+
+
 def test_undo_of_nothing_is_exit_5(shell: Shell, idle: ServerGroups) -> None:
     """No file, no act."""
     assert shell.run("offsets", "undo", "20200101-000000-ffff").code == 5
