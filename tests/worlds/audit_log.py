@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -40,6 +41,12 @@ class AuditLog:
         """Moves the clock; negative for a step back."""
         self.ms += ms
 
+    def passes(self, ms: int) -> Self:
+        """Time passes, up to a record that means nothing to anybody."""
+        self.wait(ms)
+        self.create(f"/passed-{self.zxid}")
+        return self
+
     def events(self) -> list[Event]:
         return list(events_of(self.transactions, self.seeds))
 
@@ -49,6 +56,10 @@ class AuditLog:
     def find(self, rule: Rule, **bounds: float) -> list[Finding]:
         """What a rule finds; bounds by their own name."""
         return find([rule], self.events, {f"{rule.name}.{name}": value for name, value in bounds.items()})
+
+    def told(self, rule: Rule, *fields: str) -> list[tuple[object, ...]]:
+        """These fields of each of its findings."""
+        return [tuple(getattr(each, field) for field in fields) for each in self.find(rule)]
 
     # --- records ----------------------------------------------------------------------------------
 

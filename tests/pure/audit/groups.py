@@ -11,13 +11,13 @@ OURS = {"zkgroup": "1", "strategy": "sticky"}
 T = [("t", number) for number in range(4)]
 
 
-def alone(**extensions: str) -> AuditLog:
-    """Member a of session 1 owns the four partitions of t."""
+def alone(partitions: int = 4, owned: int = 4, **extensions: str) -> AuditLog:
+    """Member a of session 1 owns the first partitions of t."""
     log = AuditLog()
-    log.topic("t", 4)
+    log.topic("t", partitions)
     log.open(1)
     log.join("g", "g_a", 1, **extensions)
-    for partition in T:
+    for partition in T[: min(partitions, owned)]:
         log.claim("g", partition, "g_a-0", 1)
     return log
 

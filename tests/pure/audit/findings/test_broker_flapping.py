@@ -17,8 +17,7 @@ def test_a_short_life_is_told_with_the_time_away() -> None:
     up = log.broker(2, 22)
     log.wait(4_000)
     left = log.close(22)
-    log.wait(1_000)
-    log.open(9)
+    log.passes(1_000)
 
     found = log.find(RULE)
 
@@ -82,8 +81,7 @@ def test_a_long_life_and_one_that_lasts_are_none() -> None:
     log.expire(2)
     log.open(22)
     log.broker(2, 22)
-    log.wait(5_000)
-    log.open(9)
+    log.passes(5_000)
 
     assert log.find(RULE) == []
     assert len(log.find(RULE, short_ms=600_000)) == 1

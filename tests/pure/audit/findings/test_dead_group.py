@@ -26,8 +26,7 @@ def test_offsets_without_a_member_for_a_week_are_told() -> None:
     """With what a deletion would remove."""
     log = left()
     gone = log.close(A)
-    log.wait(8 * DAY)
-    log.create("/end")
+    log.passes(8 * DAY)
 
     (found,) = log.find(RULE)
 
@@ -60,8 +59,7 @@ def test_a_group_without_offsets_is_none() -> None:
     log.close(A)
     log.delete(offset("g", T0))
     log.delete(offset("g", T1))
-    log.wait(8 * DAY)
-    log.create("/end")
+    log.passes(8 * DAY)
 
     assert log.find(RULE) == []
 

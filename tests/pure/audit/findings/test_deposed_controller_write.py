@@ -130,7 +130,7 @@ def test_requests_are_the_controllers_to_take_off() -> None:
     log.delete(CONTROLLER, 2)
     log.delete("/admin/preferred_replica_election", TOOL)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [
+    assert log.told(RULE, "severity", "from_zxid") == [
         ("error", deposed),
         ("warning", by_hand),
     ]
@@ -163,7 +163,7 @@ def test_a_registration_that_is_no_ephemeral_makes_no_broker_of_whoever_writes()
     log.reassign({T0: (2,)}, 0)
     by_hand = log.delete(REASSIGN, 0)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("warning", by_hand)]
+    assert log.told(RULE, "severity", "from_zxid") == [("warning", by_hand)]
 
 
 def test_a_request_may_be_changed_by_a_tool() -> None:

@@ -46,7 +46,7 @@ def test_pairs_far_from_each_other_are_two() -> None:
     log.wait(60_001)
     other = flap(log, 2_000)
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [one, other]
+    assert log.told(RULE, "from_zxid", "to_zxid") == [one, other]
     assert log.find(RULE, pairs=2) == []
 
 

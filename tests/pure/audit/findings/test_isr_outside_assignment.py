@@ -33,9 +33,7 @@ def test_a_replica_list_that_forgets_one_in_sync_is_too() -> None:
     log = placed()
     bad = log.topic("t", {0: (1,)})
 
-    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
-        ("error", bad, None)
-    ]
+    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("error", bad, None)]
 
 
 def test_it_is_a_warning_while_the_partition_is_moved() -> None:
@@ -45,7 +43,7 @@ def test_it_is_a_warning_while_the_partition_is_moved() -> None:
     bad = log.state(T0, 1, (1, 2, 3))
     log.topic("t", {0: (3, 1, 2)}, 1)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("warning", bad)]
+    assert log.told(RULE, "severity", "from_zxid") == [("warning", bad)]
 
 
 def test_it_is_an_error_if_it_outlasts_the_move() -> None:
@@ -55,7 +53,7 @@ def test_it_is_an_error_if_it_outlasts_the_move() -> None:
     bad = log.state(T0, 1, (1, 2, 3))
     log.delete(REASSIGN, 1)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("error", bad)]
+    assert log.told(RULE, "severity", "from_zxid") == [("error", bad)]
 
 
 def test_a_move_that_the_topic_itself_names_counts() -> None:

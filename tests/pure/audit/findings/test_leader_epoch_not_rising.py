@@ -21,7 +21,7 @@ def test_a_fall_and_a_new_leader_in_the_same_epoch_are_errors() -> None:
     stays = log.state(T0, 2, (1, 2), epoch=5)
     falls = log.state(T0, 2, (1, 2), epoch=4)
 
-    assert [(each.severity, each.from_zxid, each.detail) for each in log.find(RULE)] == [
+    assert log.told(RULE, "severity", "from_zxid", "detail") == [
         ("error", stays, "leader 1 became 2 within leader epoch 5"),
         ("error", falls, "leader epoch fell from 5 to 4"),
     ]

@@ -53,7 +53,7 @@ def test_each_time_that_it_flapped_is_found_once() -> None:
         again.append(log.join("g", "g_a", 0xB0 + number))
         log.close(0xB0 + number)
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
+    assert log.told(RULE, "from_zxid", "to_zxid") == [
         (first[0], first[-1]),
         (again[0], again[-1]),
     ]

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
+from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.never_owned import RULE
 
 
-def _group() -> AuditLog:
-    log = AuditLog()
-    log.topic("t", 3)
-    log.open(1)
-    log.join("g", "g_a", 1)
-    log.claim("g", ("t", 0), "g_a-0", 1)
-    log.claim("g", ("t", 1), "g_a-0", 1)
-    return log
-
-
-def _later(log: AuditLog, ms: int) -> AuditLog:
-    log.wait(ms)
-    log.create(f"/mark-{log.zxid}")
-    return log
-
-
 def test_what_nobody_has_claimed_is_an_error_from_when_it_was_wanted() -> None:
     """A partition unclaimed for over ten seconds is an error since the join; the plan says whose it is."""
-    log = _later(_group(), 10_001)
+    log = alone(3, owned=2).passes(10_001)
 
     (found,) = log.find(RULE)
 
@@ -34,10 +19,10 @@ def test_what_nobody_has_claimed_is_an_error_from_when_it_was_wanted() -> None:
 
 def test_what_was_released_is_one_from_then_on() -> None:
     """A released partition counts from its release, and ten seconds of it are info."""
-    log = _group()
+    log = alone(3, owned=2)
     log.wait(60_000)
     freed = log.release("g", ("t", 0), 1)
-    log = _later(log, 10_000)
+    log.passes(10_000)
 
     found = {each.partition: (each.severity, each.from_zxid) for each in log.find(RULE)}
 
@@ -46,31 +31,31 @@ def test_what_was_released_is_one_from_then_on() -> None:
 
 def test_a_group_without_members_and_one_that_wants_nothing_lack_nothing() -> None:
     """No member left, no subscription, or a topic that is not there: nothing is missed."""
-    log = _group()
+    log = alone(3, owned=2)
     log.expire(1)
     log.open(2)
     log.join("h", "h_a", 2, {})
     log.join("i", "i_a", 2, {"no-such-topic": 1})
 
-    assert _later(log, 60_000).find(RULE) == []
+    assert log.passes(60_000).find(RULE) == []
 
 
 def test_what_the_members_own_is_not_missing() -> None:
     """Where each wanted partition has an owner there is no finding, however long it lasts."""
-    log = _group()
+    log = alone(3, owned=2)
     log.claim("g", ("t", 2), "g_a-0", 1)
 
-    assert _later(log, 60_000).find(RULE) == []
+    assert log.passes(60_000).find(RULE) == []
 
 
 def test_new_partitions_count_from_their_creation() -> None:
     """A partition that the topic gained counts since then, and `grace_ms` says when it is an error."""
-    log = _group()
+    log = alone(3, owned=2)
     log.claim("g", ("t", 2), "g_a-0", 1)
     log.wait(60_000)
     grown = log.topic("t", 4)
 
-    assert [(each.severity, each.from_zxid) for each in _later(log, 1_000).find(RULE)] == [("info", grown)]
+    assert [(each.severity, each.from_zxid) for each in log.passes(1_000).find(RULE)] == [("info", grown)]
     assert [each.severity for each in log.find(RULE, grace_ms=500)] == ["error"]
 
 
@@ -82,4 +67,4 @@ def test_a_log_without_its_beginning_speaks_of_what_it_saw_only() -> None:
     log.claim("g", ("t", 0), "g_a-0", 1)
     log.release("g", ("t", 0), 1)
 
-    assert [each.partition for each in _later(log, 60_000).find(RULE)] == [0]
+    assert [each.partition for each in log.passes(60_000).find(RULE)] == [0]

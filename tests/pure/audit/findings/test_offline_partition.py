@@ -39,9 +39,7 @@ def test_no_leader_for_a_short_time_is_a_warning() -> None:
     log.wait(10_000)
     back = log.state(T0, 2, (2,), epoch=2)
 
-    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
-        ("warning", gone, back)
-    ]
+    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", gone, back)]
 
 
 def test_a_leader_whose_registration_ended_is_one_too_and_the_spell_goes_on_without_leader() -> None:
@@ -81,21 +79,16 @@ def test_a_leader_that_comes_back_before_anybody_elects_ends_it() -> None:
     log.wait(5_000)
     log.open(23)
 
-    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
-        ("warning", died, back)
-    ]
+    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", died, back)]
 
 
 def test_what_lasts_to_the_end_is_an_error_however_short() -> None:
     """A partition without leader at the end is an error, be it for half a second."""
     log = led()
     gone = log.state(T0, -1, (), epoch=1)
-    log.wait(500)
-    log.open(9)
+    log.passes(500)
 
-    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
-        ("error", gone, None)
-    ]
+    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("error", gone, None)]
 
 
 def test_a_topic_that_is_being_deleted_is_left_out() -> None:
@@ -146,8 +139,7 @@ def test_of_the_time_before_a_snapshot_nothing_is_said() -> None:
     log.seed("/brokers/topics/t", '{"version":1,"partitions":{"0":[1]}}', zxid=5)
     log.seed(state_path(T0), state_text(1, (1,)), zxid=6)
     log.seed("/brokers/ids/1", "{}", zxid=90, session=1, ms=log.ms + 50_000)
-    log.wait(60_000)
-    log.open(9)
+    log.passes(60_000)
 
     assert log.find(RULE) == []
 
@@ -156,8 +148,7 @@ def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
     """Without the log's beginning a leader whose registration nobody saw is not called away."""
     log = Cluster(100)
     log.state(T0, 2, (2, 1))
-    log.wait(60_000)
-    log.open(9)
+    log.passes(60_000)
 
     assert log.find(RULE) == []
 
@@ -169,9 +160,7 @@ def test_a_second_without_a_registered_leader_is_told() -> None:
     log.wait(1_000)
     elected = log.state(T0, 1, (1,), epoch=1)
 
-    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
-        ("warning", died, elected)
-    ]
+    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", died, elected)]
 
 
 def test_two_times_of_one_partition_are_two() -> None:
@@ -184,9 +173,7 @@ def test_two_times_of_one_partition_are_two() -> None:
     log.wait(500)
     log.state(T0, 1, (1,), epoch=3)
 
-    assert [(each.severity, each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [
-        ("warning", gone, back)
-    ]
+    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", gone, back)]
 
 
 def test_a_state_that_is_deleted_ends_it() -> None:
@@ -195,7 +182,6 @@ def test_a_state_that_is_deleted_ends_it() -> None:
     gone = log.state(T0, -1, (), epoch=1)
     log.wait(2_000)
     deleted = log.delete(state_path(T0), 1)
-    log.wait(60_000)
-    log.open(9)
+    log.passes(60_000)
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(gone, deleted)]
+    assert log.told(RULE, "from_zxid", "to_zxid") == [(gone, deleted)]

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.orphan_owner import RULE
 
 T0 = ("t", 0)
 
 
-def _group() -> AuditLog:
-    log = AuditLog()
-    log.topic("t", 1)
-    log.open(1)
-    log.join("g", "g_a", 1)
-    return log
-
-
 def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
     """An owner that stands over ten seconds after its member unregistered is an error since then."""
-    log = _group()
+    log = alone(1, owned=0)
     log.claim("g", T0, "g_a-0", 1)
     gone = log.leave("g", "g_a", 1)
-    log.wait(10_001)
-    log.create("/mark")
+    log.passes(10_001)
 
     (found,) = log.find(RULE)
 
@@ -32,10 +24,9 @@ def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
 
 def test_of_a_member_that_never_was_it_counts_from_the_claim() -> None:
     """An owner in the name of a member that never registered is an error since its claim."""
-    log = _group()
+    log = alone(1, owned=0)
     claimed = log.claim("g", T0, "g_other-0", 1)
-    log.wait(10_001)
-    log.create("/mark")
+    log.passes(10_001)
 
     (found,) = log.find(RULE)
 
@@ -44,11 +35,10 @@ def test_of_a_member_that_never_was_it_counts_from_the_claim() -> None:
 
 def test_a_history_that_ends_at_once_does_not_make_it_an_error() -> None:
     """A member may be on its way out: ten seconds are granted, or what the user says."""
-    log = _group()
+    log = alone(1, owned=0)
     log.claim("g", T0, "g_a-0", 1)
     log.leave("g", "g_a", 1)
-    log.wait(10_000)
-    log.create("/mark")
+    log.passes(10_000)
 
     assert [found.severity for found in log.find(RULE)] == ["info"]
     assert [found.severity for found in log.find(RULE, grace_ms=9_999)] == ["error"]
@@ -56,15 +46,13 @@ def test_a_history_that_ends_at_once_does_not_make_it_an_error() -> None:
 
 def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> None:
     """An owner with its member registered is none, nor is one that expired along with the member."""
-    log = _group()
+    log = alone(1, owned=0)
     log.claim("g", T0, "g_a-0", 1)
-    log.wait(60_000)
-    log.create("/mark")
+    log.passes(60_000)
     assert log.find(RULE) == []
 
     log.expire(1)
-    log.wait(60_000)
-    log.create("/other")
+    log.passes(60_000)
     assert log.find(RULE) == []
 
 
@@ -83,8 +71,7 @@ def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> N
     """Its member may have registered before the log begins."""
     log = AuditLog(zxid=1000)
     log.claim("g", T0, "g_a-0", 1)
-    log.wait(60_000)
-    log.create("/mark")
+    log.passes(60_000)
 
     assert log.find(RULE) == []
 
@@ -94,19 +81,17 @@ def test_of_a_session_that_the_log_saw_begin_all_is_known_without_the_beginning_
     log = AuditLog(zxid=1000)
     log.open(1)
     claimed = log.claim("g", T0, "g_a-0", 1)
-    log.wait(60_000)
-    log.create("/mark")
+    log.passes(60_000)
 
-    assert [(found.severity, found.from_zxid) for found in log.find(RULE)] == [("error", claimed)]
+    assert log.told(RULE, "severity", "from_zxid") == [("error", claimed)]
 
 
 def test_a_member_that_was_gone_before_the_claim_has_no_part_in_it() -> None:
     """It stands alone since the claim, not since that registration went."""
-    log = _group()
+    log = alone(1, owned=0)
     log.leave("g", "g_a", 1)
     log.wait(5_000)
     claimed = log.claim("g", T0, "g_a-0", 1)
-    log.wait(10_000)
-    log.create("/mark")
+    log.passes(10_000)
 
-    assert [(found.severity, found.from_zxid) for found in log.find(RULE)] == [("info", claimed)]
+    assert log.told(RULE, "severity", "from_zxid") == [("info", claimed)]

@@ -75,7 +75,7 @@ def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
     assert log.find(RULE) == []
 
     log.seed("/consumers/g/owners/t/1", "g_a-0", zxid=6, session=2)
-    assert [(each.from_zxid, each.partition) for each in log.find(RULE)] == [(6, 1)]
+    assert log.told(RULE, "from_zxid", "partition") == [(6, 1)]
 
 
 def test_an_owner_that_is_not_ephemeral_is_named_so() -> None:

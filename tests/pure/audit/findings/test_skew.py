@@ -9,19 +9,13 @@ from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.skew import RULE
 
 
-def _later(log: AuditLog, ms: int = 10_001) -> AuditLog:
-    log.wait(ms)
-    log.create(f"/mark-{log.zxid}")
-    return log
-
-
 def test_an_idle_member_that_the_plan_has_partitions_for_is_a_warning() -> None:
     """A member without partitions that the plan gives some is a warning, since its join."""
     log = alone()
     log.open(2)
     joined = log.join("g", "g_b", 2)
 
-    (found,) = _later(log).find(RULE)
+    (found,) = log.passes(10_001).find(RULE)
 
     assert (found.severity, found.group, found.from_zxid) == ("warning", "g", joined)
     assert found.detail == "idle, though the plan has partitions for them: g_b"
@@ -33,7 +27,7 @@ def test_shares_that_differ_more_than_the_plan_means_are_a_warning() -> None:
     log.release("g", T[1], 1)
     log.claim("g", T[1], "g_b-0", 2)
 
-    (found,) = _later(log).find(RULE)
+    (found,) = log.passes(10_001).find(RULE)
 
     assert found.severity == "warning"
     assert found.detail == "g_b owns 3, g_a owns 1; by the plan they would differ by 0"
@@ -51,7 +45,7 @@ def test_a_plan_that_is_uneven_by_itself_is_info() -> None:
     for topic in wants:
         log.claim("g", (topic, 0), "g_a-0", 1)
 
-    (found,) = _later(log).find(RULE)
+    (found,) = log.passes(10_001).find(RULE)
 
     assert (found.severity, found.detail) == (
         "info",
@@ -61,7 +55,7 @@ def test_a_plan_that_is_uneven_by_itself_is_info() -> None:
 
 def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> None:
     """Even shares are no skew, nor is one partition for two members."""
-    assert _later(shared()).find(RULE) == []
+    assert shared().passes(10_001).find(RULE) == []
 
     log = AuditLog()
     log.topic("t", 1)
@@ -69,7 +63,7 @@ def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> 
         log.open(session)
         log.join("g", name, session)
     log.claim("g", ("t", 0), "g_a-0", 1)
-    assert _later(log).find(RULE) == []
+    assert log.passes(10_001).find(RULE) == []
 
 
 @pytest.mark.parametrize(("ms", "found"), [(10_000, 0), (10_001, 1)])
@@ -79,18 +73,18 @@ def test_a_group_that_has_just_changed_is_given_ten_seconds(ms: int, found: int)
     log.open(2)
     log.join("g", "g_b", 2)
 
-    assert len(_later(log, ms).find(RULE)) == found
+    assert len(log.passes(ms).find(RULE)) == found
 
 
 def test_where_the_plan_cannot_be_known_nothing_is_said() -> None:
     """A wildcard of Java's that we cannot evaluate, or round robin with unequal subscriptions."""
     log = alone()
     log.create("/consumers/g/ids/g_w", '{"version":1,"subscription":{"[a&&b]":1},"pattern":"white_list"}', 2)
-    assert _later(log).find(RULE) == []
+    assert log.passes(10_001).find(RULE) == []
 
     log = alone(zkgroup="1", strategy="roundrobin")
     log.join("g", "g_b", 2, {"t": 1, "u": 1}, zkgroup="1", strategy="roundrobin")
-    assert _later(log).find(RULE) == []
+    assert log.passes(10_001).find(RULE) == []
 
 
 def test_idle_members_beyond_three_are_a_number() -> None:
@@ -103,7 +97,7 @@ def test_idle_members_beyond_three_are_a_number() -> None:
     for number in range(6):
         log.claim("g", ("t", number), "g_1-0", 1)
 
-    (found,) = _later(log).find(RULE)
+    (found,) = log.passes(10_001).find(RULE)
 
     assert found.severity == "warning"
     assert found.detail.endswith("partitions for them: g_2, g_3, g_4 and 2 more")
@@ -114,7 +108,7 @@ def test_an_uneven_share_that_is_not_the_plans_is_no_info() -> None:
     log = shared()
     log.release("g", T[3], 2)
 
-    assert _later(log).find(RULE) == []
+    assert log.passes(10_001).find(RULE) == []
 
 
 def test_an_uneven_plan_is_told_of_equals_only_and_where_it_is_what_they_own() -> None:
@@ -134,10 +128,10 @@ def test_an_uneven_plan_is_told_of_equals_only_and_where_it_is_what_they_own() -
     for number in range(2):
         unfinished.claim("g", (f"t{number}", 0), "g_a-0", 1)
 
-    assert _later(unequal).find(RULE) == []
-    assert _later(unfinished).find(RULE) == []
+    assert unequal.passes(10_001).find(RULE) == []
+    assert unfinished.passes(10_001).find(RULE) == []
     unfinished.claim("g", ("t2", 0), "g_a-0", 1)
-    assert [found.severity for found in _later(unfinished).find(RULE)] == ["info"]
+    assert [found.severity for found in unfinished.passes(10_001).find(RULE)] == ["info"]
 
 
 def test_only_members_and_owners_count_as_a_change() -> None:

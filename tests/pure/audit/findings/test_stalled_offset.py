@@ -35,8 +35,7 @@ def test_from_the_claim_where_that_came_later() -> None:
     log.commit("g", T0, 5, 0xB)
     log.wait(9 * MINUTE)
     log.claim("g", T0, "g_a-0", A)
-    log.wait(9 * MINUTE)
-    log.create("/end")
+    log.passes(9 * MINUTE)
 
     assert log.find(RULE) == []
     (found,) = log.find(RULE, still_ms=8 * MINUTE)
@@ -48,8 +47,7 @@ def test_nothing_without_an_owner_or_an_offset() -> None:
     log = AuditLog()
     log.commit("g", T0, 5, A)
     log.claim("g", T1, "g_a-0", A)
-    log.wait(20 * MINUTE)
-    log.create("/end")
+    log.passes(20 * MINUTE)
 
     assert log.find(RULE) == []
 
@@ -62,8 +60,7 @@ def test_an_offset_of_the_snapshot_stands_since_it_was_written() -> None:
     log.create("/start")
 
     assert log.find(RULE) == []
-    log.wait(2 * MINUTE)
-    log.create("/end")
+    log.passes(2 * MINUTE)
     (found,) = log.find(RULE)
     assert found.from_ms == START_MS - 9 * MINUTE
 

@@ -19,8 +19,7 @@ def test_one_that_stands_for_long_names_what_was_not_begun() -> None:
     log = placed()
     asked = log.reassign({T0: (2,), T1: (2,)})
     log.topic("t", {0: (2, 1), 1: (1,), 2: (1,)})
-    log.wait(600_001)
-    log.open(9)
+    log.passes(600_001)
 
     (found,) = log.find(RULE)
 
@@ -36,7 +35,7 @@ def test_one_that_was_done_after_long_is_told_too() -> None:
     log.topic("t", {0: (2,), 1: (1,), 2: (1,)})
     done = log.delete(REASSIGN)
 
-    assert [(each.from_zxid, each.to_zxid, each.detail) for each in log.find(RULE)] == [
+    assert log.told(RULE, "from_zxid", "to_zxid", "detail") == [
         (asked, done, "1 partition to be moved; stood for 10.0 min")
     ]
 
@@ -79,10 +78,9 @@ def test_one_that_cannot_be_read_is_obeyed_by_nobody() -> None:
     """A request that is no JSON is told with how long it has stood, without waiting ten minutes."""
     log = placed()
     asked = log.create(REASSIGN, "{")
-    log.wait(5_000)
-    log.open(9)
+    log.passes(5_000)
 
-    assert [(each.from_zxid, each.detail) for each in log.find(RULE)] == [
+    assert log.told(RULE, "from_zxid", "detail") == [
         (asked, "the request cannot be read; has stood for 5.0 s")
     ]
 
@@ -148,7 +146,6 @@ def test_a_request_that_is_shrunk_stands_since_it_was_made() -> None:
     log.topic("t", {0: (2,), 1: (2,), 2: (1,)}, 1)
     done = log.delete(REASSIGN, 1)
     log.reassign({T2: (2,)})
-    log.wait(600_000)
-    log.open(9)
+    log.passes(600_000)
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(asked, done)]
+    assert log.told(RULE, "from_zxid", "to_zxid") == [(asked, done)]

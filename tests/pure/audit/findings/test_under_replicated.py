@@ -49,8 +49,7 @@ def test_one_that_lasts_to_the_end() -> None:
     """A replica that is missing at the end is told with the time so far, and without an end."""
     log = placed()
     first = log.state(T0, 1, (1, 2))
-    log.wait(30_000)
-    log.open(9)
+    log.passes(30_000)
 
     (found,) = spells(log)
 
@@ -103,8 +102,7 @@ def test_a_topic_of_the_same_name_starts_anew() -> None:
     log.wait(60_000)
     log.topic("t", {0: (1, 2, 3)})
     log.state(T0, 1, (1, 2, 3))
-    log.wait(60_000)
-    log.open(9)
+    log.passes(60_000)
 
     assert log.find(RULE) == []
 
@@ -146,8 +144,7 @@ def test_a_broker_that_is_missing_anywhere_at_the_end_has_no_end() -> None:
     log.state(T0, 1, (1,))
     log.wait(10_000)
     back_2 = log.state(T0, 1, (1, 2))
-    log.wait(10_000)
-    log.open(9)
+    log.passes(10_000)
 
     assert [(each.to_zxid, each.detail) for each in sums(log)] == [
         (None, "broker 3 was not in sync in 1 partition of 1 topic, for 20.0 s in all"),

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from tests.worlds.audit_log import AuditLog
+from tests.pure.audit.groups import alone
 from zkgroup.audit.findings.unowned_interval import RULE
 
 T0 = ("t", 0)
 
 
-def _group() -> AuditLog:
-    log = AuditLog()
-    log.topic("t", 1)
-    log.open(1)
-    log.join("g", "g_a", 1)
-    log.claim("g", T0, "g_a-0", 1)
-    return log
-
-
 def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
     """1,001 ms from release to claim are a warning, 1,000 ms are not, unless `longest_ms` is less."""
-    log = _group()
+    log = alone(1)
     freed = log.release("g", T0, 1)
     log.wait(1_001)
     taken = log.claim("g", T0, "g_a-0", 1)
@@ -30,18 +21,15 @@ def test_a_gap_over_the_bound_is_told_and_one_of_the_bound_is_not() -> None:
     (found,) = log.find(RULE)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", freed, taken)
-    assert found.to_ms is not None
-    assert found.from_ms is not None
     assert found.to_ms - found.from_ms == 1_001
     assert len(log.find(RULE, longest_ms=999)) == 2
 
 
 def test_it_lasts_to_the_end_where_nobody_comes() -> None:
     """A released partition that nobody claims again is told without an end."""
-    log = _group()
+    log = alone(1)
     freed = log.release("g", T0, 1)
-    log.wait(1_001)
-    log.create("/mark")
+    log.passes(1_001)
 
     (found,) = log.find(RULE)
 
@@ -50,7 +38,7 @@ def test_it_lasts_to_the_end_where_nobody_comes() -> None:
 
 def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
     """With no member, or one that wants another topic, time does not count; it does from the join on."""
-    log = _group()
+    log = alone(1)
     log.expire(1)
     log.wait(60_000)
     log.open(2)
@@ -61,12 +49,12 @@ def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
     log.wait(2_000)
     taken = log.claim("g", T0, "g_b-0", 3)
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(joined, taken)]
+    assert log.told(RULE, "from_zxid", "to_zxid") == [(joined, taken)]
 
 
 def test_a_wildcard_wants_what_it_matches() -> None:
     """A white list whose pattern matches the topic wants it, so that its unowned time counts."""
-    log = _group()
+    log = alone(1)
     log.open(2)
     log.create(
         "/consumers/g/ids/g_w",
@@ -78,25 +66,24 @@ def test_a_wildcard_wants_what_it_matches() -> None:
     log.wait(2_000)
     taken = log.claim("g", T0, "g_w-0", 2)
 
-    assert [(each.from_zxid, each.to_zxid) for each in log.find(RULE)] == [(freed, taken)]
+    assert log.told(RULE, "from_zxid", "to_zxid") == [(freed, taken)]
 
 
 def test_a_topic_that_is_gone_and_a_partition_that_is_not_there_are_wanted_by_nobody() -> None:
     """Partition 9 of a topic with one, and a deleted topic, lack no owner."""
-    log = _group()
+    log = alone(1)
     log.claim("g", ("t", 9), "g_a-0", 1)
     log.release("g", ("t", 9), 1)
     log.delete("/brokers/topics/t")
     log.release("g", T0, 1)
-    log.wait(60_000)
-    log.create("/mark")
+    log.passes(60_000)
 
     assert log.find(RULE) == []
 
 
 def test_what_it_says() -> None:
     """Who had it before, and who came: the next owner, nobody, or nobody that wanted it."""
-    log = _group()
+    log = alone(1)
     log.release("g", T0, 1)
     log.wait(2_000)
     log.claim("g", T0, "g_a-0", 1)
@@ -105,8 +92,7 @@ def test_what_it_says() -> None:
     log.leave("g", "g_a", 1)
     log.wait(2_000)
     log.join("g", "g_a", 1)
-    log.wait(3_000)
-    log.create("/mark")
+    log.passes(3_000)
 
     assert [found.detail for found in log.find(RULE)] == [
         "nobody owned it for 2.0 s: 'g_a-0' before, then 'g_a-0'",
@@ -117,11 +103,10 @@ def test_what_it_says() -> None:
 
 def test_of_a_long_gap_a_short_demand_is_not_enough() -> None:
     """The bound is for the time in which a member wanted the topic, and that was one second."""
-    log = _group()
+    log = alone(1)
     log.release("g", T0, 1)
     log.wait(1_000)
     log.leave("g", "g_a", 1)
-    log.wait(60_000)
-    log.create("/mark")
+    log.passes(60_000)
 
     assert log.find(RULE) == []

@@ -50,7 +50,7 @@ def test_a_commit_just_after_the_own_release_is_a_warning() -> None:
     log.claim("g", T0, "g_a-0", A)
     too_late = log.commit("g", T0, 12, B)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [
+    assert log.told(RULE, "severity", "from_zxid") == [
         ("warning", late),
         ("error", fell),
         ("error", too_late),
@@ -70,7 +70,7 @@ def test_a_commit_behind_its_release_in_one_transaction_is_not() -> None:
     log = handed_over(10)
     zxid = log.multi(B, log.deletion(owner("g", T0)), log.setting(offset("g", T0), "11"))
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("warning", zxid)]
+    assert log.told(RULE, "severity", "from_zxid") == [("warning", zxid)]
 
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
@@ -93,7 +93,7 @@ def test_the_end_of_a_session_ends_its_ownership() -> None:
         log.expire(A)
         zxid = log.commit("g", T0, 3, B)
 
-        assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("warning", zxid)]
+        assert log.told(RULE, "severity", "from_zxid") == [("warning", zxid)]
 
 
 def test_an_owner_of_the_same_text_in_another_session_is_another() -> None:
@@ -103,7 +103,7 @@ def test_an_owner_of_the_same_text_in_another_session_is_another() -> None:
     log.join("g", "g_d", B)
     zxid = log.commit("g", T0, 22, B)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("error", zxid)]
+    assert log.told(RULE, "severity", "from_zxid") == [("error", zxid)]
 
 
 def test_an_operators_reset_is_told_only() -> None:
@@ -111,7 +111,7 @@ def test_an_operators_reset_is_told_only() -> None:
     log = handed_over(10)
     zxid = log.multi(TOOL, log.setting(offset("g", T0), "4"), log.creation("/consumers/g/resets/t-0", "{}"))
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("info", zxid)]
+    assert log.told(RULE, "severity", "from_zxid") == [("info", zxid)]
 
 
 def test_nothing_is_said_of_a_partition_that_nobody_was_seen_to_own() -> None:
@@ -131,7 +131,7 @@ def test_an_owner_of_the_snapshot_owns() -> None:
     log.commit("g", T0, 11, A)
     zxid = log.commit("g", T0, 12, B)
 
-    assert [(each.severity, each.from_zxid) for each in log.find(RULE)] == [("error", zxid)]
+    assert log.told(RULE, "severity", "from_zxid") == [("error", zxid)]
 
 
 def test_a_failed_transaction_wrote_nothing() -> None:
