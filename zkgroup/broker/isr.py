@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from zkgroup.broker.replica_host import Follower
 from zkgroup.errors import CorruptZnodeError
@@ -29,6 +30,10 @@ from zkgroup.model.requests import (
 )
 from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.znodes.partitions import PartitionState
+
+REFUSED_PAUSE_MS: Final = 1_000
+REFUSED_PAUSE_MAX_MS: Final = 30_000
+"""Pauses after refused writes of one partition grow from the one to the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,9 @@ class Isr:
         self._doubtful: frozenset[int] = frozenset()
         self._deposed = False
         self._is_unreadable = False
+        self._refusals = 0
+        """Writes in a row that an ACL has refused, or that cannot be made."""
+        self._proposed_ms = 0
         self._rests_until_ms = 0
 
     @property
@@ -164,7 +172,7 @@ class Isr:
         state = PartitionState(
             stored.leader, stored.leader_epoch, isr, stored.controller_epoch, stored.extensions
         )
-        self._in_flight = IsrWrite(self.topic_partition, state, self._version)
+        self._in_flight, self._proposed_ms = IsrWrite(self.topic_partition, state, self._version), now_ms
         return self._in_flight
 
     def read_request(self) -> Read:
@@ -185,11 +193,24 @@ class Isr:
             case MultiRefused(code=Code.NO_NODE):
                 self._deposed = True
                 return Meaning.DEPOSED
-            case MultiRefused() | NotSent():
+            case NotSent():
                 return Meaning.KEPT
+            case MultiRefused():
+                return self.refused()
             case _:
                 self._in_flight = write
                 return Meaning.READ_BACK
+
+    def refused(self) -> Meaning:
+        """The write that `propose` gave cannot be made, or an ACL is against it: the next waits a while.
+
+        Followers fetch all the time, and each fetch would ask again.
+        """
+        self._in_flight = None
+        pause_ms = min(REFUSED_PAUSE_MS << min(self._refusals, 10), REFUSED_PAUSE_MAX_MS)
+        self._rests_until_ms = self._proposed_ms + pause_ms
+        self._refusals += 1
+        return Meaning.KEPT
 
     def read_back(self, outcome: Outcome) -> Meaning:
         """What the znode, read after a write in doubt or refused, or in a new session, says about it.
@@ -255,6 +276,7 @@ class Isr:
         """The znode has moved on: no write that asked for an earlier version can be applied any more."""
         self._stored, self._version = state, version
         self._doubtful = frozenset()
+        self._refusals = 0
 
     def _is_ours(self, stored: PartitionState) -> bool:
         return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)

@@ -46,6 +46,7 @@ _WARNINGS: Final = frozenset(
         "broker.refused",
         "controller_epoch.unreadable",
         "duty.failed",
+        "duty.put_off",
         "duty.refused",
         "odd_answer",
         "replica.unfit",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 
 from tests.worlds.broker_requests import ORDERS, state
-from zkgroup.broker.isr import Isr, IsrWrite, Meaning
+from zkgroup.broker.isr import REFUSED_PAUSE_MAX_MS, REFUSED_PAUSE_MS, Isr, IsrWrite, Meaning
 from zkgroup.broker.replica_host import Follower
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
@@ -215,15 +216,44 @@ def test_a_foreign_write_in_the_own_term_is_adopted() -> None:
     assert (write.version, write.state) == (12, PartitionState(1, 5, (1,), 4, {"leader_recovery_state": 0}))
 
 
-@pytest.mark.parametrize("outcome", [NotSent("suspended"), MultiRefused(0, Code.NO_AUTH)])
-def test_what_was_certainly_not_written_is_proposed_again(outcome: Outcome) -> None:
+def test_what_was_certainly_not_written_is_proposed_again() -> None:
     """Nothing is in doubt, so nobody more is counted."""
     isr = led()
     first = shrinking(isr)
 
-    assert isr.written(outcome) is Meaning.KEPT
+    assert isr.written(NotSent("suspended")) is Meaning.KEPT
     assert isr.counted == {1, 2, 3}
     assert shrinking(isr) == first
+
+
+def test_a_write_that_an_acl_refuses_is_tried_after_growing_pauses() -> None:
+    """A follower fetches twice a second: 14 writes in 5 minutes, not 600."""
+    isr, tried = led(), []
+    for now_ms in range(START_MS + 2 * LAG_MS, START_MS + 2 * LAG_MS + 300_000, 500):
+        if isr.propose({}, now_ms, LAG_MS) is not None:
+            tried.append(now_ms)
+            assert isr.written(MultiRefused(0, Code.NO_AUTH)) is Meaning.KEPT
+            assert isr.counted == {1, 2, 3}
+
+    pauses = [later - sooner for sooner, later in pairwise(tried)]
+    assert pauses[:7] == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+    assert len(tried) == 14
+
+
+def test_a_write_that_succeeds_ends_the_pauses() -> None:
+    """The next refusal is the first one again."""
+    isr, now_ms = led(), START_MS + 2 * LAG_MS
+    for _ in range(5):
+        assert isr.propose({}, now_ms, LAG_MS) is not None
+        isr.written(MultiRefused(0, Code.NO_AUTH))
+        now_ms += REFUSED_PAUSE_MAX_MS
+    assert isr.propose({}, now_ms, LAG_MS) is not None
+    isr.written(done(8))
+
+    isr.fetched(2, 10, 10, now_ms)
+    assert isr.propose(able(2), now_ms, LAG_MS) is not None
+    isr.written(MultiRefused(0, Code.NO_AUTH))
+    assert isr.propose(able(2), now_ms + REFUSED_PAUSE_MS, LAG_MS) is not None
 
 
 def test_a_znode_that_is_gone_stops_it() -> None:

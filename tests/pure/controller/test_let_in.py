@@ -11,8 +11,9 @@ from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine import abandoned
+from zkgroup.controller.machine.agenda import PAUSE_MS
 from zkgroup.controller.machine.fence import Write
-from zkgroup.controller.machine.reign import REPEAT_MS, Reign
+from zkgroup.controller.machine.reign import Reign
 from zkgroup.machinery.procedures import DeniedError, Procedure
 from zkgroup.model.requests import Delete, Multi
 from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
@@ -74,11 +75,11 @@ def test_a_record_that_may_not_be_taken_off_keeps_the_broker_out(
     with monkeypatch.context() as patched:
         patched.setattr(abandoned, "commit", denied)
         world.start_broker(3)
-        world.advance(2 * REPEAT_MS)
+        world.advance(2 * PAUSE_MS)
         assert told(world, 3)[before:] == ["delete"]
         assert not is_in_sync(world)
         assert len(records(world)) == 1
-    world.advance(2 * REPEAT_MS)
+    world.advance(2 * PAUSE_MS)
 
     assert told(world, 3)[before:] == ["delete", "replica"]
     assert records(world) == []

@@ -141,7 +141,7 @@ class Leading:
         try:
             write.request()
         except ConfigError as error:
-            isr.written(NotSent(str(error)))
+            isr.refused()
             self._core.note("isr.unwritable", partition=str(write.topic_partition), detail=str(error))
             return False
         return True

@@ -7,7 +7,7 @@ waits already need not wait twice.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Look(IntEnum):
@@ -53,32 +53,95 @@ class Work(NamedTuple):
     subject: str = ""
     """The topic, for `Look.TOPIC`."""
 
+    def __str__(self) -> str:
+        return f"{self.look.name.lower().replace('_', ' ')} {self.subject}".rstrip()
+
+
+class Waiting(NamedTuple):
+    """How a piece of work came to wait."""
+
+    since_ms: int
+    is_own: bool
+    """A procedure of the controller has asked for it, and no event since."""
+
+
+TURNS_MAX: Final = 20
+"""So often in a row other kinds of work are taken before one that waits."""
+
 
 class Agenda:
-    """Waiting work: each once, by kind, within a kind as it came."""
+    """Waiting work: each once, by kind, within a kind as it came.
+
+    The kinds have their order, so that what a later one rests on is looked at before it. But none starves:
+    one that was passed over `TURNS_MAX` times is next. What ends the rule, and loading, always come first.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[Look, dict[Work, int]] = {}
+        self._waiting: dict[Look, dict[Work, Waiting]] = {}
+        self._turn = 0
+        self._passed_since: dict[Look, int] = {}
+        """Kind to the turn in which it was taken last, or began to wait."""
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    def add(self, work: Work, now_ms: int) -> bool:
+    def add(self, work: Work, now_ms: int, *, is_own: bool = False) -> bool:
         """Whether it is new. What waits already keeps its place and its time."""
         waiting = self._waiting.setdefault(work.look, {})
-        if work in waiting:
+        known = waiting.get(work)
+        if known is not None:
+            waiting[work] = known._replace(is_own=known.is_own and is_own)
             return False
-        waiting[work] = now_ms
+        if not waiting:
+            self._passed_since[work.look] = self._turn
+        waiting[work] = Waiting(now_ms, is_own)
         return True
 
-    def take(self) -> tuple[Work, int] | None:
-        """The next work and when it was added. What is added for it from now on will be looked at again."""
-        for look in Look:
-            if waiting := self._waiting.get(look):
-                work = next(iter(waiting))
-                return work, waiting.pop(work)
-        return None
+    def take(self, last: Look = Look.STATUS) -> tuple[Work, Waiting] | None:
+        """The next work of a kind up to `last`, and since when it has waited."""
+        kinds = [look for look in Look if look <= last and self._waiting.get(look)]
+        if not kinds:
+            return None
+        look = kinds[0]
+        if look > Look.LOAD:
+            longest = min(kinds, key=lambda kind: self._passed_since[kind])
+            if self._turn - self._passed_since[longest] >= TURNS_MAX:
+                look = longest
+        self._turn += 1
+        self._passed_since[look] = self._turn
+        waiting = self._waiting[look]
+        work = next(iter(waiting))
+        return work, waiting.pop(work)
 
     def clear(self) -> None:
         """Everything that waits is void: another session, another picture."""
         self._waiting.clear()
+
+
+TRIES_AT_ONCE: Final = 3
+PAUSE_MS: Final = 1_000
+PAUSE_MAX_MS: Final = 30_000
+
+
+class Pauses:
+    """Work that asks for itself again and again, and changes nothing in ZooKeeper, is put off.
+
+    It is begun `TRIES_AT_ONCE` times, as somebody else may have come before its writes; then after pauses
+    that grow from `PAUSE_MS` to `PAUSE_MAX_MS`, until something is written or an event says where to look.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[Work, int] = {}
+        """How often since the last change."""
+
+    def begun(self, work: Work) -> None:
+        self._begun[work] = self._begun.get(work, 0) + 1
+
+    def changed(self) -> None:
+        """Something was written, or has happened: whatever was in the way may be gone."""
+        self._begun.clear()
+
+    def before_ms(self, work: Work) -> int:
+        """How long the work has to wait before it is begun again."""
+        excess = self._begun.get(work, 0) - TRIES_AT_ONCE
+        return 0 if excess < 0 else min(PAUSE_MS << min(excess, 10), PAUSE_MAX_MS)

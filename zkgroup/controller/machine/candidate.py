@@ -25,9 +25,10 @@ from zkgroup.controller.machine.events import (
 from zkgroup.controller.machine.lease import HEARTBEAT_TIMER, Lease
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.controller.machine.records import Records
-from zkgroup.controller.machine.reign import DUTY_TIMER, Reign
+from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.controller.machine.waiting import OBSTACLE_TIMER, Waiting
+from zkgroup.controller.machine.working import DUTY_TIMER
 from zkgroup.machinery.events import SharedEvent
 from zkgroup.machinery.machine import ProcedureMachine, Work
 from zkgroup.machinery.procedures import DeniedError, FencedError, NoAnswerError, OddAnswerError, Procedure

@@ -45,6 +45,8 @@ def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
     why = yield from commit(reign, finishing.write)
     doubt.answered()
     if why is not None:
+        for ending in endings:
+            reign.wait(f"move of {ending.topic_partition}", why)
         moves.has_parents = False
         return True
     left = {ending.topic_partition for ending in finishing.left}

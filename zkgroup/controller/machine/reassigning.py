@@ -332,7 +332,7 @@ class _Writes:
 def _written(reign: Reign, todo: _Round, refused: dict[str | TopicPartition, str]) -> None:
     """The stages follow what was written, and the brokers are told in one batch."""
     batch, moves = reign.batch(), reign.moves
-    for item, why in todo.unwritable.items():
+    for item, why in {**refused, **todo.unwritable}.items():
         stuck = (
             [TopicPartition(item, number) for number in todo.unions[item]]
             if isinstance(item, str)

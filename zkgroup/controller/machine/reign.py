@@ -16,9 +16,9 @@ lost is told too. A leader of 0.8.2.2 that never hears of such a write never cha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from zkgroup.controller.machine import agenda as agendas
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.channels import Channels
 from zkgroup.controller.machine.core import Core
@@ -31,7 +31,6 @@ from zkgroup.controller.machine.moving import LATE
 from zkgroup.controller.machine.open_moves import Moves
 from zkgroup.controller.machine.partition_set import PartitionSet
 from zkgroup.controller.machine.picture import Brokers
-from zkgroup.controller.machine.reading import Reading
 from zkgroup.controller.machine.requests import Batch, Targets
 from zkgroup.controller.machine.rule_books import Answer, ControllerSettings, Doubt, Shown, Stopping
 from zkgroup.controller.machine.transitions import (
@@ -41,16 +40,12 @@ from zkgroup.controller.machine.transitions import (
     partition_table,
     replica_table,
 )
-from zkgroup.machinery.machine import Work
-from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure
+from zkgroup.controller.machine.working import DUTY_TIMER, Working
+from zkgroup.machinery.procedures import Procedure
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode, describe
 from zkgroup.znodes.brokers import Topic
-
-DUTY_TIMER: Final = "duties"
-REPEAT_MS: Final = 1000
-"""Pause before work is tried again that an ACL or a quota has refused."""
 
 T = TypeVar("T")
 
@@ -60,7 +55,7 @@ Listener = Callable[["Reign", Answer], None]
 """Told of every answer of a broker, in the order of a table; may change the books and add work."""
 
 
-class Reign(Reading):
+class Reign(Working):
     """One rule of one controller. Not thread-safe: the candidate's thread steps it."""
 
     def __init__(
@@ -73,7 +68,7 @@ class Reign(Reading):
     ) -> None:
         """Begins with `Look.LOAD`. Only for an election that was won."""
         assert election.rule is not None, "nobody reigns without having been elected"
-        super().__init__(core)
+        super().__init__(core, {look: partial(duty, self) for look, duty in duties.items()})
         self.election = election
         self.settings = settings
         self.began_ms = core.now.ms
@@ -96,8 +91,6 @@ class Reign(Reading):
         ISR before its election."""
         self.unnamed: dict[int, tuple[TopicPartition, ...]] = {}
         """Broker to what its first LeaderAndIsr could not name: it may fetch these partitions again."""
-        self.waiting: dict[str, str] = {}
-        """What waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
         self.doubts: dict[int, Doubt] = {}
         self.shown = Shown()
         self.births: dict[str, int] = {}
@@ -107,14 +100,9 @@ class Reign(Reading):
         self.strays: dict[Replica, None] = {}
         """Replicas that a move has left behind, and that their brokers have not deleted."""
         self.strays_recalled = False
-        self.is_loaded = False
-        self.was_loaded = False
-        """At least once: what is loaded now is compared with it."""
         self.is_over = False
         self._rule = election.rule
-        self._duties = duties
         self._listeners = listeners
-        self._later: dict[agendas.Work, int] = {}
         self.look(Look.LOAD)
 
     # --- what everybody asks ----------------------------------------------------------------------
@@ -167,64 +155,9 @@ class Reign(Reading):
         """Whether this is the reign of the election's present rule."""
         return election.rule is not None and election.rule.czxid == self._rule.czxid
 
-    # --- work -------------------------------------------------------------------------------------
-
-    def later(self, look: Look, ms: int, subject: str = "") -> None:
-        """`look`, after this time; an earlier time that was given before stays."""
-        work, at_ms = agendas.Work(look, subject), self.core.now.ms + ms
-        self._later[work] = min(at_ms, self._later.get(work, at_ms))
-        self.core.set_timer_sooner(DUTY_TIMER, self._later[work])
-
-    def timer_fired(self) -> None:
-        """Work that was put off is due, some of it at least."""
-        for work in [work for work, at_ms in self._later.items() if at_ms <= self.core.now.ms]:
-            del self._later[work]
-            self.agenda.add(work, self.core.now.ms)
-        if self._later:
-            self.core.set_timer(DUTY_TIMER, min(self._later.values()))
-
-    def next(self) -> Work | None:
-        """The procedure that is due, or None. Nothing but loading before everything is loaded."""
-        put_back = []
-        found = None
-        while (taken := self.agenda.take()) is not None:
-            work, _ = taken
-            duty = self._duties.get(work.look)
-            if work.look is not Look.LOAD and not self.is_loaded:
-                put_back.append(work)
-            elif duty is not None:
-                found = work, duty
-                break
-        for each in put_back:
-            self.agenda.add(each, self.core.now.ms)
-        if found is None:
-            return None
-        work, duty = found
-        name = f"{work.look.name.lower()} {work.subject}".rstrip()
-        return name, lambda: self._on_duty(work, duty(self, work.subject))
-
-    def _on_duty(self, work: agendas.Work, procedure: Procedure[None]) -> Procedure[None]:
-        try:
-            yield from procedure
-        except NoAnswerError:
-            self.forget_watches()
-            self.is_loaded = False
-            self.look(Look.LOAD)
-            self.agenda.add(work, self.core.now.ms)
-            raise
-        except (DeniedError, OddAnswerError) as error:
-            self.forget_watches()
-            self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=str(error))
-            self.later(work.look, REPEAT_MS, work.subject)
-        self._tell_untold()
-        if work.look is not Look.STATUS:
-            self.look(Look.STATUS)
-
     def connected(self) -> None:
         """A new connection of the same session: all watches are gone, so all is read again."""
-        self.forget_watches()
-        self.is_loaded = False
-        self.look(Look.LOAD)
+        self.load_again()
 
     def drop(self) -> None:
         """The rule is over. Who waits for an answer gets one."""
@@ -233,15 +166,6 @@ class Reign(Reading):
         for asked in self.shutdowns:
             self.core.emit(ShutdownAnswered(asked.request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
         self.shutdowns.clear()
-
-    # --- what people see ------------------------------------------------------------------------------
-
-    def wait(self, what: str, why: str | None) -> None:
-        """`what` waits for something, for the status; None: no more."""
-        if why is None:
-            self.waiting.pop(what, None)
-        else:
-            self.waiting[what] = why
 
     # --- telling ----------------------------------------------------------------------------------
 
@@ -281,7 +205,7 @@ class Reign(Reading):
             if topic_partition in self.moves or batch.tells(topic_partition, wanted):
                 self.untold.discard(topic_partition)
 
-    def _tell_untold(self) -> None:
+    def tell_untold(self) -> None:
         """Nothing is written without being told, whatever a procedure has forgotten."""
         batch = self.batch()
         for topic_partition in list(self.untold):
