@@ -37,6 +37,7 @@ QUICK = BrokerSettings(
     replica_fetch_backoff_ms=20,
     replica_lag_time_max_ms=2000,
     controlled_shutdown_retry_backoff_ms=10,
+    controller_takeover_grace_ms=100,
 )
 """Everything that waits by time waits little."""
 CONTROLLER = 9

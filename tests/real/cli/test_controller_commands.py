@@ -33,7 +33,9 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
         done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "10m")
         controllers.stand_again(1)
         again = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "10m")
-        history = shell.json("controller", "history")["epochs"]
+        history = eventually(  # the end of a rule is noted after `/controller` has gone
+            lambda: shell.json("controller", "history")["epochs"], lambda rows: rows[1]["ended"]
+        )
 
     assert (shown["executed"], shown["resigned"], untouched.code) == (False, None, 5)
     assert (done["controller"], done["epoch"], done["executed"], done["resigned"]) == (1, 1, True, True)

@@ -70,7 +70,10 @@ class Running:
     def __init__(self, address: str, broker: int = ALONE) -> None:
         self.heard = Heard()
         self.node = ControllerOnly(
-            address, broker=broker, listener=self.heard, settings=BrokerSettings(session_timeout_ms=20_000)
+            address,
+            broker=broker,
+            listener=self.heard,
+            settings=BrokerSettings(session_timeout_ms=20_000, controller_takeover_grace_ms=50),
         )
         self.node.start()
 

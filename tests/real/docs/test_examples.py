@@ -30,7 +30,9 @@ WRAPPER = """
 set -euo pipefail
 set -m
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+sleep() { command sleep 0.05; }
 """
+"""Where a page looks every now and then, as a reader does, the test looks more often."""
 END_SESSION = Path(__file__).with_name("end_session.py")
 
 
