@@ -55,20 +55,9 @@ class BrokerNode:
         self.answers = True
         """Whether the host answers at once."""
         self._folder = folder
-
-        def crashed(error: BaseException) -> None:
-            raise error
-
-        self.loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
-            self.machine,
-            self.guard,
-            world.clock,
-            perform=self._perform,
-            after_step=lambda: None,
-            on_crash=crashed,
-            name=name,
+        self.loop: MachineLoop[BrokerEvent, BrokerEffect] = world.looped(
+            self.machine, self.guard, self._perform, name
         )
-        self.loop.listen()
 
     def _perform(self, effect: BrokerEffect) -> None:
         self.effects.append(effect)

@@ -8,6 +8,7 @@ from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.controller.machine.candidate import Candidate, Duties
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.effects import ControllerEffect, Elected, ExtendLease, Resigned
+from zkgroup.controller.machine.reign import Reign
 from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.procedures import Procedure
@@ -16,6 +17,7 @@ from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.controller_records import ControllerRecord
 
 CONTROLLER, EPOCH = Controller.path(), ControllerEpoch.path()
 GRACE_MS = 2000
@@ -31,24 +33,30 @@ class CandidateNode:
         self.machine = candidate
         self.effects: list[ControllerEffect] = []
         self.client: MemoryClient = world.server.client(self.name)
-
-        def crashed(error: BaseException) -> None:
-            raise error
-
-        self.loop: MachineLoop[object, ControllerEffect] = MachineLoop(
-            candidate,
-            self.client,
-            world.clock,
-            perform=self.effects.append,
-            after_step=lambda: None,
-            on_crash=crashed,
-            name=self.name,
+        self.loop: MachineLoop[object, ControllerEffect] = world.looped(
+            candidate, self.client, self._perform, self.name
         )
-        self.loop.listen()
+
+    def _perform(self, effect: ControllerEffect) -> None:
+        self.effects.append(effect)
 
     @property
     def rules(self) -> bool:
         return self.machine.election.is_ruling
+
+    @property
+    def reign(self) -> Reign:
+        assert self.machine.reign is not None
+        return self.machine.reign
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """What its status says of waiting."""
+        return dict(self.reign.waiting)
+
+    @property
+    def unreadable(self) -> set[str]:
+        return set(self.reign.picture.unreadable)
 
     @property
     def session_id(self) -> int:
@@ -95,6 +103,10 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
         is_about = isinstance(flight, Multi) and any(op.path == path for op in flight.operations)
         return flight if is_about and isinstance(flight, Multi) else None
 
+    def record(self, epoch: int) -> ControllerRecord:
+        path = ControllerRecord.path(epoch)
+        return ControllerRecord.decode(path, self.find(path).data)
+
     # --- the others -------------------------------------------------------------------------------
 
     def epoch(self) -> tuple[int, int]:
@@ -131,6 +143,14 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
             self.write(Create(EPOCH, ControllerEpoch(epoch or 1).encode()))
         else:
             self.bump()
+
+
+def alone(broker: int = 1, *, controller_only: bool = False) -> tuple[SteppedCandidates, CandidateNode]:
+    """A world with one candidate in it, at rest."""
+    world = SteppedCandidates()
+    node = world.node(broker, controller_only=controller_only)
+    world.run()
+    return world, node
 
 
 def elected(node: CandidateNode) -> Elected:

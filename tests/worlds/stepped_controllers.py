@@ -21,7 +21,6 @@ from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.requests import ControlRequest, ToBroker
 from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.machinery.effects import Note
-from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
@@ -110,25 +109,10 @@ class ControllerNode(CandidateNode):
     """A controller whose channels lead to the hosts."""
 
     def __init__(self, realm: SteppedControllers, name: str, candidate: Candidate) -> None:
-        super().__init__(realm, name, candidate)
         self._realm = realm
-        self.loop.stop()
-
-        def crashed(error: BaseException) -> None:
-            raise error
-
-        self.loop = MachineLoop(
-            candidate,  # type: ignore[arg-type]
-            self.client,
-            realm.clock,
-            perform=self._perform,
-            after_step=lambda: None,
-            on_crash=crashed,
-            name=name,
-        )
-        self.loop.listen()
         self.flying: list[ToBroker] = []
         """Requests that silent hosts have not answered."""
+        super().__init__(realm, name, candidate)
 
     def notes(self, kind: str) -> list[Mapping[str, object]]:
         return [each.fields for each in self.effects if isinstance(each, Note) and each.kind == kind]
@@ -153,7 +137,7 @@ class ControllerNode(CandidateNode):
         self.loop.post(ChannelUp(broker, incarnation))
 
     def _perform(self, effect: ControllerEffect) -> None:
-        self.effects.append(effect)
+        super()._perform(effect)
         match effect:
             case OpenChannel(broker, incarnation):
                 if self._realm.hosts[broker].incarnation == incarnation:

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.model import Znode
+from zkgroup.model.ports import Store
 from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Fault, Step
@@ -28,6 +29,26 @@ class SteppedMachines(Generic[N]):
         self.clock = FakeClock()
         self.server = MemoryZooKeeper(self.clock, stepped=True)
         self.nodes: list[N] = []
+
+    def looped(
+        self, machine: Any, store: Store, perform: Callable[[Any], None], name: str
+    ) -> MachineLoop[Any, Any]:
+        """The machine's loop, which listens; what it raises is raised in the test."""
+
+        def crashed(error: BaseException) -> None:
+            raise error
+
+        loop: MachineLoop[Any, Any] = MachineLoop(
+            machine,
+            store,
+            self.clock,
+            perform=perform,
+            after_step=lambda: None,
+            on_crash=crashed,
+            name=name,
+        )
+        loop.listen()
+        return loop
 
     # --- time and steps ---------------------------------------------------------------------------
 

@@ -41,9 +41,3 @@ def told_of(world: SteppedControllers, broker: int, topic_partition: TopicPartit
         ):
             heard.append("replica")
     return heard
-
-
-def waiting(ruler: ControllerNode) -> dict[str, str]:
-    reign = ruler.machine.reign
-    assert reign is not None
-    return dict(reign.waiting)

@@ -70,9 +70,7 @@ class Cluster:
     @property
     def reign(self) -> Reign:
         """Of the one who rules."""
-        reign = self.ruler.machine.reign
-        assert reign is not None
-        return reign
+        return self.ruler.reign
 
     def request(self, targets: Mapping[TopicPartition, Brokers]) -> None:
         """A tool asks; the replica floor is what the smaller list of each has."""

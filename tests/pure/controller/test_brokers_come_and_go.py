@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import CONTROLLER_ID, ControllerNode, SteppedControllers, realm
+from tests.worlds.stepped_controllers import CONTROLLER_ID, SteppedControllers, realm
 from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
 from zkgroup.controller.machine.events import BrokerAnswered
-from zkgroup.controller.machine.reign import Reign
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
@@ -18,12 +17,6 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
-
-
-def reign_of(ruler: ControllerNode) -> Reign:
-    reign = ruler.machine.reign
-    assert reign is not None
-    return reign
 
 
 def quiet(realm: SteppedControllers) -> None:
@@ -75,10 +68,10 @@ def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     realm.stop_broker(1)
 
     assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
-    assert "leader of t-0" in reign_of(ruler).waiting
+    assert "leader of t-0" in ruler.reign.waiting
     realm.start_broker(1)
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert reign_of(ruler).waiting == {}
+    assert ruler.reign.waiting == {}
     assert roles(realm, 1)["t-0"] == (1, 2, (1,))
 
 
@@ -124,11 +117,11 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
     realm.make_topic("u", {0: (2, 4)})
     realm.run()
 
-    assert set(reign_of(ruler).picture.unreadable) == {path}
+    assert set(ruler.reign.picture.unreadable) == {path}
     assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2,), 1)
     realm.delete(path)
     realm.run()
-    assert not reign_of(ruler).picture.unreadable
+    assert not ruler.reign.picture.unreadable
 
 
 @pytest.mark.parametrize(
@@ -152,7 +145,7 @@ def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> Non
     realm.run()
 
     assert ruler.rules
-    assert set(reign_of(ruler).picture.unreadable) == {path}
+    assert set(ruler.reign.picture.unreadable) == {path}
     assert heard(realm, 2)[-1] == {1, 2, 3}
 
 
@@ -176,7 +169,7 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     ruler = realm.rule()
     realm.set_state(tp(0), isr=(1, 2))
     realm.run()
-    reign = reign_of(ruler)
+    reign = ruler.reign
     live = reign.picture.brokers[1]
     batch = reign.batch()
     batch.leader_and_isr([1], tp(0))
@@ -205,7 +198,7 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
     realm.hosts[2].silent = True
     realm.stop_broker(1)
     assert realm.state(tp(0)) == PartitionState(2, 1, (2,), 1)
-    reign = reign_of(ruler)
+    reign = ruler.reign
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
     (flying,) = ruler.flying
     assert isinstance(flying.request, LeaderAndIsrRequest)
@@ -253,7 +246,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
     realm.stop_broker(2)
     realm.start_broker(1)
 
-    assert reign_of(ruler).untried == {}
+    assert ruler.reign.untried == {}
     assert realm.state(tp(0)) == PartitionState(-1, 2, (2,), 1)
 
 
@@ -267,7 +260,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
     assert realm.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
     assert realm.state(tp(1)).leader == 2
-    assert "in epoch 99" in reign_of(ruler).waiting["leader of t-0"]
+    assert "in epoch 99" in ruler.reign.waiting["leader of t-0"]
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
@@ -309,7 +302,7 @@ def test_a_configuration_nobody_can_read_allows_nothing() -> None:
     realm.stop_broker(1)
 
     assert realm.state(tp(0)).leader == -1
-    assert set(reign_of(ruler).picture.unreadable) == {"/config/topics/t"}
+    assert set(ruler.reign.picture.unreadable) == {"/config/topics/t"}
 
 
 def test_the_controller_is_no_broker_of_this_cluster() -> None:
@@ -321,8 +314,7 @@ def test_the_controller_is_no_broker_of_this_cluster() -> None:
 def test_a_state_told_to_a_newcomer_alone_is_still_to_be_told() -> None:
     """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
     _, ruler = realm()
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     reign.untold.add(tp(0))
     one, all_ = reign.batch(), reign.batch()
     one.leader_and_isr([2], tp(0))

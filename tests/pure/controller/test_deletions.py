@@ -70,20 +70,13 @@ def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
     assert {TopicDeletion.path("t"), Topic.path("t"), TopicConfig.path("t")} <= left_of(world, "t")
     assert [tp(number) in world.hosts[2].logs for number in (0, 1)] == [False, False]
     assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].metadata)
-    told = reign_waits(ruler).pop("deletion of t")
+    told = ruler.waiting.pop("deletion of t")
     assert told.startswith(
         "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3"
     )
     world.start_broker(3)
     assert is_gone(world)
-    assert reign_waits(ruler) == {}
-
-
-def reign_waits(ruler: ControllerNode) -> dict[str, str]:
-    """What the status says of waiting."""
-    reign = ruler.machine.reign
-    assert reign is not None
-    return dict(reign.waiting)
+    assert ruler.waiting == {}
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
@@ -92,7 +85,7 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
     world.hosts[2].silent = True
     world.mark("t")
     assert left_of(world, "t")
-    assert reign_waits(ruler) == {"deletion of t": "waits for the answer of broker 2"}
+    assert ruler.waiting == {"deletion of t": "waits for the answer of broker 2"}
     world.stop_broker(2)
     assert left_of(world, "t")
     world.hosts[2].silent = False
@@ -147,7 +140,7 @@ def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
     world.advance(10_000)
 
     assert len(deletions(world, 2)) == 2
-    assert "t-1 on broker 2 could not be deleted" in reign_waits(ruler)["deletion of t"]
+    assert "t-1 on broker 2 could not be deleted" in ruler.waiting["deletion of t"]
     world.hosts[2].refusals.clear()
     world.stop_broker(2)
     world.start_broker(2)
@@ -267,7 +260,7 @@ def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:
     world.run()
     world.mark("t")
     assert not any(delete for id_ in world.hosts for delete, _ in deletions(world, id_))
-    assert reign_waits(ruler)["deletion of t"] == "waits for the reassignment of t-0"
+    assert ruler.waiting["deletion of t"] == "waits for the reassignment of t-0"
     world.hosts[3].silent = False
     ruler.answer_all()
     world.set_state(tp(0), isr=(1, 2, 3))

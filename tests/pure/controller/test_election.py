@@ -10,6 +10,7 @@ from tests.worlds.stepped_candidates import (
     EPOCH,
     GRACE_AND_SPREAD_MS,
     SteppedCandidates,
+    alone,
     elected,
     resigned,
 )
@@ -148,9 +149,7 @@ def test_controller_deleted_by_hand_is_elected_anew() -> None:
 
 def test_controller_replaced_by_another_id_ends_the_rule() -> None:
     """Recipes 13: seen as changed, not as deleted (K1); the other's znode is left alone."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     stranger = world.server.client("stranger")
     world.run()
     assert stranger.session is not None
@@ -168,9 +167,7 @@ def test_controller_replaced_by_another_id_ends_the_rule() -> None:
 
 def test_controller_written_by_somebody_ends_the_rule() -> None:
     """Recipes 13: our znode with another id in it; it is still ours, so it goes."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.write(SetData(CONTROLLER, Controller(7, 0).encode(), 1))
     world.run()
 
@@ -204,9 +201,7 @@ def test_after_a_bump_by_another_process_no_write_passes() -> None:
 
 def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
     """Recipes 13: a real candidate that created, expired and came back can bump late."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.bump()
     world.run(lambda: resigned(node))
 
@@ -217,9 +212,7 @@ def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
 
 def test_another_controllers_znode_is_never_deleted() -> None:
     """Recipes 13: it changes hands between reading and deletion; the epoch's version tells."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.bump()
     world.until_asked(node, CONTROLLER)
     stranger = world.server.client("stranger")
@@ -288,9 +281,7 @@ def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
 
 def test_an_epoch_deleted_by_hand_comes_back_no_smaller() -> None:
     """S11: epochs grow, also where somebody has removed the znode."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.bump()
     world.run()
     world.advance(GRACE_AND_SPREAD_MS)

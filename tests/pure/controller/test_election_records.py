@@ -9,6 +9,7 @@ from tests.worlds.stepped_candidates import (
     EPOCH,
     GRACE_AND_SPREAD_MS,
     SteppedCandidates,
+    alone,
     elected,
     resigned,
 )
@@ -35,9 +36,7 @@ from zkgroup.znodes.controller_records import (
 
 def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     """Recipes 13: its data is the czxid of `/controller`; the request goes with the rule."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     other = world.node(2)
     world.run()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
@@ -46,18 +45,15 @@ def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
     assert resigned(node) == ["an operator asked for it"]
     assert world.rulers == [other]
     assert world.server.find(ResignRequest.path()) is None
-    record = ControllerRecord.path(1)
-    assert ControllerRecord.decode(record, world.find(record).data).ended == "an operator asked for it"
-    kept = ControllerRecord.decode(ControllerRecord.path(2), world.find(ControllerRecord.path(2)).data)
+    assert world.record(1).ended == "an operator asked for it"
+    kept = world.record(2)
     assert kept.ended is None
     assert kept.reason == "broker 1 rules no more"
 
 
 def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
     """Another has ruled since: it is the end of that rule which the next record tells."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     other = world.node(2)
     world.run()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
@@ -68,15 +64,12 @@ def test_the_reason_of_an_own_rules_end_is_told_once() -> None:
     world.advance(GRACE_AND_SPREAD_MS)
 
     assert world.rulers == [node]
-    path = ControllerRecord.path(3)
-    assert ControllerRecord.decode(path, world.find(path).data).reason == "broker 2 rules no more"
+    assert world.record(3).reason == "broker 2 rules no more"
 
 
 def test_the_only_candidate_rules_again_after_standing_back() -> None:
     """A cluster of one is not left without a controller."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.server.put(ResignRequest.path(), ResignRequest(elected(node).czxid).encode())
     world.run()
     assert not node.rules
@@ -125,9 +118,7 @@ def test_a_controller_that_hosts_nothing_is_registered_while_it_rules() -> None:
 
 def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
     """Recipes 14: `/controller` is deleted alone; what is of our session goes before the next election."""
-    world = SteppedCandidates()
-    node = world.node(7, controller_only=True)
-    world.run()
+    world, node = alone(7, controller_only=True)
     first = world.find(BrokerRegistration.path(7)).stat.czxid
     world.write(Delete(CONTROLLER, -1))
     world.run()
@@ -183,9 +174,7 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
 @pytest.mark.parametrize("controller_only", [False, True])
 def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_only: bool) -> None:
     """Its record says how the rule ended, and the next one may begin."""
-    world = SteppedCandidates()
-    node = world.node(7, controller_only=controller_only)
-    world.run()
+    world, node = alone(7, controller_only=controller_only)
     node.loop.post(Retire("stopped"))
     world.run()
 
@@ -193,8 +182,7 @@ def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_onl
     assert node.machine.has_left
     assert world.server.find(CONTROLLER) is None
     assert world.server.find(BrokerRegistration.path(7)) is None
-    path = ControllerRecord.path(1)
-    assert ControllerRecord.decode(path, world.find(path).data).ended == "stopped"
+    assert world.record(1).ended == "stopped"
     world.advance(10 * GRACE_AND_SPREAD_MS)
     assert world.server.find(CONTROLLER) is None
 
@@ -251,9 +239,7 @@ def test_who_retires_within_the_grace_does_not_stand() -> None:
 
 def test_who_retires_without_a_connection_has_nothing_to_wait_for() -> None:
     """What stands of it ends with its session."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.server.suspend(node.name)
     world.run()
     node.loop.post(Retire("stopped"))
@@ -278,12 +264,11 @@ def test_the_record_says_how_long_loading_took() -> None:
 
     node = world.node(1, duties=load)  # type: ignore[arg-type]
     world.run()
-    path = ControllerRecord.path(1)
-    assert ControllerRecord.decode(path, world.find(path).data).load_ms == 345
+    assert world.record(1).load_ms == 345
     world.write(Delete(CONTROLLER, -1))
     world.run()
 
-    kept = ControllerRecord.decode(path, world.find(path).data)
+    kept = world.record(1)
     assert (kept.load_ms, kept.ended) == (345, "/controller was deleted")
 
 
@@ -298,7 +283,7 @@ def test_the_end_is_noted_where_the_answer_about_loading_comes_too_late() -> Non
     node.loop.run_pending()
     world.run()
 
-    kept = ControllerRecord.decode(path, world.find(path).data)
+    kept = world.record(1)
     assert (kept.load_ms, kept.ended) == (0, "stopped")
     assert node.machine.has_left
 

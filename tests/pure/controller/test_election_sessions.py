@@ -9,6 +9,7 @@ from tests.worlds.stepped_candidates import (
     GRACE_AND_SPREAD_MS,
     GRACE_MS,
     SteppedCandidates,
+    alone,
     elected,
     resigned,
 )
@@ -78,9 +79,7 @@ def test_a_short_disconnection_changes_nothing() -> None:
 
 def test_what_changed_while_it_was_disconnected_is_seen() -> None:
     """Recipes 13: after a disconnection every watch is armed anew by reading."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     world.server.suspend(node.name)
     world.run()
     world.bump()
@@ -94,9 +93,7 @@ def test_what_changed_while_it_was_disconnected_is_seen() -> None:
 
 def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> None:
     """Recipes 13: nobody deletes a /controller of another session, not even its own of before."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     former = node.session_id
     node.client.abandon(1, "expired by the own clock")
     world.run()
@@ -114,9 +111,7 @@ def test_a_candidate_whose_former_session_still_rules_waits_for_its_end() -> Non
 
 def test_nothing_is_sent_after_the_own_lease() -> None:
     """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     (lease,) = node.told(ExtendLease)
     assert isinstance(lease, ExtendLease)
     assert lease.until_ms - world.clock.now_ms() == 3000
@@ -132,9 +127,7 @@ def test_nothing_is_sent_after_the_own_lease() -> None:
 
 def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
     """Recipes 9: at most six quorum writes in a session timeout, each the fence and nothing else."""
-    world = SteppedCandidates()
-    node = world.node(1)
-    world.run()
+    world, node = alone()
     before = len(world.server.log)
     world.advance(6000, step_ms=50)
     beats = world.server.log[before:]

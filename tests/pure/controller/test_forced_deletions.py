@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.forced import forced, records, told, waiting
+from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import TWO, is_gone, left_of, realm
 from zkgroup.controller.machine.abandoned import AGAIN_MS
@@ -23,7 +23,7 @@ def test_a_topic_goes_without_a_broker_that_is_lost() -> None:
 
     assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].logs)
     assert records(world) == [AbandonedReplicas("t", 3, (1,), ruler.machine.reign.epoch)]  # type: ignore[union-attr]
-    assert waiting(ruler) == {}
+    assert ruler.waiting == {}
     assert ruler.notes("deletion.finished") == [{"topic": "t", "without": (3,)}]
     assert world.state(tp(0, "u")).leader == 1
 
@@ -46,7 +46,7 @@ def test_a_deletion_that_waits_can_be_forced() -> None:
     world, ruler = realm()
     world.stop_broker(3)
     world.mark("t")
-    assert "if lost: zkgroup topic delete t --without-broker 3" in waiting(ruler)["deletion of t"]
+    assert "if lost: zkgroup topic delete t --without-broker 3" in ruler.waiting["deletion of t"]
     path = TopicDeletion.path("t")
     world.write(Delete(path, 0), Create(path, TopicDeletion((3,)).encode()))
     world.run()
@@ -70,7 +70,7 @@ def test_a_move_to_a_broker_that_is_named_ends_with_the_topic(is_asked: bool) ->
     world.run()
     world.stop_broker(3, run=False)
     world.mark("t")
-    assert "reassignment of t-0" in waiting(ruler)["deletion of t"]
+    assert "reassignment of t-0" in ruler.waiting["deletion of t"]
 
     path = TopicDeletion.path("t")
     world.write(Delete(path, 0), Create(path, TopicDeletion((3,)).encode()))
@@ -78,7 +78,7 @@ def test_a_move_to_a_broker_that_is_named_ends_with_the_topic(is_asked: bool) ->
 
     assert left_of(world, "t") == set()
     assert world.server.find(Reassignment.path()) is None
-    assert waiting(ruler) == {}
+    assert ruler.waiting == {}
 
 
 def test_a_broker_that_is_not_named_is_waited_for() -> None:
@@ -89,7 +89,7 @@ def test_a_broker_that_is_not_named_is_waited_for() -> None:
     world.run()
     world.mark("t", 3)
     assert records(world) == []
-    assert waiting(ruler)["deletion of t"].startswith("waits for broker 2 to be back; if lost: ")
+    assert ruler.waiting["deletion of t"].startswith("waits for broker 2 to be back; if lost: ")
     world.start_broker(2)
 
     assert left_of(world, "t") == set()
@@ -152,14 +152,14 @@ def test_a_folder_that_cannot_be_deleted_is_tried_again_and_named() -> None:
     world.hosts[3].refusals[tp(1)] = ErrorCode.KAFKA_STORAGE_ERROR
     world.start_broker(3)
     asked = told(world, 3)
-    assert "t-1 on broker 3 could not be deleted" in waiting(ruler)["removal of t on broker 3"]
+    assert "t-1 on broker 3 could not be deleted" in ruler.waiting["removal of t on broker 3"]
     assert asked[-1] == "delete"
     assert len(records(world)) == 1
     world.hosts[3].refusals.clear()
     world.advance(AGAIN_MS + 1_000, 5_000)
 
     assert told(world, 3)[len(asked) :] == ["delete", "replica"]
-    assert (records(world), waiting(ruler)) == ([], {})
+    assert (records(world), ruler.waiting) == ([], {})
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:

@@ -87,8 +87,7 @@ def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     world.start_broker(3, run=False)
     ruler = world.rule()
 
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert set(reign.picture.unreadable) == {AbandonedReplicas.path(77)}
     assert tp(1) not in world.hosts[3].logs
 
@@ -142,8 +141,7 @@ def test_a_request_of_ours_that_is_broken_is_named_and_forces_nothing() -> None:
     path = TopicDeletion.path("t")
     world.write(Create(path, b'{"zkgroup":{"without_brokers":3}}'))
     world.run()
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert set(reign.picture.unreadable) == {path}
     assert left_of(world, "t")
     world.start_broker(3)

@@ -36,15 +36,8 @@ def changed(realm: SteppedControllers) -> None:
     realm.run()
 
 
-def unreadable(ruler: ControllerNode) -> set[str]:
-    reign = ruler.machine.reign
-    assert reign is not None
-    return set(reign.picture.unreadable)
-
-
 def unnamed(ruler: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     return dict(reign.unnamed)
 
 
@@ -64,11 +57,11 @@ def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
     realm.stop_broker(2)
     realm.hosts.pop(2)
     realm.start_broker(2)
-    assert (unreadable(ruler), roles_of(realm, 2)) == ({STATE}, set())
+    assert (ruler.unreadable, roles_of(realm, 2)) == ({STATE}, set())
 
     mend(realm, data)
 
-    assert (unreadable(ruler), roles_of(realm, 2)) == (set(), {"t-0"})
+    assert (ruler.unreadable, roles_of(realm, 2)) == (set(), {"t-0"})
 
 
 def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
@@ -78,7 +71,7 @@ def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
     ruler = realm.rule()
     data = broken(realm)
     realm.stop_broker(1)
-    assert unreadable(ruler) == {STATE}
+    assert ruler.unreadable == {STATE}
 
     mend(realm, data)
 
@@ -93,12 +86,12 @@ def test_one_found_at_a_take_over_is_taken_up_when_it_is_mended() -> None:
     data = broken(realm)
     ruler = realm.rule()
     mend(realm, b"[")
-    assert (unreadable(ruler), roles_of(realm, 3)) == ({STATE}, set())
+    assert (ruler.unreadable, roles_of(realm, 3)) == ({STATE}, set())
     assert unnamed(ruler) == {1: (tp(0),), 2: (tp(0),)}
 
     mend(realm, data)
 
-    assert (unreadable(ruler), unnamed(ruler)) == (set(), {})
+    assert (ruler.unreadable, unnamed(ruler)) == (set(), {})
     assert realm.hosts[3].metadata[tp(0)] == 1
 
 
@@ -122,8 +115,7 @@ def test_one_that_an_acl_hides_is_read_again_after_a_while() -> None:
     """No watch tells of another ACL."""
     realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
-    reign = realm.rule().machine.reign
-    assert reign is not None
+    reign = realm.rule().reign
     reign.report(STATE, "cannot be read: NoAuth")
     work = mended.look(reign)
 

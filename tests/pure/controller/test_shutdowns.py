@@ -154,8 +154,7 @@ def test_who_does_not_rule_says_so() -> None:
 def test_who_waits_when_the_rule_ends_is_answered_once() -> None:
     """Controller.md 5.9: error 11; the broker asks the next controller."""
     _, ruler = ruled(t={0: (1, 2)})
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     reign.shutdown_asked(ShutdownAsked(5, 1))
     for _ in range(2):
         reign.drop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pure.controller.forced import records, told_of, waiting
+from tests.pure.controller.forced import records, told_of
 from tests.pure.controller.test_strays import move
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, loses_answer
@@ -65,7 +65,7 @@ def test_what_a_move_has_left_behind_is_recorded_with_the_deletion(is_next: bool
         ruler = world.rule()
     deleted(world)
 
-    assert waiting(ruler) == {}
+    assert ruler.waiting == {}
     assert [(each.broker, each.partitions) for each in records(world)] == [(1, (0,))]
     assert ruler.notes("deletion.finished") == [{"topic": "t", "without": (1,)}]
     returns_to_the_next(world)
@@ -90,13 +90,13 @@ def test_a_folder_that_cannot_be_deleted_is_recorded_and_holds_up_no_deletion() 
     world.make_topic("t", {0: (1, 2)})
     world.run()
     assert world.state(tp(0)).isr == (2,)
-    assert list(waiting(ruler)) == ["removal of t on broker 1"]
+    assert list(ruler.waiting) == ["removal of t on broker 1"]
     world.hosts[1].refusals.clear()
     before = len(told_of(world, 1, tp(0)))
     world.advance(AGAIN_MS + 1_000, 5_000)
 
     assert told_of(world, 1, tp(0))[before:] == ["delete", "replica"]
-    assert (records(world), waiting(ruler)) == ([], {})
+    assert (records(world), ruler.waiting) == ([], {})
 
 
 def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
@@ -107,7 +107,7 @@ def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
     world.mark("t")
     world.start_broker(1)
 
-    assert waiting(ruler)["deletion of t"].startswith("waits for broker 3 to be back")
+    assert ruler.waiting["deletion of t"].startswith("waits for broker 3 to be back")
     world.start_broker(3)
     assert left_of(world, "t") == set()
     assert [each.broker for each in records(world)] == [1]
@@ -121,7 +121,7 @@ def unanswered_by_the_left() -> tuple[SteppedControllers, ControllerNode]:
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     world.mark("t")
-    assert waiting(ruler) == {"deletion of t": "waits for the answer of broker 1"}
+    assert ruler.waiting == {"deletion of t": "waits for the answer of broker 1"}
     return world, ruler
 
 
@@ -134,7 +134,7 @@ def test_an_answer_that_is_on_its_way_is_waited_for() -> None:
 
     assert left_of(world, "t") == set()
     assert tp(0) not in world.hosts[1].logs
-    assert (records(world), waiting(ruler)) == ([], {})
+    assert (records(world), ruler.waiting) == ([], {})
 
 
 def test_an_answer_that_never_comes_is_not() -> None:
@@ -144,7 +144,7 @@ def test_an_answer_that_never_comes_is_not() -> None:
     world.hosts[1].silent = False
 
     assert left_of(world, "t") == set()
-    assert waiting(ruler) == {}
+    assert ruler.waiting == {}
     returns_to_the_next(world)
 
 
@@ -333,7 +333,6 @@ def test_the_record_of_what_was_left_names_the_topic_and_the_controller() -> Non
     world, ruler = left_behind()
     deleted(world)
 
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert records(world) == [AbandonedReplicas("t", 1, (0,), reign.epoch)]
     assert reign.strays == {}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_candidates import EPOCH, GRACE_AND_SPREAD_MS
-from tests.worlds.stepped_controllers import ControllerNode, Host, SteppedControllers
+from tests.worlds.stepped_controllers import Host, SteppedControllers
 from zkgroup.controller.machine.effects import Elected
 from zkgroup.controller.machine.transitions import PartitionPhase
 from zkgroup.machinery.effects import Note
@@ -15,7 +15,6 @@ from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
-from zkgroup.znodes.controller_records import ControllerRecord
 from zkgroup.znodes.notifications import IsrChange
 
 
@@ -55,8 +54,7 @@ def test_first_states_are_made_with_their_parents() -> None:
     assert realm.state(tp(0)) == PartitionState(3, 0, (3, 2), 1)
     assert realm.server.find(PartitionState.path(tp(1))) is None
     assert realm.server.find(Topic.partitions_path("t")) is not None
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert reign.waiting == {"leader of t-1": "no replica of 1 is live"}
 
     realm.start_broker(1)
@@ -123,8 +121,7 @@ def test_a_real_predecessor_that_may_rule_on_is_named() -> None:
     ruler = realm.rule()
     realm.write(Delete(Controller.path(), -1))
     realm.advance(4000)
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert set(reign.waiting) == {"broker 9"}
     assert reign.waiting["broker 9"].endswith("restart it")
 
@@ -144,8 +141,7 @@ def test_an_isr_that_a_real_controller_emptied_needs_an_operator() -> None:
 
     assert realm.state(tp(1)) == PartitionState(3, 1, (3,), 2)
     assert realm.state(tp(0)).leader == -1
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert reign.waiting["leader of t-0"].endswith(": zkgroup elect unclean --topic t:0 --execute")
 
 
@@ -206,8 +202,7 @@ def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
     """Controller item 25: refused, logged, and the others of the batch are moved."""
     realm = realm_of_two_topics()
     ruler = realm.rule()
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     reign.partitions.begin(tp(0), PartitionPhase.NON_EXISTENT)
     moved = reign.move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
 
@@ -222,7 +217,7 @@ def test_how_long_loading_took_is_recorded() -> None:
     realm = realm_of_two_topics()
     realm.rule()
 
-    record = ControllerRecord.decode("r", realm.find(ControllerRecord.path(1)).data)
+    record = realm.record(1)
     assert record.load_ms == 0
 
 
@@ -230,8 +225,7 @@ def test_nothing_of_a_lost_rule_survives() -> None:
     """Controller item 24: the reign is dropped with everything that it knew, and the next one begins anew."""
     realm = realm_of_two_topics()
     ruler = realm.rule()
-    old = ruler.machine.reign
-    assert old is not None
+    old = ruler.reign
     assert ruler.machine.picture is old.picture
     realm.bump()
     realm.run()
@@ -240,8 +234,7 @@ def test_nothing_of_a_lost_rule_survives() -> None:
     assert ruler.machine.reign is None
     assert ruler.machine.picture is None
     realm.advance(3000)
-    new = ruler.machine.reign
-    assert new is not None
+    new = ruler.reign
     assert new is not old
     assert new.epoch == 3
     assert new.picture is not old.picture
@@ -305,12 +298,6 @@ def test_a_write_without_an_answer_is_told_once_it_is_found(fault: Fault) -> Non
 # --- znodes that cannot be read --------------------------------------------------------------------
 
 
-def unreadable(ruler: ControllerNode) -> set[str]:
-    reign = ruler.machine.reign
-    assert reign is not None
-    return set(reign.picture.unreadable)
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -342,7 +329,7 @@ def test_a_malformed_znode_stops_nothing_and_is_named(path: str, data: bytes) ->
     realm.run()
 
     assert ruler.rules
-    assert path in unreadable(ruler)
+    assert path in ruler.unreadable
     assert realm.state(tp(0)).leader == 1
     assert realm.state(tp(0, "new")).leader == 2
     realm.advance(6000)
@@ -356,12 +343,12 @@ def test_a_topic_that_is_mended_is_taken_up_with_its_states() -> None:
     good = realm.find(Topic.path("u"))
     realm.write(SetData(Topic.path("u"), b"{", good.stat.version))
     ruler = realm.rule()
-    assert unreadable(ruler) == {Topic.path("u")}
+    assert ruler.unreadable == {Topic.path("u")}
     assert good.data is not None
     realm.write(SetData(Topic.path("u"), good.data, good.stat.version + 1))
     realm.run()
 
-    assert unreadable(ruler) == set()
+    assert ruler.unreadable == set()
     assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
     assert realm.hosts[3].metadata[tp(0, "u")] == 2
 
@@ -374,7 +361,7 @@ def test_an_unreadable_topic_that_went_while_nobody_was_connected_is_named_no_mo
     realm.write(Delete(Topic.partitions_path("u"), -1))
     realm.write(SetData(Topic.path("u"), b"{", -1))
     ruler = realm.rule()
-    assert unreadable(ruler) == {Topic.path("u")}
+    assert ruler.unreadable == {Topic.path("u")}
     realm.server.suspend(ruler.name)
     realm.run()
     realm.write(Delete(Topic.path("u"), -1))
@@ -382,7 +369,7 @@ def test_an_unreadable_topic_that_went_while_nobody_was_connected_is_named_no_mo
     realm.run()
 
     assert ruler.rules
-    assert unreadable(ruler) == set()
+    assert ruler.unreadable == set()
 
 
 def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
@@ -393,8 +380,7 @@ def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     realm.write(SetData(path, b"{", realm.find(path).stat.version))
     ruler = realm.rule()
 
-    reign = ruler.machine.reign
-    assert reign is not None
+    reign = ruler.reign
     assert reign.unnamed == {1: (tp(0),), 2: (tp(0),)}
     assert realm.find(path).data == b"{"
 

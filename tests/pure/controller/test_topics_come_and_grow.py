@@ -5,23 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_candidates import CandidateNode
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
-from zkgroup.controller.machine.reign import Reign
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.controller_records import ControllerRecord, ControllerStatus
+from zkgroup.znodes.controller_records import ControllerStatus
 from zkgroup.znodes.notifications import IsrChange
-
-
-def reign_of(ruler: CandidateNode) -> Reign:
-    reign = ruler.machine.reign
-    assert reign is not None
-    return reign
 
 
 def topic_of(realm: SteppedControllers, name: str) -> Topic:
@@ -58,7 +50,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
     assert realm.state(tp(0)) == here
     assert realm.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
     assert realm.hosts[3].metadata == {tp(0): 2, tp(1): 1}
-    assert reign_of(ruler).waiting == {}
+    assert ruler.reign.waiting == {}
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
@@ -121,7 +113,7 @@ def test_a_key_that_cannot_be_written_again_is_named() -> None:
     realm.write(SetData(path, data, realm.find(path).stat.version))
     realm.run()
 
-    assert set(reign_of(ruler).picture.unreadable) == {path}
+    assert set(ruler.reign.picture.unreadable) == {path}
     assert realm.state(tp(1)) == PartitionState(3, 0, (3, 1), 1)
 
 
@@ -142,13 +134,13 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
     realm.run()
 
     assert ruler.notes("duty.failed") == []
-    assert "different brokers from 0 on" in reign_of(ruler).picture.unreadable[path]
+    assert "different brokers from 0 on" in ruler.reign.picture.unreadable[path]
     assert realm.state(tp(0, "u")) == PartitionState(2, 0, (2, 1), 1)
 
     realm.write(SetData(path, Topic({0: (1, 2), 1: (3, 2)}).encode(), realm.find(path).stat.version))
     realm.run()
 
-    assert reign_of(ruler).picture.unreadable == {}
+    assert ruler.reign.picture.unreadable == {}
     assert [realm.state(tp(number)).leader for number in (0, 1)] == [1, 3]
 
 
@@ -165,7 +157,7 @@ def test_a_topic_that_others_have_removed_is_forgotten() -> None:
     realm.write(*(Delete(path, -1) for path in (state, parent, parents, Topic.path("t"))))
     realm.run()
 
-    assert "t" not in reign_of(ruler).picture.topics
+    assert "t" not in ruler.reign.picture.topics
     realm.make_topic("u", {0: (1, 2)})
     realm.run()
     assert realm.state(tp(0, "u")).leader == 1
@@ -282,7 +274,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
-    reign = reign_of(ruler)
+    reign = ruler.reign
     realm.hosts[3].silent = True
     batch = reign.batch()
     batch.stop_replica([3], tp(0), delete=True)
@@ -299,9 +291,9 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
 
     assert ruler.rules
     assert realm.epoch() == (2, 2)
-    record = ControllerRecord.decode("r", realm.find(ControllerRecord.path(2)).data)
+    record = realm.record(2)
     assert (record.broker, record.until_ms) == (ruler.broker, None)
-    first = ControllerRecord.decode("r", realm.find(ControllerRecord.path(1)).data)
+    first = realm.record(1)
     assert first.until_ms is not None
     kinds = [(type(each), each.controller_epoch) for each in realm.hosts[3].requests]
     assert kinds[-2:] == [(StopReplicaRequest, 1), (UpdateMetadataRequest, 2)]
@@ -316,7 +308,7 @@ def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     realm = SteppedControllers()
     realm.make_topic("t", {0: (1, 2)})
     ruler = realm.rule()
-    reign = reign_of(ruler)
+    reign = ruler.reign
     realm.hosts[2].silent = True
     for delete in (False, True):
         batch = reign.batch()
@@ -357,7 +349,7 @@ def test_a_partition_that_was_seen_and_not_begun_gets_its_state_all_the_same() -
 
     realm.run(reads_states)
     assert reads_states()
-    assert tp(1) in reign_of(ruler).picture
+    assert tp(1) in ruler.reign.picture
     realm.deliver(Step("request", ruler.name), "lost_request")
     realm.advance(2_000)
 
