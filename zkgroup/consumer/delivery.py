@@ -135,7 +135,7 @@ class Delivery:
         with self._flows.lock:
             for topic_partition, offset in outcome.committed.items():
                 if (flow := self._flows.find(topic_partition)) is not None:
-                    flow.was_committed(offset)
+                    flow.was_committed(outcome.stands.get(topic_partition, offset))
 
     def finished(self) -> None:
         with self._flows.lock:
@@ -220,9 +220,7 @@ class Delivery:
     def as_given(self, offsets: Positions) -> Processed:
         """Offsets that the application itself names; they may go back where it has sought back."""
         with self._flows.lock:
-            flows = self._flows.of(offsets)
-            rewound = frozenset(flow.topic_partition for flow in flows if flow.rewound)
-            return Processed(dict(offsets), rewound, self._flows.last_move_id)
+            return Processed(dict(offsets), self._flows.seeks(offsets), self._flows.last_move_id)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Delivers nothing of these until `resume`, also when they come back after a rebalance."""

@@ -14,7 +14,7 @@ Order rules that the machine keeps, and that the simulator checks on every step 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from zkgroup.errors import CommitRefusedError
@@ -107,7 +107,10 @@ class FinishCommit:
 
     commit_id: int
     committed: Mapping[TopicPartition, int]
+    """As asked for."""
     refused: Mapping[TopicPartition, CommitRefusedError]
+    stands: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the offsets of those committed stood then: another commit may have led further."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ class MemberEngine:
         self._promises.commit(commit_id, future)
         self.loop.step(
             CommitRequested(
-                commit_id, processed.positions, processed.rewinds, last_move_id=processed.last_move_id
+                commit_id, processed.positions, processed.seeks, last_move_id=processed.last_move_id
             )
         )
 

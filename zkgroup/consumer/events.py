@@ -7,7 +7,7 @@ something may have changed; the machine reads the state anew (level-triggered).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkgroup.machinery.events import SharedEvent
 from zkgroup.model import Subscription, TopicPartition
@@ -27,6 +27,8 @@ class Revoked:
     """Processed positions to commit with the release; partitions without news are absent."""
     last_move_id: int | None = None
     """As in `CommitRequested`."""
+    seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """As in `CommitRequested`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,9 @@ class CommitRequested:
 
     commit_id: int
     positions: Mapping[TopicPartition, int]
-    rewinds: frozenset[TopicPartition] = frozenset()
-    """Partitions that the application has sought: these may go back."""
+    seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Partitions that the application has sought in the present claim, with a number that each seek raises:
+    the first position written after a seek may go back, and no other."""
     last_move_id: int | None = None
     """`move_id` of the last `Assign` or `MoveTo` carried out when the positions were taken; None: all were.
 

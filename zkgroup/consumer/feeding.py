@@ -126,8 +126,7 @@ class Feeding:
         with self._flows.lock:
             flows = [flow for _, flow in self._settling(wanted)]
             positions = {flow.topic_partition: flow.tracker.position for flow in flows}
-            rewinds = frozenset(flow.topic_partition for flow in flows if flow.rewound)
-            processed = Processed(positions, rewinds, self._flows.last_move_id)
+            processed = Processed(positions, self._flows.seeks(positions), self._flows.last_move_id)
         if positions:
             future: Future[CommitResult] = Future()
             future.add_done_callback(lambda done: self._starts_committed(done, wanted))

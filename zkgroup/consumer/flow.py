@@ -27,8 +27,8 @@ class Flow:
         "full",
         "grant",
         "paused",
-        "rewound",
         "settling",
+        "sought",
         "started",
         "stopped",
         "tracker",
@@ -53,8 +53,9 @@ class Flow:
         """By the application."""
         self.settling = not known
         """The start position is not committed yet: nothing is delivered."""
-        self.rewound = False
-        """The application sought back behind what is committed."""
+        self.sought = 0
+        """`epoch` since the last jump of the application's own, or of its reset policy's; 0: there was none,
+        or somebody else moved the position since. The first commit after it may go back."""
         self.buffer: deque[SourceRecord] = deque()
         self.full = False
         """Enough is buffered; the source is asked again when half of it is gone."""
@@ -129,14 +130,14 @@ class Flow:
         """The application goes on from here; it alone may go back behind what is committed."""
         self._jump(offset)
         self.settling = False
-        self.rewound = self.committed is not None and offset < self.committed
+        self.sought = self.epoch
 
     def move(self, offset: int | None) -> None:
         """Somebody else's offset is obeyed; None: it says that there is none, so the policy decides."""
         self._jump(offset)
         self.settling = offset is None
         self.committed = offset
-        self.rewound = False
+        self.sought = 0
 
     def restart(self) -> None:
         """The source does not have the position: the reset policy decides."""
@@ -146,7 +147,7 @@ class Flow:
     def begin_at(self, offset: int) -> None:
         """The reset policy's position, which is committed before anything is delivered."""
         self._jump(offset)
-        self.rewound = self.committed is not None and offset < self.committed
+        self.sought = self.epoch if self.committed is not None else 0
 
     def _jump(self, offset: int | None) -> None:
         """Drops what is buffered and in hand; None: the position is not known."""
@@ -164,5 +165,3 @@ class Flow:
 
     def was_committed(self, offset: int) -> None:
         self.committed = offset
-        if self.tracker.position >= offset:
-            self.rewound = False

@@ -46,5 +46,8 @@ class Flows:
         """What of these is processed and not committed yet."""
         flows = self.of(partitions)
         positions = {flow.topic_partition: at for flow in flows if (at := flow.to_commit()) is not None}
-        rewinds = frozenset(flow.topic_partition for flow in flows if flow.rewound)
-        return Processed(positions, rewinds & positions.keys(), self.last_move_id)
+        return Processed(positions, self.seeks(positions), self.last_move_id)
+
+    def seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those among them that were sought, each with the number of its last seek."""
+        return {flow.topic_partition: flow.sought for flow in self.of(partitions) if flow.sought}

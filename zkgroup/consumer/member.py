@@ -87,7 +87,8 @@ class GroupMember(BlockingFace):
             engine.begin_close(CLOSE_TIMEOUT_S)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
-        """Writes offsets (of the *next* record to process) of owned partitions: fenced, in one transaction.
+        """Writes offsets (of the *next* record to process) of owned partitions: fenced, in one transaction
+        with what else waits to be committed. At or below one's own last commit they count as committed.
 
         The partitions that could be committed are, whatever happens to the others. Raises
         `CommitRefusedError` with the result when any was refused; when all refusals are of one kind,

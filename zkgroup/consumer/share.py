@@ -7,7 +7,7 @@ called on the thread that owns the member and must return at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkgroup.consumer.effects import Assign, FinishCommit, MoveTo
@@ -19,8 +19,8 @@ class Processed:
     """How far partitions are processed, as far as that is news."""
 
     positions: Mapping[TopicPartition, int]
-    rewinds: frozenset[TopicPartition] = frozenset()
-    """Those among them that the application has sought back."""
+    seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """As in `CommitRequested`."""
     last_move_id: int | None = None
     """`move_id` of the last `Assign` or `MoveTo` carried out before these were taken; None: all were."""
 

@@ -80,12 +80,12 @@ class Evidence:
 
     @cached_property
     def rewinds(self) -> frozenset[tuple[TopicPartition, int]]:
-        """Partition and resulting version of commits that the application asked for by seeking back."""
+        """Partition and resulting version of writes that the application asked for by seeking back."""
         return frozenset(
-            (partition_of(row), row["fence"] + 1)
+            (partition_of(row), row["fence"] + 1 if record.kind == "commit.invoke" else row["version"])
             for record in self.records
-            if record.kind == "commit.invoke"
-            for row in record.fields["offsets"]
+            if record.kind in ("commit.invoke", "release.invoke")
+            for row in record.fields["offsets" if record.kind == "commit.invoke" else "partitions"]
             if row.get("rewind")
         )
 

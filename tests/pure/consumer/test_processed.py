@@ -107,7 +107,7 @@ def test_a_committed_position_is_no_news(rig: Rig) -> None:
 
 
 def test_a_seek_back_may_be_committed(rig: Rig) -> None:
-    """item 59: only a seek lets an offset go back, and only until it has been committed."""
+    """item 59: each seek has a number, by which the member tells the first position after it from others."""
     rig.own(offset=40)
     rig.delivery.seek(A, 10)
     sought = rig.delivery.to_commit()
@@ -117,8 +117,11 @@ def test_a_seek_back_may_be_committed(rig: Rig) -> None:
     rig.take()
     later = rig.delivery.to_commit()
 
-    assert (sought.positions, sought.rewinds) == ({A: 10}, {A})
-    assert (later.positions, later.rewinds) == ({A: 11}, frozenset())
+    rig.delivery.seek(A, 11)
+    again = rig.delivery.as_given({A: 11})
+
+    assert (sought.positions, later.positions) == ({A: 10}, {A: 11})
+    assert 0 < sought.seeks[A] == later.seeks[A] < again.seeks[A]
 
 
 def test_a_seek_drops_what_was_buffered(rig: Rig) -> None:
@@ -229,4 +232,4 @@ def test_a_position_out_of_range_goes_to_the_policy(rig: Rig) -> None:
     rig.host.run()
 
     committed = rig.host.answer()
-    assert (committed.positions, committed.rewinds) == ({A: 60}, {A})
+    assert (committed.positions, list(committed.seeks)) == ({A: 60}, [A])

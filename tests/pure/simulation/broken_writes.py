@@ -40,11 +40,12 @@ def commit_without_fence(patch: Patch) -> None:
 
 def commit_goes_back(patch: Patch) -> None:
     """The release writes the position of the callback even where it is below what is committed."""
-    patch.setattr(
-        release.Releases,
-        "_value",
-        lambda self, held: max(0, (self._core.owned.releasing.get(held.topic_partition) or held.value) - 3),
-    )
+
+    def value(self: release.Releases, held: Held) -> int:
+        position = self._core.owned.releasing.get(held.topic_partition)
+        return max(0, (position.offset if position else held.value) - 3)
+
+    patch.setattr(release.Releases, "_value", value)
 
 
 def writes_without_registration_check(patch: Patch) -> None:

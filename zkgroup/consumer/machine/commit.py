@@ -1,8 +1,9 @@
 """Fenced commits, and what to make of an offset that is not as we left it (recipes.md 6).
 
 One multi a batch: the registration, and for each partition the owner and the offset under the fence that
-the claim (or the last commit) gave. Refused: offsets are read back, then owners and reset markers; what
-does not match is dropped, the rest is sent once more. The outcome is told partition by partition.
+the claim (or the last commit) gave. A batch is all that waited when it began (`commit_batch`). Refused:
+offsets are read back, then owners and reset markers; what does not match is dropped, the rest is sent once
+more. The outcome is told commit by commit, and partition by partition.
 
 The same read-back serves partitions *under review*: a reset marker has appeared, or the member was away
 and must see whether its claims still stand.
@@ -11,14 +12,14 @@ and must see whether its claims still stand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from zkgroup.consumer.effects import FinishCommit, MoveTo
 from zkgroup.consumer.events import CommitRequested
 from zkgroup.consumer.machine import writes
+from zkgroup.consumer.machine.commit_batch import Batch, Commit
 from zkgroup.consumer.machine.core import Core, tp_fields
 from zkgroup.consumer.machine.lease import Lease
-from zkgroup.consumer.machine.ownership import Held
+from zkgroup.consumer.machine.ownership import Held, Position
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.readback import (
     Identity,
@@ -32,7 +33,6 @@ from zkgroup.consumer.machine.readback import (
 from zkgroup.consumer.machine.snapshot import Snapshot
 from zkgroup.errors import (
     CommitRefusedError,
-    CommitUnknownError,
     LeaseLostError,
     NotOwnerError,
     OffsetConflictError,
@@ -45,33 +45,6 @@ SENDS_MAX = 2
 """A batch is sent, and what read-back leaves of it once more."""
 
 
-@dataclass(slots=True)
-class Batch:
-    """One commit: what is still to be written, and what became of the rest."""
-
-    commit_id: int | None
-    """None for a write of the machine's own (an obeyed reset that somebody wrote over)."""
-    values: dict[TopicPartition, int]
-    rewinds: frozenset[TopicPartition] = frozenset()
-    tokens: dict[TopicPartition, int] = field(default_factory=dict)
-    """The claims that the positions belong to; under another claim they are void."""
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    refused: dict[TopicPartition, CommitRefusedError] = field(default_factory=dict)
-    is_in_doubt: bool = False
-    """What was sent must be read back before anything else is done."""
-    unknown: set[TopicPartition] = field(default_factory=set)
-    """Sent without an answer, and not cleared up since: it may have been written for a moment."""
-
-    def refuse(self, tp: TopicPartition, error: CommitRefusedError) -> None:
-        self.values.pop(tp, None)
-        self.refused[tp] = CommitUnknownError(f"no answer; then: {error}") if tp in self.unknown else error
-
-    def accept(self, tp: TopicPartition, value: int) -> None:
-        self.values.pop(tp, None)
-        self.unknown.discard(tp)
-        self.committed[tp] = value
-
-
 class Commits:
     """Writes positions, one batch after another."""
 
@@ -80,15 +53,17 @@ class Commits:
         self._paths = paths
         self._lease = lease
         self._snapshot = snapshot
-        self._queue: list[Batch] = []
+        self._queue: list[Commit] = []
         self._current: Batch | None = None
         """Sent and not yet told: it survives the connection that it was sent on."""
+        self._unwritten: set[TopicPartition] = set()
+        """Obeyed or reasserted offsets that somebody wrote over: written again, whatever ends meanwhile."""
         self.review: set[TopicPartition] = set()
         """Held partitions whose znodes must be looked at."""
 
     @property
     def is_ready(self) -> bool:
-        return bool(self._queue or self._current)
+        return bool(self._queue or self._current or self._unwritten)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -98,26 +73,27 @@ class Commits:
 
     def request(self, event: CommitRequested) -> None:
         """Queues a commit of the application; what is plainly wrong is refused at once."""
-        batch = Batch(event.commit_id, dict(event.positions), event.rewinds)
+        commit = Commit(event.commit_id, dict(event.positions), event.seeks)
         for tp in event.positions:
             error = self._objection(tp)
             if error is None and self._is_void(tp, event.last_move_id):
                 error = OffsetConflictError(f"{tp} was moved or claimed anew after this position was taken")
             if error is not None:
-                batch.refuse(tp, error)
-        self._enqueue(batch)
+                commit.refuse(tp, error)
+        self._enqueue(commit)
 
-    def write_positions(self, values: Mapping[TopicPartition, int]) -> None:
+    def write_positions(self, positions: Mapping[TopicPartition, Position]) -> None:
         """A commit of the machine's own: the final one of a member that leaves."""
-        self._enqueue(Batch(None, dict(values)))
+        values = {tp: position.offset for tp, position in positions.items()}
+        self._enqueue(Commit(None, values, {tp: position.seek for tp, position in positions.items()}))
 
-    def _enqueue(self, batch: Batch) -> None:
+    def _enqueue(self, commit: Commit) -> None:
         held = self._core.owned.held
-        batch.tokens = {tp: held[tp].token for tp in batch.values}
-        if batch.values:
-            self._queue.append(batch)
+        commit.tokens = {tp: held[tp].token for tp in commit.values}
+        if commit.values:
+            self._queue.append(commit)
         else:
-            self._tell(batch)
+            self._tell(commit)
 
     def _objection(self, tp: TopicPartition) -> CommitRefusedError | None:
         held = self._core.owned.held.get(tp)
@@ -134,27 +110,28 @@ class Commits:
     def end_lease(self) -> None:
         """Commits not yet sent are refused: there is no commit without a lease."""
         queue, self._queue = self._queue, []
-        for batch in queue:
-            for tp in list(batch.values):
-                batch.refuse(tp, LeaseLostError(f"the lease of {tp} has ended"))
-            self._tell(batch)
+        for commit in queue:
+            for tp in list(commit.values):
+                commit.refuse(tp, LeaseLostError(f"the lease of {tp} has ended"))
+            self._tell(commit)
 
     def give_up(self, reason: str) -> None:
         """Everything is lost: told are refusals, and "unknown" for what was sent without an answer."""
-        batches = [*([self._current] if self._current is not None else []), *self._queue]
+        batches = [*([self._current] if self._current is not None else []), Batch(self._queue)]
         self._current, self._queue = None, []
         for batch in batches:
-            for tp in list(batch.values):
+            for tp in batch.partitions:
                 batch.refuse(tp, NotOwnerError(f"{tp}: {reason}"))
-            self._tell(batch)
+            self._tell_all(batch)
+        self._unwritten.clear()
         self.review.clear()
 
     # --- procedures -------------------------------------------------------------------------------
 
     def commit(self) -> Procedure[None]:
-        """The oldest batch, to its end."""
+        """All that waits, together, to its end."""
         if self._current is None:
-            self._current = self._queue.pop(0)
+            self._current = self._next_batch()
         batch = self._current
         if batch.is_in_doubt:
             yield from self._read_back(batch)
@@ -164,33 +141,39 @@ class Commits:
                 break
             if (yield from self._send(batch)):
                 yield from self._read_back(batch)
-        for tp in list(batch.values):
+        for tp in batch.partitions:
             batch.refuse(tp, OffsetConflictError(f"the offset of {tp} is being written by somebody else"))
         self._current = None
-        self._tell(batch)
+        self._tell_all(batch)
+
+    def _next_batch(self) -> Batch:
+        held = self._core.owned.held
+        again = {tp: held[tp].value for tp in sorted(self._unwritten) if tp in held and held[tp].unwritten}
+        tokens = {tp: held[tp].token for tp in again}
+        queue, self._queue = self._queue, []
+        self._unwritten.clear()
+        return Batch([Commit(None, again, tokens=tokens), *queue])
 
     def look_at(self) -> Procedure[None]:
         """Read back what is under review: is it ours, is it as we left it, has an operator reset it."""
         tps = sorted(tp for tp in self.review if tp in self._core.owned.held)
-        batch = Batch(None, {})
         if tps:
-            yield from self._settle(batch, tps)
+            yield from self._settle(Batch(()), tps)
         self.review.clear()
 
     def _sort_out(self, batch: Batch) -> None:
         """Takes out what needs no write and what must not be written (recipes.md 6)."""
-        for tp, value in list(batch.values.items()):
+        batch.values.clear()
+        for tp in batch.partitions:
             held = self._core.owned.held.get(tp)
-            error = self._objection(tp) if batch.commit_id is not None or held is None else None
-            if error is None and held is not None and held.token != batch.tokens[tp]:
-                error = NotOwnerError(f"{tp} was claimed anew after this position was taken")
-            if error is not None:
-                batch.refuse(tp, error)
-            elif held is not None and value == held.value and not held.unwritten:
-                batch.accept(tp, value)
-            elif held is not None and value < held.value and tp not in batch.rewinds:
-                message = f"{tp} is committed up to {held.value}; {value} would go back without a seek"
-                batch.refuse(tp, OffsetConflictError(message))
+            for commit in batch.open(tp):
+                error = self._objection(tp) if commit.commit_id is not None or held is None else None
+                if error is None and held is not None and held.token != commit.tokens[tp]:
+                    error = NotOwnerError(f"{tp} was claimed anew after this position was taken")
+                if error is not None:
+                    batch.refuse_one(commit, tp, error)
+            if held is not None:
+                batch.aim(tp, held)
 
     def _send(self, batch: Batch) -> Procedure[bool]:
         """Writes what is left, in as few packets as fit. True where something was refused."""
@@ -230,7 +213,7 @@ class Commits:
                 "offset": batch.values[tp],
                 "fence": held[tp].fence,
                 "token": held[tp].token,
-                "rewind": tp in batch.rewinds,
+                "rewind": batch.sought[tp] > held[tp].sought and batch.values[tp] <= held[tp].value,
             }
             for tp in tps
         ]
@@ -250,9 +233,7 @@ class Commits:
         broken = []
         for tp in tps:
             held, stat = self._core.owned.held[tp], stats[self._paths.offset(tp)]
-            held.value, held.fence, held.last = batch.values[tp], stat.version, stat.mzxid
-            held.unwritten = False
-            batch.accept(tp, held.value)
+            batch.written(tp, held, stat.version, stat.mzxid)
             rows.append({**tp_fields(tp), "offset": held.value, "version": held.fence, "token": held.token})
             if stat.czxid != held.life:
                 broken.append(tp)
@@ -291,27 +272,20 @@ class Commits:
         match verdict:
             case Verdict.NOT_MINE:
                 self._core.lose([tp], "owner_gone")
-                self._refuse(batch, tp, NotOwnerError(f"{tp} was taken from this member"))
+                batch.refuse(tp, NotOwnerError(f"{tp} was taken from this member"))
             case Verdict.FENCE_BROKEN:
                 self._fence_broken(tp)
-                self._refuse(batch, tp, NotOwnerError(f"the offset znode of {tp} was deleted by somebody"))
+                batch.refuse(tp, NotOwnerError(f"the offset znode of {tp} was deleted by somebody"))
             case Verdict.RESET:
                 self._obey(held, seen)
-                self._refuse(batch, tp, OffsetConflictError(f"the offset of {tp} was reset by an operator"))
+                batch.refuse(tp, OffsetConflictError(f"the offset of {tp} was reset by an operator"))
             case Verdict.APPLIED:
                 assert seen.offset is not None
-                held.value, held.fence = batch.values[tp], seen.offset.stat.version
-                held.last, held.unwritten = seen.offset.stat.mzxid, False
-                batch.accept(tp, held.value)
+                batch.written(tp, held, seen.offset.stat.version, seen.offset.stat.mzxid)
             case Verdict.FOREIGN:
                 self._foreign(batch, held, seen)
             case Verdict.STANDS:
                 batch.unknown.discard(tp)  # certainly not written; it is sent again
-
-    @staticmethod
-    def _refuse(batch: Batch, tp: TopicPartition, error: CommitRefusedError) -> None:
-        if tp in batch.values:
-            batch.refuse(tp, error)
 
     def _fence_broken(self, tp: TopicPartition) -> None:
         """Versions start again at 0 in a new life: the claim is given up and made anew."""
@@ -328,12 +302,13 @@ class Commits:
         if target is None:
             self._core.note("poison", path=seen.marker.path, detail="no reset marker")
             target = found if found is not None else held.value
-        held.value, held.unwritten = target, found != target
+        held.follow(target)
+        held.unwritten = found != target
         tp = held.topic_partition
         self._core.note("reset.obeyed", **tp_fields(tp), offset=target, mzxid=held.last)
         self._move(held, target, "reset")
         if held.unwritten:
-            self.write_positions({tp: target})
+            self._unwritten.add(tp)
 
     def _foreign(self, batch: Batch, held: Held, seen: Seen) -> None:
         assert seen.offset is not None
@@ -348,15 +323,16 @@ class Commits:
         )
         held.fence = seen.offset.stat.version
         if adopts and found is not None:
-            held.value, held.last, held.unwritten = found, seen.offset.stat.mzxid, False
-            self._refuse(batch, tp, OffsetConflictError(f"somebody else wrote {found} for {tp}: adopted"))
+            held.follow(found)
+            held.last, held.unwritten = seen.offset.stat.mzxid, False
+            batch.refuse(tp, OffsetConflictError(f"somebody else wrote {found} for {tp}: adopted"))
             self._move(held, found, "foreign_commit")
         else:
             if tp in batch.unknown and tp in batch.values:
                 held.value = batch.values[tp]  # it may have stood there: nothing below it is written again
             held.unwritten = found != held.value
             if held.unwritten and tp not in batch.values:
-                self.write_positions({tp: held.value})
+                self._unwritten.add(tp)
 
     def _policy(self) -> str:
         configured = self._core.config.settings.on_foreign_commit
@@ -368,14 +344,21 @@ class Commits:
     def _move(self, held: Held, offset: int, reason: str) -> None:
         """Tells the application, unless its lease is over already; commits of before are void."""
         tp = held.topic_partition
-        for batch in [*self._queue, *([self._current] if self._current is not None else [])]:
-            # Also what counts as committed in a batch that is not told yet: it is so no more.
-            if tp in batch.values or batch.committed.pop(tp, None) is not None:
-                batch.refuse(tp, OffsetConflictError(f"{tp} was moved to {offset} ({reason})"))
+        error = OffsetConflictError(f"{tp} was moved to {offset} ({reason})")
+        current = self._current
+        if current is not None:
+            current.void(tp, error)
+        for commit in self._queue:
+            if tp in commit.values:
+                commit.refuse(tp, error)
         held.moved = self._core.next_id()
         if held.ended is None:
             self._core.emit(MoveTo(tp, offset, reason, held.moved))
 
-    def _tell(self, batch: Batch) -> None:
-        if batch.commit_id is not None:
-            self._core.emit(FinishCommit(batch.commit_id, dict(batch.committed), dict(batch.refused)))
+    def _tell_all(self, batch: Batch) -> None:
+        for commit in batch.commits:
+            self._tell(commit)
+
+    def _tell(self, commit: Commit) -> None:
+        if commit.commit_id is not None:
+            self._core.emit(FinishCommit(commit.commit_id, commit.committed, commit.refused, commit.stands))

@@ -198,9 +198,13 @@ class Endings:
                 return False  # what is under way comes to its end first
             leaving.has_committed = True
             final = {tp: position for tp, position in owned.releasing.items() if position is not None}
-            newer = {tp: position for tp, position in final.items() if position > owned.held[tp].value}
+            news = {
+                tp: position
+                for tp, position in final.items()
+                if (held := owned.held[tp]).leads_to(position) != held.value
+            }
             owned.releasing.clear()  # the session's end releases
-            parts.commits.write_positions(newer)
+            parts.commits.write_positions(news)
             return True
         if not parts.commits.is_ready:
             self.finish()

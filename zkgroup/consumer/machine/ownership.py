@@ -14,8 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from zkgroup.model import LeaseGrant, TopicPartition
+
+NO_FLOOR = -1
+"""The application has sought in this claim: how far back it goes is its own affair."""
+
+
+class Position(NamedTuple):
+    """How far the application has processed a partition."""
+
+    offset: int
+    seek: int = 0
+    """As in `CommitRequested.seeks`."""
 
 
 @dataclass(slots=True)
@@ -40,6 +52,27 @@ class Held:
     """Id of its `Assign`, or of the last `MoveTo` since."""
     ended: str | None = None
     """Why the application's lease is over, while the release is still under way."""
+    sought: int = 0
+    """The last seek of the application whose position was written; 0 before the first."""
+    floor: int = field(init=False)
+    """Where somebody else left the offset: a lower position counts as committed only after a seek."""
+
+    def __post_init__(self) -> None:
+        self.floor = self.value
+
+    def leads_to(self, position: Position) -> int:
+        """What a position makes of the offset: never less, except after a seek that is not written yet."""
+        return position.offset if position.seek > self.sought else max(position.offset, self.value)
+
+    def commit(self, value: int, sought: int) -> None:
+        """A value of the application's is written."""
+        if sought > self.sought:
+            self.floor = NO_FLOOR
+        self.value, self.sought = value, sought
+
+    def follow(self, value: int) -> None:
+        """Somebody else's value is obeyed."""
+        self.value = self.floor = value
 
     def grant(self) -> LeaseGrant:
         return LeaseGrant(
@@ -70,7 +103,7 @@ class Ownership:
     blocked: dict[TopicPartition, str] = field(default_factory=dict)
     """In the target, held by somebody else (by whom)."""
     revoking: dict[int, Revocation] = field(default_factory=dict)
-    releasing: dict[TopicPartition, int | None] = field(default_factory=dict)
+    releasing: dict[TopicPartition, Position | None] = field(default_factory=dict)
     """To be released, with the processed position to commit; None: nothing new."""
     leaked: set[TopicPartition] = field(default_factory=set)
     """Owner znodes that may be ours, are not held and cannot be adopted: to be released where they stand."""

@@ -16,7 +16,7 @@ from zkgroup.consumer.effects import EndLease, EndOverdue, Revoke
 from zkgroup.consumer.events import Revoked
 from zkgroup.consumer.machine import writes
 from zkgroup.consumer.machine.core import Core, tp_fields
-from zkgroup.consumer.machine.ownership import Held, Revocation
+from zkgroup.consumer.machine.ownership import Held, Position, Revocation
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.consumer.machine.plan import Planning
 from zkgroup.consumer.machine.readback import Identity, Seen, Verdict, adopted, judge, read_back
@@ -71,7 +71,8 @@ class Releases:
         revocation = self._core.owned.revoking.pop(event.call_id, None)
         if revocation is not None:
             self._core.cancel_timer(f"{REVOKE_TIMER}{event.call_id}")
-            self._end(revocation, "revoked", event.positions, event.last_move_id)
+            positions = {tp: Position(at, event.seeks.get(tp, 0)) for tp, at in event.positions.items()}
+            self._end(revocation, "revoked", positions, event.last_move_id)
 
     def overdue(self, timer: str) -> None:
         """The callback is too late: the partitions go without it."""
@@ -87,7 +88,7 @@ class Releases:
         self,
         revocation: Revocation,
         reason: str,
-        positions: Mapping[TopicPartition, int],
+        positions: Mapping[TopicPartition, Position],
         last_move_id: int | None,
     ) -> None:
         core = self._core
@@ -149,9 +150,14 @@ class Releases:
         return self._core.owned.target.get(held.topic_partition)
 
     def _value(self, held: Held) -> int:
-        """The processed position, never below what is committed already (item 59)."""
+        """The processed position; below what is committed already only after a seek (item 59)."""
         position = self._core.owned.releasing.get(held.topic_partition)
-        return held.value if position is None else max(position, held.value)
+        return held.value if position is None else held.leads_to(position)
+
+    def _is_sought(self, held: Held, offset: int) -> bool:
+        """A seek that is not written yet led back to here."""
+        position = self._core.owned.releasing.get(held.topic_partition)
+        return position is not None and position.seek > held.sought and offset <= held.value
 
     def _send(self, groups: Groups) -> Procedure[None]:
         packets = [
@@ -188,12 +194,14 @@ class Releases:
         for tp, operations in packet:
             held = self._core.owned.held.get(tp)
             write = next((o for o in operations if isinstance(o, SetData)), None)
+            offset = int(write.data) if write is not None else None
             rows.append(
                 {
                     **tp_fields(tp),
-                    "offset": int(write.data) if write is not None else None,
+                    "offset": offset,
                     "version": write.version + 1 if write is not None else None,
                     "token": held.token if held is not None else None,
+                    "rewind": offset is not None and held is not None and self._is_sought(held, offset),
                 }
             )
         record: Mapping[str, object] = {"id": self._core.next_id(), "partitions": rows}

@@ -135,8 +135,8 @@ class Actor:
                 application.extend(until_ms)
             case ef.MoveTo():
                 application.move(effect)
-            case ef.FinishCommit(commit_id, committed, refused):
-                application.committed(commit_id, CommitResult(committed, refused))
+            case ef.FinishCommit(commit_id, committed, refused, stands):
+                application.committed(commit_id, CommitResult(committed, refused), stands)
             case ef.ChangeState(before, after, reason):
                 assert before is self.state, f"{before} told, {self.state} known"
                 self.state = after

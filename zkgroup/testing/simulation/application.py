@@ -7,7 +7,7 @@ revocation, exactly as effects.py says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from zkgroup.consumer.effects import Assign, MoveTo, Revoke
@@ -26,6 +26,8 @@ class _Lease:
     must_commit: bool
     """The position came from the reset policy: it is committed before the first delivery."""
     is_stopped: bool = False
+    seek: int = 0
+    """Number of the last seek."""
 
 
 class Application:
@@ -37,6 +39,7 @@ class Application:
         self._until_ms = 0
         self._last_move = 0
         self._last_commit = 0
+        self._last_seek = 0
         self._open: dict[int, dict[TopicPartition, int]] = {}
         """Commits under way, with the tokens their positions were processed under (none for a test's own)."""
         self._calls: dict[int, Revoke] = {}
@@ -74,19 +77,21 @@ class Application:
         if lease is not None:
             lease.position = max(effect.offset, 0)
             lease.must_commit = effect.offset < 0
+            lease.seek = 0
 
-    def committed(self, commit_id: int, result: CommitResult) -> None:
+    def committed(self, commit_id: int, result: CommitResult, stands: Mapping[TopicPartition, int]) -> None:
         self.results.append(result)
-        self.on_committed(result.committed)
+        self.on_committed(stands)
         tokens = self._open.pop(commit_id)
         for tp, value in result.committed.items():
             lease = self._leases.get(tp)
             if lease is None:
                 continue
             lease.must_commit = False
-            if lease.token == tokens.get(tp):
+            if lease.token == tokens.get(tp) and not lease.seek:
                 # A position from before a reset would show here: what it counts is not processed any more.
                 assert value <= lease.position, f"{tp} committed at {value}, processed up to {lease.position}"
+                assert value <= stands[tp], f"{tp} committed at {value}, stands at {stands[tp]}"
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -128,10 +133,20 @@ class Application:
         self._last_commit += 1
         own = positions if partitions is None else {}
         self._open[self._last_commit] = {tp: self._leases[tp].token for tp in own}
-        return CommitRequested(self._last_commit, positions, last_move_id=self._last_move)
+        return CommitRequested(self._last_commit, positions, self._seeks(positions), self._last_move)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Goes on from here, back or forward."""
+        self._last_seek += 1
+        lease = self._leases[tp]
+        lease.position, lease.seek = offset, self._last_seek
+        self._record("seek", topic=tp.topic, partition=tp.partition, offset=offset, token=lease.token)
+
+    def _seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self._leases[tp].seek for tp in partitions if tp in self._leases and self._leases[tp].seek}
 
     def answer_call(self, call_id: int) -> Revoked:
         """The callback returns: positions of what it was called for."""
         effect = self._calls.pop(call_id)
         positions = {tp: self._leases[tp].position for tp in effect.partitions if tp in self._leases}
-        return Revoked(call_id, positions, last_move_id=self._last_move)
+        return Revoked(call_id, positions, self._last_move, self._seeks(positions))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, reads, told, tp, writes_to
 from zkgroup.consumer import events as ev
-from zkgroup.consumer.effects import FinishCommit, Lose, MoveTo
+from zkgroup.consumer.effects import FinishCommit, Lose, MemberState, MoveTo
 from zkgroup.errors import CommitUnknownError, LeaseLostError, NotOwnerError, OffsetConflictError
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.testing.simulation.actor import Actor
@@ -73,12 +73,12 @@ def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Actor) ->
 
 
 def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Actor) -> None:
-    """Item 59: refused without a write; with a seek it is written."""
+    """Item 59: it is committed up to there already; with a seek it is written."""
     stage.commit(member, {tp(0): 7})
-    assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
+    assert (last(member).committed, last(member).stands) == ({tp(0): 7}, {tp(0): 10})
     assert commits(member) == []
 
-    stage.commit(member, {tp(0): 7}, rewinds=frozenset({tp(0)}))
+    stage.commit(member, {tp(0): 7}, seeks={tp(0): 1})
     assert stage.offset(0).data == b"7"
 
 
@@ -263,6 +263,30 @@ def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Actor
 
     assert isinstance(last(member).refused[tp(1)], OffsetConflictError)
     assert stage.offset(1).data == b"3"
+
+
+def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Actor) -> None:
+    """Recipes 6: somebody wrote over it, and the lease ends before it is written again; then it goes on."""
+    member.client.child_watches.clear()  # the commit finds it first
+    reset(stage, 0, 2)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
+    stage.when("client-a", writes_to("/offsets/", SetData))
+    stage.when("client-a", reads("/owners/"), lambda: stage.when("client-a", writes_to("/offsets/"), cut))
+
+    def cut() -> None:
+        member.client.child_watches.clear()
+        stage.server.suspend("client-a")
+
+    stage.commit(member, {tp(0): 11, tp(1): 12})
+    before = stage.offset(0).data
+    stage.run(4900)
+    state = member.state
+    stage.server.resume("client-a")
+    stage.run(1000)
+
+    assert (before, state) == (b"99", MemberState.SUSPENDED)
+    assert stage.offset(0).data == b"2"
+    assert member.machine.held().keys() == {tp(0), tp(1), tp(2)}
 
 
 def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: Actor) -> None:
