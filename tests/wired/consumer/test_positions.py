@@ -8,7 +8,7 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
 from zkgroup.consumer.effects import MemberState
-from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError, OffsetConflictError
+from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.consumers import Offset, Reset
@@ -34,8 +34,8 @@ def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: MemberWor
         polled(consumer, 5)
         consumer.poll(timeout_s=0.05)
         consumer.commit()
-        with pytest.raises(OffsetConflictError):
-            consumer.commit({ZERO: 3})
+        assert consumer.commit({ZERO: 3}).committed == {ZERO: 3}
+        assert world.offsets()[0] == 5
 
         consumer.seek(ZERO, 2)
 
@@ -48,6 +48,24 @@ def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: MemberWor
             consumer.seek(ZERO, -1)
         with pytest.raises(ConfigError, match="max_records"):
             consumer.poll(max_records=0)
+
+
+@pytest.mark.parametrize("how", ["close", "hand_back"])
+def test_a_seek_back_goes_with_the_partition(face: Face, world: MemberWorld, how: str) -> None:
+    """item 59: what is processed after it is committed when the partition is given up, as always."""
+    with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
+        polled(consumer, 10)
+        consumer.poll(timeout_s=0.05)
+        consumer.commit()
+        before = world.offsets()[0]
+        consumer.seek(ZERO, 2)
+        consumer.poll(timeout_s=10.0, max_records=3)
+        consumer.poll(timeout_s=0.0, max_records=1)  # the three are processed, the fourth is in hand
+        if how == "hand_back":
+            consumer.ack(next(iter(consumer.poll(timeout_s=0.0, max_records=1).values()))[0])
+            consumer.hand_back([ZERO])
+
+    assert (before, world.offsets()[0]) == (10, 5 if how == "close" else 7)
 
 
 def test_an_operators_reset_moves_an_idle_owner(face: Face, world: MemberWorld) -> None:

@@ -1,0 +1,137 @@
+"""A seek back goes with the partition, however it is given up; nothing else goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.worlds.stepped_group import GROUP, SteppedGroup, tp, writes_to
+from zkgroup.consumer import events as ev
+from zkgroup.history import check_history
+from zkgroup.model.requests import Delete, SetData
+from zkgroup.testing.simulation.actor import Actor
+from zkgroup.znodes.consumers import Offset
+
+
+def closed(stage: SteppedGroup, member: Actor) -> None:
+    member.inbox.append(ev.CloseRequested(close_session=True, deadline_ms=stage.clock.now_ms() + 5000))
+
+
+def closed_on_a_shared_client(stage: SteppedGroup, member: Actor) -> None:
+    member.inbox.append(ev.CloseRequested(close_session=False, deadline_ms=stage.clock.now_ms() + 5000))
+
+
+def handed_back(stage: SteppedGroup, member: Actor) -> None:
+    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+
+
+def revoked(stage: SteppedGroup, member: Actor) -> None:
+    stage.join("0", run_ms=None)  # the plan gives it the partition
+
+
+def parked(stage: SteppedGroup, member: Actor) -> None:
+    member.inbox.append(ev.PollOverdue())
+
+
+WAYS = [closed, closed_on_a_shared_client, handed_back, revoked, parked]
+GiveUp = Callable[[SteppedGroup, Actor], None]
+
+
+@pytest.fixture
+def stage() -> SteppedGroup:
+    return SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
+
+
+@pytest.fixture
+def member(stage: SteppedGroup) -> Actor:
+    actor = stage.join("a")
+    stage.commit(actor, {tp(0): 20})
+    return actor
+
+
+def seek(member: Actor, offset: int) -> None:
+    """Goes there and processes two records."""
+    member.application.seek(tp(0), offset)
+    for _ in range(2):
+        member.application.deliver(tp(0))
+
+
+def is_held(stage: SteppedGroup) -> bool:
+    return stage.owners().get(0) == "a-0"
+
+
+@pytest.mark.parametrize("give_up", WAYS, ids=lambda way: way.__name__)
+def test_the_position_after_a_seek_goes_with_the_partition(
+    stage: SteppedGroup, member: Actor, give_up: GiveUp
+) -> None:
+    """Item 59: whoever claims next goes on where this member stood; its history explains the way back."""
+    seek(member, 5)
+    give_up(stage, member)
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"7"
+    assert check_history(stage.recording.records).violations == ()
+
+
+@pytest.mark.parametrize("give_up", WAYS, ids=lambda way: way.__name__)
+def test_without_a_seek_the_partition_keeps_what_is_committed(
+    stage: SteppedGroup, member: Actor, give_up: GiveUp
+) -> None:
+    """Item 59: the application committed further than it says now that it has processed."""
+    member.application.deliver(tp(0))
+    give_up(stage, member)
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"20"
+
+
+@pytest.mark.parametrize("give_up", WAYS, ids=lambda way: way.__name__)
+def test_a_seek_that_is_committed_leads_no_further_back(
+    stage: SteppedGroup, member: Actor, give_up: GiveUp
+) -> None:
+    """The application committed 9 after its seek to 5: the release does not take that back."""
+    seek(member, 5)
+    member.give(ev.CommitRequested(99, {tp(0): 9}, {tp(0): 1}, member.application._last_move))
+    member.application._open[99] = {}
+    stage.drain()
+    give_up(stage, member)
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"9"
+
+
+def test_a_release_without_an_answer_is_made_with_the_same_position(
+    stage: SteppedGroup, member: Actor
+) -> None:
+    """Recipes 10: the request was lost; read back, and sent again as it was."""
+    stage.when("client-a", writes_to("/owners/", Delete), fault="lost_request")
+    seek(member, 5)
+    handed_back(stage, member)
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"7"
+
+
+def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: Actor) -> None:
+    """The partition was lost and claimed anew in between: it begins where the claim found it."""
+    seek(member, 5)
+    stage.server.expire_session(stage.client("client-a").session.session_id)  # type: ignore[union-attr]
+    stage.run(3000)
+    assert is_held(stage)
+    handed_back(stage, member)
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"20"
+
+
+def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Actor) -> None:
+    """Recipes 6: somebody else's offset is adopted; the seek of before leads nowhere."""
+    seek(member, 5)
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"30", -1))
+    stage.commit(member, {tp(0): 21})
+    assert stage.offset(0).data == b"30"
+    handed_back(stage, member)
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"30"
