@@ -21,6 +21,7 @@ from tests.programs.model.model_and_server import tp
 from tests.programs.model.situations import INTENDED, histories
 from tests.programs.model.values import Pc, check, create, set_data
 from zkgroup.consumer.events import CommitRequested
+from zkgroup.consumer.machine.ownership import Position
 from zkgroup.model.requests import Check
 
 LOSSES: tuple[Loss, ...] = ("none", "applied", "not applied")
@@ -128,7 +129,7 @@ def test_verification() -> None:
 
 def release(pair: Pair) -> None:
     pair.wish = "releases"
-    pair.parts.core.owned.releasing[tp(P)] = pair.me.held[P].value
+    pair.parts.core.owned.releasing[tp(P)] = Position(pair.me.held[P].value)
     pair.follow(pair.parts.releases.release(), pair.parts.releases.release())
     assert pair.me.pc in (Pc.IDLE, Pc.UNREGISTERED)
     pair.assert_same_beliefs()

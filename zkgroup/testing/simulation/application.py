@@ -143,7 +143,9 @@ class Application:
         self._record("seek", topic=tp.topic, partition=tp.partition, offset=offset, token=lease.token)
 
     def _seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self._leases[tp].seek for tp in partitions if tp in self._leases and self._leases[tp].seek}
+        return {
+            tp: self._leases[tp].seek for tp in partitions if tp in self._leases and self._leases[tp].seek
+        }
 
     def answer_call(self, call_id: int) -> Revoked:
         """The callback returns: positions of what it was called for."""
