@@ -17,7 +17,7 @@ from zkgroup.consumer.flows import Flows
 from zkgroup.consumer.lease import Holdings
 from zkgroup.consumer.records import Record
 from zkgroup.consumer.share import Processed
-from zkgroup.model import TopicPartition
+from zkgroup.model import LeaseGrant, TopicPartition
 
 FETCH_RECORDS = 500
 """Most records of one partition asked of the source at once."""
@@ -79,10 +79,12 @@ class Delivery:
                 self._flows.by_partition[grant.topic_partition] = flow
         self._wake_fetcher()
 
-    def started(self, partitions: Iterable[TopicPartition]) -> None:
+    def started(self, grants: Iterable[LeaseGrant]) -> None:
         with self._flows.lock:
-            for flow in self._flows.of(partitions):
-                flow.started = True
+            for grant in grants:
+                flow = self._flows.find(grant.topic_partition)
+                if flow is not None and flow.grant.token == grant.token:
+                    flow.started = True
         self._wake_application()
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:

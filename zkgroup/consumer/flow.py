@@ -46,7 +46,7 @@ class Flow:
         self.epoch = 0
         """Counts the jumps of the position: what was fetched before one is dropped."""
         self.started = False
-        """`on_assigned` has returned."""
+        """`on_assigned` of this claim has returned."""
         self.stopped = False
         """Being revoked."""
         self.paused = False

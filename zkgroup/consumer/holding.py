@@ -71,13 +71,12 @@ class Holding:
     def _assign(self, effect: Assign) -> None:
         self._board.grant(effect.grants, effect.move_id)
         self._telemetry.holdings()
-        partitions = tuple(grant.topic_partition for grant in effect.grants)
         if self._share is not None:
             self._share.assigned(effect)
 
         def returned() -> None:
             if self._share is not None:
-                self._share.started(partitions)
+                self._share.started(effect.grants)
 
         leases = [Lease(grant, self._board) for grant in effect.grants]
         self._calls.call("on_assigned", leases, then=returned)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkgroup.consumer.effects import Assign, FinishCommit, MoveTo
-from zkgroup.model import TopicPartition
+from zkgroup.model import LeaseGrant, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Share(Protocol):
         """Granted; nothing is delivered before `started`."""
         ...
 
-    def started(self, partitions: Iterable[TopicPartition]) -> None:
-        """`on_assigned` has returned for these: deliver."""
+    def started(self, grants: Iterable[LeaseGrant]) -> None:
+        """`on_assigned` has returned for these claims: deliver (a later claim waits for its own)."""
         ...
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:

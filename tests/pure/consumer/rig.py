@@ -86,12 +86,15 @@ class Rig:
         self.host.delivery = self.delivery
         self.delivery.attach(self.host)
 
-    def own(self, tp: TopicPartition = A, offset: int | None = 0, token: int = 7, start: bool = True) -> None:
+    def own(
+        self, tp: TopicPartition = A, offset: int | None = 0, token: int = 7, start: bool = True
+    ) -> LeaseGrant:
         grant = LeaseGrant(topic_partition=tp, thread=0, token=token, offset=offset)
         self.host.board.grant([grant], token)
         self.delivery.assigned(Assign((grant,), token))
         if start:
-            self.delivery.started([tp])
+            self.delivery.started([grant])
+        return grant
 
     def feed(self, count: int, tp: TopicPartition = A) -> None:
         """The source gives the next so many records."""

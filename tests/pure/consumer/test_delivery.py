@@ -24,11 +24,25 @@ def test_records_carry_thread_and_token(rig: Rig) -> None:
 
 def test_nothing_is_delivered_before_on_assigned_has_returned(rig: Rig) -> None:
     """Records may be fetched meanwhile."""
-    rig.own(start=False)
+    grant = rig.own(start=False)
     rig.feed(2)
     before = rig.offsets()
 
-    rig.delivery.started([A])
+    rig.delivery.started([grant])
+
+    assert (before, rig.offsets()) == ([], [0, 1])
+
+
+def test_on_assigned_of_an_earlier_claim_starts_nothing_of_a_later_one(rig: Rig) -> None:
+    """The partition was lost and claimed again while that callback ran; the later one has its own."""
+    earlier = rig.own(token=7, start=False)
+    rig.delivery.ended([A])
+    later = rig.own(token=9, start=False)
+    rig.feed(2)
+
+    rig.delivery.started([earlier])
+    before = rig.offsets()
+    rig.delivery.started([later])
 
     assert (before, rig.offsets()) == ([], [0, 1])
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
+from tests.worlds.records import filled, polled
 from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
 
@@ -82,6 +85,30 @@ def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: MemberWorld) -> 
             assert member.lease(ONE).is_valid
     finally:
         release.set()
+
+
+def test_each_claim_waits_for_its_own_on_assigned(face: Face, world: MemberWorld) -> None:
+    """Lost and claimed again while the first one runs: its return delivers nothing of the new claim."""
+    app = Application()
+    first = app.hold("assigned")
+    second = threading.Event()
+    try:
+        with face.consumer(client=world.client("a"), source=filled(1, [0]), app=app) as consumer:
+            (lease, *_) = app.next("assigned")
+            app.held["assigned"] = second
+            world.server.expire("a")
+            world.until(lambda: any(each.token > lease.token for each in consumer.leases()))
+            first.set()
+            (again, *_) = app.next("assigned")
+            before = consumer.poll(timeout_s=1.0)
+            second.set()
+
+            assert again.token > lease.token
+            assert before == {}
+            assert [record.token for record in polled(consumer, 1)] == [again.token]
+    finally:
+        first.set()
+        second.set()
 
 
 def test_an_error_in_a_callback_ends_the_member(face: Face, world: MemberWorld) -> None:
