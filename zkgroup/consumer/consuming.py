@@ -13,6 +13,7 @@ from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.events import Polled, PollOverdue
 from zkgroup.consumer.fetcher import Fetcher
 from zkgroup.consumer.opening import MemberOptions, open_engine
+from zkgroup.consumer.polls import Polls
 from zkgroup.consumer.reads import ZooKeeperCluster
 from zkgroup.consumer.records import Record
 from zkgroup.consumer.sources.port import RecordSource
@@ -68,9 +69,7 @@ class ConsumingMember:
             on_error=self.engine.fail,
             name=f"zkgroup-{self.engine.member}",
         )
-        self._poll_overdue = False
-        self._polls = 0
-        self._last_poll_ms = 0
+        self._polls = Polls()
         self._wake_application = wake_application
         self.engine.at_end(self.fetcher.end)
         self.engine.at_end(self._cluster.close)
@@ -78,7 +77,7 @@ class ConsumingMember:
 
     def start(self) -> None:
         """Joins the group and starts the fetcher."""
-        self._last_poll_ms = self.engine.clock.now_ms()
+        self._polls.start(self.engine.clock.now_ms())
         self.engine.start()
         self.engine.call_soon(self._start_timers)
         self.fetcher.start()
@@ -109,17 +108,15 @@ class ConsumingMember:
 
     def _watch_polls(self, interval_ms: int) -> None:
         now_ms = self.engine.clock.now_ms()
-        since_ms = now_ms if self._polls else self._last_poll_ms
-        if now_ms - since_ms >= interval_ms and not self._poll_overdue:
-            self._poll_overdue = True
+        if self._polls.look(now_ms, interval_ms):
             self.delivery.stop_draining()
             self.engine.step(PollOverdue())
-        due_ms = since_ms + interval_ms if not self._poll_overdue else now_ms + interval_ms
+        since_ms = now_ms if self._polls.is_overdue else self._polls.since_ms(now_ms)
+        due_ms = since_ms + interval_ms
         self.engine.call_at("poll-interval", due_ms, lambda: self._watch_polls(interval_ms))
 
     def _polled(self) -> None:
-        if self._poll_overdue:
-            self._poll_overdue = False
+        if self._polls.back():
             self.delivery.resume_draining()
             self.engine.step(Polled())
 
@@ -127,15 +124,13 @@ class ConsumingMember:
 
     def begin_poll(self) -> None:
         """The application asks for records: acknowledges the former ones in automatic mode."""
-        self._polls += 1
-        if self._poll_overdue:
+        if self._polls.begin():
             self.engine.call_soon(self._polled)
         self.delivery.begin_poll()
 
     def end_poll(self) -> None:
         """The application has its records, or gave up waiting."""
-        self._polls -= 1
-        self._last_poll_ms = self.engine.clock.now_ms()
+        self._polls.end(self.engine.clock.now_ms())
 
     def begin_close(self, timeout_s: float) -> None:
         """Begins to leave: commits what is acknowledged, does not wait for what the application holds."""
