@@ -9,7 +9,8 @@ import click
 
 from zkgroup.admin.configs import ConfigPlan, can_be_set
 
-from .consent import command_words
+from .consent import say_no_way_back
+from .output import say
 
 
 def notify_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,18 +54,14 @@ def split_settings(text: str) -> Iterator[str]:
     yield text[begin:]
 
 
-def config_way_back(plan: ConfigPlan) -> str:
-    """The command that brings a configuration back to what it was, as far as it can be set again."""
-    words = [
-        "config",
-        "alter",
-        "--entity-type",
-        plan.entity.kind,
-        "--entity-name",
-        plan.entity.plain_name or "",
-    ]
-    if plan.entity.plain_name is None:
-        words[-2:] = ["--entity-default"]
+def config_way_back(plan: ConfigPlan) -> dict[str, Any]:
+    """How an undo record brings a configuration back to what it was, as far as it can be set again.
+
+    Says what cannot: that belongs into the preview.
+    """
+    words = ["config", "alter", "--entity-type", plan.entity.kind]
+    name = plan.entity.plain_name
+    words += ["--entity-default"] if name is None else ["--entity-name", name]
     if plan.entity.client is not None:
         client = plan.entity.plain_client
         words += ["--client-default"] if client is None else ["--client", client]
@@ -76,7 +73,14 @@ def config_way_back(plan: ConfigPlan) -> str:
             words += ["--set", f"{name}={before}"]
         else:
             lost.append(f"{name}={before}")
+    told = f"{', '.join(lost)} is nothing that a broker can use"
     if len(words) == bare:
-        return f"there is no way back: {', '.join(lost)} is nothing that a broker can use"
-    told = f"; {', '.join(lost)} is nothing that a broker can use, and stays away" if lost else ""
-    return f"to go back: {command_words(*words, '--execute')}{told}"
+        if lost:
+            say_no_way_back(told)
+        return {"way_back": told}
+    if lost:
+        say(f"note: {told}, and stays away in an undo")
+    return {
+        "command_back": tuple(words),
+        "left": ((plan.entity.config_path, plan.after.encode()),),
+    }

@@ -14,7 +14,7 @@ from zkgroup.errors import PartlyDoneError, ZkGroupError
 from . import cluster_documents, topic_tables
 from .config_changes import Settings, config_way_back, notify_option
 from .connection import connected
-from .consent import is_wanted, saved_act
+from .consent import as_they_are, is_wanted, recorded
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options
@@ -123,14 +123,12 @@ def alter(
         plan = plan_config(ensemble, entity, set_to, names, format=notify_format)
         for note in plan.notes:
             say(f"note: {note}")
-        act = None
+        act, back = None, config_way_back(plan)
         if plan.changes and is_wanted(
             execute, yes, f"Change {entity}?", lambda aside: topic_tables.setting_changes(aside, plan)
         ):
-            told = config_way_back(plan)
-            act = saved_act(ensemble, told, [plan.znode])
-            alter_config(ensemble, plan)
-            say(told)
+            with recorded(ensemble, znodes=as_they_are(plan.znode), **back) as act:
+                alter_config(ensemble, plan)
     document = cluster_documents.config_alteration(
         plan, executed=act is not None, undo=act.undo_id if act else None
     )

@@ -8,10 +8,11 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -77,33 +78,35 @@ def rollback_folder() -> Path:
     return undo_folder().path.parent / "rollback"
 
 
-def saved_act(
-    ensemble: Ensemble,
-    way_back: str | None,
-    znodes: Sequence[Znode | None],
-    *,
-    rollback: Path | None = None,
-    targets: Mapping[TopicPartition, tuple[int, ...]] | None = None,
-) -> Act:
-    """A new act whose undo file is saved: the znodes as they are, and how to go back in words.
+@contextmanager
+def recorded(ensemble: Ensemble, *, force: bool = False, **how: Any) -> Iterator[Act]:
+    """Around a change: its undo record is saved before, and the one command that goes back printed after.
 
-    `offsets undo` tells those words for it, since putting bytes back would not undo what brokers have done;
-    without words it creates the znodes again. Of a reassignment the record keeps which `rollback` file goes
-    with which `targets`.
+    `how` are the fields of `UndoRecord` that say how things were. A change that is refused leaves no record;
+    of one that may have happened, or in part, the command is printed with the error. What took `force` takes
+    it to undo.
     """
-    act = new_act()
+    act, folder = new_act(), undo_folder()
     record = UndoRecord(
         undo_id=act.undo_id,
         time_ms=ensemble.clock.wall_ms(),
         command=act.command,
         zookeeper=target(shared()).zookeeper,
-        znodes=tuple((znode.path, znode.data) for znode in znodes if znode is not None),
-        way_back=way_back,
-        rollback_file=None if rollback is None else str(rollback),
-        targets=targets or {},
+        **how,
     )
-    undo_folder().save(record)
-    return act
+    try:
+        with folder.keeping(record):
+            yield act
+    except BaseException:
+        if folder.file(act.undo_id).exists():
+            _say_way_back(record, force=force)
+        raise
+    _say_way_back(record, force=force)
+
+
+def as_they_are(*znodes: Znode | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Znodes for a record: path and data."""
+    return tuple((znode.path, znode.data) for znode in znodes if znode is not None)
 
 
 def saved_rollback(name: str, replicas: Mapping[TopicPartition, Sequence[int]]) -> Path:
@@ -122,10 +125,13 @@ def saved_rollback(name: str, replicas: Mapping[TopicPartition, Sequence[int]]) 
     return file
 
 
-def words_back(file: Path) -> str:
-    """How to use a rollback file."""
-    words = command_words("reassign", "execute", "--reassignment-json-file", str(file), "--execute")
-    return f"to go back, once it has ended: {words}"
+def moves_back(rollback: Path) -> dict[str, Any]:
+    """The fields of a record that goes back with a rollback file."""
+    return {
+        "command_back": ("reassign", "execute", "--reassignment-json-file", str(rollback)),
+        "when": "once it has ended",
+        "rollback_file": str(rollback),
+    }
 
 
 def command_words(*words: str) -> str:
@@ -133,10 +139,16 @@ def command_words(*words: str) -> str:
     return shlex.join(["zkgroup", *shared().connection_words(), *words])
 
 
-def say_way_back(undo_id: str, *, force: bool = False) -> None:
-    """The one command that goes back: to the same ensemble; what took force takes force to undo."""
-    words = ["zkgroup", *shared().connection_words(), "offsets", "undo", undo_id, "--execute"]
-    say(f"to go back: {shlex.join([*words, '--force'] if force else words)}")
+def say_no_way_back(why: str) -> None:
+    """In the preview of what leaves nothing to go back from."""
+    say(f"note: this cannot be undone: {why}")
+
+
+def _say_way_back(record: UndoRecord, *, force: bool) -> None:
+    if record.way_back is not None:
+        return
+    words = command_words("undo", record.undo_id, "--execute", *(["--force"] if force else []))
+    say(f"to go back{f', {record.when}' if record.when else ''}: {words}")
 
 
 def _user() -> str:

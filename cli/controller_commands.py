@@ -15,7 +15,7 @@ from zkgroup.admin.resigning import (
 
 from . import cluster_documents
 from .connection import connected
-from .consent import command_words, is_wanted
+from .consent import command_words, is_wanted, say_no_way_back
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, wait_options, wait_s
@@ -85,13 +85,14 @@ def history() -> None:
 def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool, yes: bool) -> None:
     """Ask the controller to give up, so that another one is elected. Brokers go on serving meanwhile.
 
-    Refused at a real Kafka controller, which looks at no such request. There is nothing to undo.
+    Refused at a real Kafka controller, which looks at no such request. It cannot be undone.
     """
     out, longest, came = output(), wait_s(wait, timeout_ms), None
     with connected() as ensemble:
         plan = plan_resignation(ensemble)
         for note in plan.notes:
             say(f"note: {note}")
+        say_no_way_back("the election that follows decides who rules")
         question = f"Have controller {plan.controller} resign?"
         wanted = is_wanted(
             execute, yes, question, lambda aside: aside.line(_told(plan, None, executed=False))

@@ -35,7 +35,7 @@ from zkgroup.model import TopicPartition
 
 from . import cluster_documents
 from .connection import connected
-from .consent import command_words, is_wanted, new_act
+from .consent import command_words, is_wanted, new_act, say_no_way_back
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, wait_options, wait_s
@@ -100,7 +100,7 @@ def preferred(
 ) -> None:
     """Have every partition led by its first replica again, where that one lives and is in sync.
 
-    Nothing is copied. Only partitions whose leader changes are asked for. There is nothing to undo.
+    Nothing is copied. Only partitions whose leader changes are asked for. It cannot be undone.
 
     Exit code with --execute: 2 where none can be, 4 where some cannot. Also 4 where something cannot be read.
     """
@@ -112,6 +112,8 @@ def preferred(
         plan = plan_preferred(ensemble, _partitions(ensemble, topics) if topics else given)
         for note in plan.notes:
             say(f"note: {note}")
+        if plan.wanted:
+            say_no_way_back("no command asks for the former leaders")
         count = counted(len(plan.wanted), "leader")
         wanted = bool(plan.wanted) and is_wanted(
             execute, yes, f"Change {count}?", lambda aside: _show(aside, plan, executed=False)
@@ -163,6 +165,8 @@ def unclean(
         plan = plan_unclean(ensemble, _partitions(ensemble, topics))
         for note in plan.notes:
             say(f"note: {note}")
+        if plan.wanted:
+            say_no_way_back("replicas that come later cut off what the new leader does not have")
         count = counted(len(plan.losing), "partition")
         question = f"Elect for {counted(len(plan.wanted), 'partition')}, and lose records of {count}?"
         wanted = bool(plan.wanted) and is_wanted(

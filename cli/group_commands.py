@@ -7,18 +7,16 @@ from typing import Any
 import click
 
 from zkgroup.admin import groups as admin
-from zkgroup.admin.group_deletion import DeletionPlan, delete_group, plan_deletion
+from zkgroup.admin.group_deletion import delete_group, plan_deletion
 from zkgroup.admin.nudging import nudge as nudge_group
 from zkgroup.admin.nudging import plan_nudge
-from zkgroup.admin.offsets import Act
 from zkgroup.admin.preview import Change
-from zkgroup.admin.undo import UndoRecord
 
 from . import documents, group_tables
-from .connection import connected, target
-from .consent import is_wanted, new_act, say_way_back, undo_folder
+from .connection import connected
+from .consent import is_wanted, recorded, say_no_way_back
 from .frame import group as make_group
-from .frame import output, shared
+from .frame import output
 from .options import consent_options, group_argument, source_option, wait_options, wait_s
 from .output import say
 from .parameters import NameAndCount
@@ -124,11 +122,12 @@ def nudge(group: str, execute: bool, yes: bool) -> None:
     """Make every member of GROUP look at the group again; at most once in ten seconds.
 
     Changes no assignment. It wakes a JVM member that has given up and sits there registered and idle; JVM
-    members stop for a moment, ours do not. There is nothing to undo.
+    members stop for a moment, ours do not. It cannot be undone.
     """
     out = output()
     with connected() as ensemble:
         plan = plan_nudge(ensemble, group)
+        say_no_way_back("it changes nothing that could be put back")
         count = counted(len(plan.members), "member")
         named = f"{count}: {', '.join(plan.members)}"
         wanted = is_wanted(
@@ -161,12 +160,14 @@ def delete(group: str, execute: bool, yes: bool) -> None:
             f"Delete group {group} with {offsets}?",
             lambda aside: aside.line(f"would delete {named}"),
         )
-        act = new_act() if wanted else None
-        removed = 0
-        if act is not None or plan.members:
-            if act is not None:
-                _save(act, plan, ensemble.clock.wall_ms())
-            removed = delete_group(ensemble, plan)
+        act, removed = None, 0
+        if plan.members:
+            delete_group(ensemble, plan)  # raises: says who is in the way
+        elif wanted:
+            before = {tp: (offset, -1) for tp, offset in plan.offsets}
+            offsets_before = dict.fromkeys(plan.originals, (-1, -1)) | before
+            with recorded(ensemble, group=group, offsets=offsets_before, originals=plan.originals) as act:
+                removed = delete_group(ensemble, plan)
     document = documents.document(
         "group_deletion",
         plan.as_of,
@@ -179,21 +180,6 @@ def delete(group: str, execute: bool, yes: bool) -> None:
     )
     if not out.document(document):
         out.line(f"{'deleted' if act else 'would delete'} {named}")
-    if act:
-        say_way_back(act.undo_id)
-
-
-def _save(act: Act, plan: DeletionPlan, now_ms: int) -> None:
-    record = UndoRecord(
-        undo_id=act.undo_id,
-        time_ms=now_ms,
-        command=act.command,
-        zookeeper=target(shared()).zookeeper,
-        group=plan.group,
-        offsets=dict.fromkeys(plan.originals, (-1, -1)) | {tp: (offset, -1) for tp, offset in plan.offsets},
-        originals=plan.originals,
-    )
-    undo_folder().save(record)
 
 
 def _added(text: str) -> tuple[str, dict[str, int] | None]:

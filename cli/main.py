@@ -26,6 +26,7 @@ _COMMANDS = {
     "produce": (".produce_command:produce", "Append lines to a topic of our brokers."),
     "group": (".group_commands:group", "Look at groups, check and delete them."),
     "offsets": (".offsets_commands:offsets", "Show, save and change committed offsets."),
+    "undo": (".undo_command:undo", "Take back a change; list those that were made from here."),
     "topic": (".topic_commands:topic", "Create, look at, alter and delete topics."),
     "broker": (".broker_commands:broker", "Run a broker; look at those that are registered."),
     "controller": (".controller_commands:controller", "Look at who rules the cluster; have it resign."),

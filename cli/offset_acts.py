@@ -8,14 +8,10 @@ from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.guards import living_group_error
 from zkgroup.admin.offset_plans import OffsetPlan
 from zkgroup.admin.offsets import apply_plan, missing_parents
-from zkgroup.admin.undo import UndoRecord
-from zkgroup.admin.undoing import plan_restoration, plan_undo, restore_znodes
-from zkgroup.errors import PartlyDoneError, RefusedError, ZkGroupError
+from zkgroup.errors import PartlyDoneError, ZkGroupError
 
 from . import documents, offset_tables
-from .connection import target
-from .consent import is_wanted, new_act, say_way_back, undo_folder
-from .frame import shared
+from .consent import is_wanted, recorded
 from .output import Output, say
 from .units import counted
 
@@ -53,53 +49,6 @@ def carry_out(
     _report(out, plans, undo_ids, executed=wanted)
 
 
-def undo_record(
-    ensemble: Ensemble,
-    out: Output,
-    undo_id: str | None,
-    *,
-    force: bool,
-    execute: bool,
-    yes: bool,
-) -> None:
-    """Shows what a record would put back, and with consent does."""
-    folder, where = undo_folder(), target(shared()).zookeeper
-    record = folder.load(undo_id) if undo_id else folder.newest(lambda one: one.zookeeper == where)
-    if undo_id is None:
-        say(f"the last act on {where}: {record.undo_id}, `{record.command}`")
-    if record.zookeeper != where:
-        say(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
-    if record.way_back is not None:
-        raise RefusedError(f"{record.undo_id}, `{record.command}`: {record.way_back}")
-    if record.group is None:
-        _restore(ensemble, out, record, execute=execute, yes=yes)
-    else:
-        plan = plan_undo(ensemble, record, force=force)
-        carry_out(ensemble, out, [plan], force=force, execute=execute, yes=yes)
-
-
-def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bool, yes: bool) -> None:
-    """Creates the znodes of a record again where they are gone, with consent."""
-    plan = plan_restoration(ensemble, record)
-    paths = [path for path, _ in plan.missing]
-    count = counted(len(paths), "znode")
-    named = f"again {count}: {', '.join(paths[:3])}" + (" ..." if len(paths) > 3 else "")
-    wanted = bool(paths) and is_wanted(
-        execute, yes, f"Create {count} again?", lambda aside: aside.line(f"would create {named}")
-    )
-    if wanted:
-        restore_znodes(ensemble, plan)
-    document = documents.document(
-        "restoration", plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths
-    )
-    if out.document(document):
-        return
-    if not paths:
-        out.line("every znode is there already: nothing to create")
-    else:
-        out.line(f"{'created' if wanted else 'would create'} {named}")
-
-
 def _write_all(ensemble: Ensemble, plans: Sequence[OffsetPlan], *, force: bool) -> list[str | None]:
     undo_ids: list[str | None] = []
     for plan in plans:
@@ -114,28 +63,22 @@ def _write_all(ensemble: Ensemble, plans: Sequence[OffsetPlan], *, force: bool) 
 
 
 def _write(ensemble: Ensemble, plan: OffsetPlan, *, force: bool) -> str:
-    act, parents = new_act(), missing_parents(ensemble, plan)
-    record = UndoRecord(
-        undo_id=act.undo_id,
-        time_ms=ensemble.clock.wall_ms(),
-        command=act.command,
-        zookeeper=target(shared()).zookeeper,
+    changes, parents = plan.effective, missing_parents(ensemble, plan)
+    before = {
+        change.topic_partition: (-1 if change.before is None else change.before, change.after)
+        for change in changes
+    }
+    originals = {change.topic_partition: change.original for change in changes if change.original is not None}
+    with recorded(
+        ensemble,
+        force=bool(plan.members),
         group=plan.group,
-        offsets={
-            change.topic_partition: (-1 if change.before is None else change.before, change.after)
-            for change in plan.effective
-        },
-        created=frozenset(change.topic_partition for change in plan.effective if change.version is None),
+        offsets=before,
+        created=frozenset(change.topic_partition for change in changes if change.version is None),
         parents=parents,
-        originals={
-            change.topic_partition: change.original
-            for change in plan.effective
-            if change.original is not None
-        },
-    )
-    undo_folder().save(record)
-    say_way_back(act.undo_id, force=bool(plan.members))
-    apply_plan(ensemble, plan, act, force=force, parents=parents)
+        originals=originals,
+    ) as act:
+        apply_plan(ensemble, plan, act, force=force, parents=parents)
     return act.undo_id
 
 

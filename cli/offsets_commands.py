@@ -17,14 +17,18 @@ from . import documents, offset_tables
 from .connection import connected
 from .frame import group as make_group
 from .frame import output
-from .offset_acts import carry_out, undo_record
+from .offset_acts import carry_out
 from .options import allow_missing_option, consent_options, force_option, group_argument, source_option
 from .output import say
 from .parameters import PartitionValue, TopicPartitions, file_text
 from .sources import log_ends, log_positions
 from .units import parse_iso_duration_ms, parse_time_ms
 
-offsets = make_group("offsets", help="Show, save and change committed offsets.")
+offsets = make_group(
+    "offsets",
+    help="Show, save and change committed offsets.",
+    lazy={"undo": (".undo_command:undo", "As `zkgroup undo`.")},
+)
 
 _FORCE = "Also where the group has members: their owners then obey."
 
@@ -191,21 +195,6 @@ def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **consent:
     with connected() as ensemble:
         plan = offset_plans.plan_removal(read_picture(ensemble, group), topics)
         carry_out(ensemble, output(), [plan], force=False, **consent)
-
-
-@offsets.command()
-@click.argument("undo_id", metavar="[ID]", required=False)
-@force_option("Also where offsets have moved since, or the group has members.")
-@consent_options
-def undo(undo_id: str | None, force: bool, **consent: bool) -> None:
-    """Put back what the act ID changed; without ID, the last one on this ensemble
-    (an undo is an act too).
-
-    Every act that overwrites or deletes prints its ID. Offsets are put back where nobody has moved
-    them since; deleted topics are created again.
-    """
-    with connected() as ensemble:
-        undo_record(ensemble, output(), undo_id, force=force, **consent)
 
 
 def _topics(values: Iterable[TopicPartition]) -> list[str]:

@@ -31,7 +31,7 @@ from zkgroup.model import TopicPartition
 
 from . import reassign_documents, reassign_tables, stored_plans
 from .connection import connected
-from .consent import command_words, is_wanted, new_act, saved_act, saved_rollback, words_back
+from .consent import command_words, is_wanted, moves_back, new_act, recorded, saved_rollback
 from .frame import Group, output
 from .options import consent_options, disable_racks_option, wait_options, wait_s
 from .output import say
@@ -278,11 +278,10 @@ def _keep(
         return None, None
     before = {one.topic_partition: one.before for one in found.plan.changes}
     rollback = saved_rollback(str(found.as_of.time_ms), before)
-    told = words_back(rollback)
     asked = {one.topic_partition: one.after for one in found.plan.changes}
-    act = saved_act(ensemble, told, [], rollback=rollback, targets=asked)
-    say(told)
-    return stored_plans.carried(ensemble, store(ensemble, act.undo_id, storing), longest_s), rollback
+    with recorded(ensemble, targets=asked, **moves_back(rollback)) as act:
+        kept = store(ensemble, act.undo_id, storing)
+    return stored_plans.carried(ensemble, kept, longest_s), rollback
 
 
 def _how_to_execute(files: Sequence[str], throttle: int | None) -> str:

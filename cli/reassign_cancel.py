@@ -28,13 +28,13 @@ from zkgroup.model import TopicPartition
 from . import reassign_documents, reassign_tables, reassign_throttles
 from .connection import connected, target
 from .consent import (
+    as_they_are,
     command_words,
     is_wanted,
-    saved_act,
+    moves_back,
+    recorded,
     saved_rollback,
-    say_way_back,
     undo_folder,
-    words_back,
 )
 from .frame import command, output, shared
 from .options import consent_options, wait_options, wait_s
@@ -93,10 +93,8 @@ def cancel_(
         count = counted(len(plan.rows), "move")
         if is_wanted(execute, yes, f"Cancel {count}?", lambda aside: reassign_tables.cancelled(aside, plan)):
             rollback = saved_rollback(str(ensemble.clock.wall_ms()), plan.before.targets)
-            told = words_back(rollback)
-            act = saved_act(ensemble, told, [])
-            say(told)
-            cancel(ensemble, plan)
+            with recorded(ensemble, **moves_back(rollback)) as act:
+                cancel(ensemble, plan)
             status = _after(ensemble, plan, longest)
     document = reassign_documents.cancellation(
         plan,
@@ -136,9 +134,8 @@ def _removed(ensemble: Ensemble, out: Output, plan: Removal, *, some: bool, exec
         say(f"note: {plan.note}")
     path = plan.znode.path
     if is_wanted(execute, yes, f"Remove {path}?", lambda aside: _show(aside, plan, executed=False)):
-        act = saved_act(ensemble, None, [plan.znode])
-        say_way_back(act.undo_id)
-        remove(ensemble, plan)
+        with recorded(ensemble, znodes=as_they_are(plan.znode)) as act:
+            remove(ensemble, plan)
     executed = act is not None
     document = reassign_documents.removal(plan, executed=executed, undo=act.undo_id if act else None)
     if not out.document(document, "partitions", reassign_tables.CANCEL_KEYS):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from zkgroup.admin.kafka_files import parse_reassignment, parse_topics, reassignment_text
 from zkgroup.admin.moving_plans import propose
-from zkgroup.admin.reassigning import ReassignmentPlan, plan_reassignment, submit
+from zkgroup.admin.reassigning import plan_reassignment, submit
 from zkgroup.admin.reassignments import DONE, list_moves, verify_moves, wait_for_moves
 from zkgroup.admin.stored_plans import list_plans
 from zkgroup.admin.words import Compat, NotifyFormat, Reassignment
@@ -19,7 +18,7 @@ from zkgroup.errors import PartlyDoneError
 from . import reassign_documents, reassign_tables, reassign_throttles
 from .config_changes import notify_option
 from .connection import connected
-from .consent import command_words, is_wanted, saved_act, saved_rollback, words_back
+from .consent import as_they_are, command_words, is_wanted, moves_back, recorded, saved_rollback
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, disable_racks_option, force_option, wait_options, wait_s
@@ -147,11 +146,11 @@ def execute(
         if plan.effective and is_wanted(
             execute, yes, question, lambda aside: reassign_tables.plan(aside, plan, executed=False)
         ):
-            rollback, told = _rollback(plan)
-            before = [config.znode for config in plan.configs]
-            act = saved_act(ensemble, told, before, rollback=rollback, targets=plan.request.targets)
-            say(told)
-            submit(ensemble, plan)
+            rollback = saved_rollback(str(plan.as_of.time_ms), plan.rollback)
+            before = as_they_are(*(config.znode for config in plan.configs))
+            back = moves_back(rollback)
+            with recorded(ensemble, znodes=before, targets=plan.request.targets, **back) as act:
+                submit(ensemble, plan)
             clear = None if throttle is None else reassign_throttles.words_to_clear(file.name)
             if longest is not None:
                 status = reassign_throttles.awaited(ensemble, plan.request.moves, longest, clear)
@@ -252,9 +251,3 @@ def list_() -> None:
         if any(error.path == Reassignment.path() for error in unreadable):
             say(f"show how to remove the request that cannot be read: {command_words('reassign', 'cancel')}")
         raise PartlyDoneError(f"not listed: {'; '.join(map(str, unreadable))}")
-
-
-def _rollback(plan: ReassignmentPlan) -> tuple[Path, str]:
-    """The rollback file, written, and the words that tell how to use it."""
-    file = saved_rollback(str(plan.as_of.time_ms), plan.rollback)
-    return file, words_back(file)

@@ -20,7 +20,7 @@ from zkgroup.admin.topics import topic_names
 from zkgroup.admin.words import Move
 
 from . import reassign_tables
-from .consent import command_words, is_wanted
+from .consent import command_words, is_wanted, say_no_way_back
 from .output import say
 from .units import counted
 
@@ -105,6 +105,7 @@ def _clear(ensemble: Ensemble, throttled: Throttled, why: str | None, *, execute
         return
     if not execute:
         say(f"would remove {what}")
+    say_no_way_back("the next `reassign execute --throttle` sets one again")
     if is_wanted(execute, yes, f"Remove {what}?", lambda aside: aside.line(f"would remove {what}")):
         clear_throttles(ensemble, throttled)
         say(f"removed {what}")

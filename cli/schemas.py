@@ -198,6 +198,15 @@ SCHEMAS: Mapping[str, Schema] = {
     "zkgroup.offset_changes_list/1": document("offset_changes_list", groups=list_of(_CHANGES)),
     "zkgroup.chroot/1": document("chroot", chroot=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
     "zkgroup.restoration/1": document("restoration", undone=STRING, executed=BOOLEAN, znodes=list_of(STRING)),
+    "zkgroup.undo_list/1": object_of(
+        schema={"const": "zkgroup.undo_list/1"},
+        as_of=object_of(zxid=nullable(COUNT), time=TIME),
+        undos=list_of(
+            object_of(
+                undo=STRING, time=TIME, command=STRING, zookeeper=STRING, undoable=BOOLEAN, detail=STRING
+            )
+        ),
+    ),
     "zkgroup.topics/1": document("topics", topics=_topics()),
     "zkgroup.topic_replicas/1": document(
         "topic_replicas", topics=_topics(logs=list_of(object_of(broker=COUNT, **LOG_END)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.plan_running import carry_on
@@ -25,7 +26,7 @@ from zkgroup.admin.words import PlanState
 
 from . import reassign_documents, reassign_tables
 from .connection import connected
-from .consent import command_words, is_wanted
+from .consent import command_words, is_wanted, recorded, say_no_way_back
 from .frame import output
 from .output import Output, say
 from .units import counted
@@ -45,6 +46,7 @@ def resume(name: str, longest_s: float | None, *, execute: bool, yes: bool) -> i
             told = who_goes_on(read_ruling(ensemble))
             if told:
                 say(f"note: {told}")
+            say_no_way_back("replicas that have moved stay; --pause stops the plan")
             wanted = is_wanted(execute, yes, f"Go on with plan {name}?", lambda aside: show(aside, [one]))
         if wanted:
             one = carried(ensemble, begin(ensemble, one), longest_s)
@@ -59,9 +61,14 @@ def end(act: str, name: str, *, execute: bool, yes: bool) -> None:
     with connected() as ensemble:
         one = find_plan(ensemble, name)
         question = f"{act.capitalize()} plan {name}?"
+        how: dict[str, Any] = {"command_back": ("reassign", "plan", "--resume", name)}
+        if act == "cancel":
+            how = {"way_back": "a cancelled plan does not go on; make a new one"}
+            say_no_way_back(how["way_back"])
         wanted = is_wanted(execute, yes, question, lambda aside: show(aside, [one]))
         if wanted:
-            one = stop(ensemble, one, _STOPS[act], "an operator asked for it")
+            with recorded(ensemble, **how):
+                one = stop(ensemble, one, _STOPS[act], "an operator asked for it")
             ours = read_ruling(ensemble).is_ours
     if not out.document(reassign_documents.stored_plan(one, executed=wanted)):
         show(out, [one])

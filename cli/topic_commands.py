@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -11,23 +12,25 @@ from zkgroup.admin.brokers import by_role, readable, registrations
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topic_deletion import TopicDeletionPlan, delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
-from zkgroup.admin.undo import UndoRecord
+from zkgroup.admin.undoing import replica_lists
 from zkgroup.admin.words import Compat, NotifyFormat
 from zkgroup.errors import ConflictError, PartlyDoneError
 from zkgroup.model import TopicPartition
 
 from . import cluster_documents, documents, topic_tables, topic_waits
 from .config_changes import config_way_back, notify_option
-from .connection import connected, target
-from .consent import is_wanted, new_act, saved_act, say_way_back, undo_folder
+from .connection import connected
+from .consent import as_they_are, command_words, is_wanted, recorded, say_no_way_back, undo_folder
 from .frame import group as make_group
-from .frame import output, shared
+from .frame import output
 from .options import consent_options, disable_racks_option, topic_argument, wait_options, wait_s
 from .output import say
 from .parameters import Assignment, ReplicaLists
 from .units import counted
 
-NO_WAY_BACK = "there is no way back: partitions cannot be taken away"
+NO_WAY_BACK = "partitions cannot be taken away"
+
+NO_RECORDS = "brokers drop the records"
 
 NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"
 
@@ -243,21 +246,18 @@ def alter(
         for note in plan.notes:
             say(f"note: {note}")
         if plan.added:
-            say(f"note: {NO_WAY_BACK}")
+            say_no_way_back(NO_WAY_BACK)
         elif longest is not None:
             say("note: brokers apply settings without a word: there is nothing to wait for")
         changes = bool(plan.added or (plan.config and plan.config.changes))
         act = None
+        how = {"way_back": NO_WAY_BACK} if plan.config is None or plan.added else config_way_back(plan.config)
         if changes and is_wanted(
             execute, yes, f"Alter topic {topic}?", lambda aside: topic_tables.alteration(aside, plan)
         ):
-            back = config_way_back(plan.config) if plan.config and not plan.added else None
-            act = saved_act(
-                ensemble, back or NO_WAY_BACK, [plan.znode, plan.config.znode if plan.config else None]
-            )
-            alter_topic(ensemble, plan)
-            if back is not None:
-                say(back)
+            before = as_they_are(plan.znode, plan.config.znode if plan.config else None)
+            with recorded(ensemble, znodes=before, **how) as act:
+                alter_topic(ensemble, plan)
             if longest is not None and plan.added:
                 seen = topic_waits.until_led(ensemble, topic, plan.added, longest)
     document = cluster_documents.topic_alteration(
@@ -307,7 +307,7 @@ def delete(
             kept = f"offsets of {topic}, where a new topic of that name would resume"
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")
         if plan.controller is not None:
-            say("note: there is no way back: brokers drop the records")
+            say_no_way_back(NO_RECORDS)
         undo = None
         if is_wanted(
             execute,
@@ -315,31 +315,26 @@ def delete(
             f"Delete topic {topic}{_without(plan)}?",
             lambda aside: aside.line(_told(plan, executed=False)),
         ):
-            undo = _saved(ensemble, plan)
-            delete_topic(ensemble, plan)
+            how: dict[str, Any] = {} if plan.controller is None else {"way_back": _made_anew(plan)}
+            with recorded(ensemble, znodes=as_they_are(*plan.znodes), **how) as act:
+                delete_topic(ensemble, plan)
+            undo = act.undo_id
             if longest is not None:
                 seen = topic_waits.until_gone(ensemble, plan, longest)
     if not out.document(documents.topic_deletion(plan, undo=undo, seen=seen)):
         out.line(_told(plan, executed=undo is not None))
-    if undo and plan.controller is None:
-        say_way_back(undo)
-    elif undo:
+    if undo and plan.controller is not None:
         say(f"the znodes as they were are in {undo_folder().file(undo)}")
     topic_waits.end_of_deletion(topic, seen)
 
 
-def _saved(ensemble: Ensemble, plan: TopicDeletionPlan) -> str:
-    """Saves the znodes of the topic; the result is the id of the undo."""
-    act = new_act()
-    record = UndoRecord(
-        undo_id=act.undo_id,
-        time_ms=ensemble.clock.wall_ms(),
-        command=act.command,
-        zookeeper=target(shared()).zookeeper,
-        znodes=tuple((znode.path, znode.data) for znode in plan.znodes),
-    )
-    undo_folder().save(record)
-    return act.undo_id
+def _made_anew(plan: TopicDeletionPlan) -> str:
+    """Why there is no way back, and how the topic is made again as far as that goes."""
+    lists = replica_lists(plan.znodes)
+    if lists is None:
+        return NO_RECORDS
+    words = command_words("topic", "create", plan.topic, "--replica-assignment", lists)
+    return f"{NO_RECORDS}; `{words}` makes it anew, empty"
 
 
 def _told(plan: TopicDeletionPlan, *, executed: bool) -> str:

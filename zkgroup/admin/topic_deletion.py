@@ -20,6 +20,7 @@ from zkgroup.errors import (
     OutcomeUnknownError,
     PartlyDoneError,
     RefusedError,
+    ZkGroupError,
 )
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, Delete, Operation
@@ -260,7 +261,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
         try:
             _multi(ensemble, guards, deletes, gone=batch[-1].path)
-        except (ConflictError, RefusedError, OutcomeUnknownError) as refused:
+        except ZkGroupError as refused:
             if not done:
                 raise
             raise _partly(plan, done, refused) from refused

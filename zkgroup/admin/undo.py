@@ -1,4 +1,8 @@
-"""Undo files: what was there before an operator's act, saved before anything is changed."""
+"""Undo files: what was there before an operator's act, saved before anything is changed.
+
+A record goes back in one of three ways: offsets are written again (`group`), a command is run
+(`command_back`), or znodes that are gone are created again. Or in none (`way_back` says why).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,33 @@ import base64
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+)
 from zkgroup.model import TopicPartition
 
 SCHEMA = "zkgroup.undo/1"
+
+REFUSALS = (
+    AccessDeniedError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+)
+"""Errors after which nothing has been changed; a change in part is PartlyDoneError, no answer is neither."""
 
 _ID = re.compile(r"[0-9A-Za-z-]+")
 
@@ -42,11 +63,28 @@ class UndoRecord:
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
     way_back: str | None = None
-    """How to go back, in words, where bytes put back would not do; `znodes` then tell how it was."""
+    """Why this cannot be undone, in words; `znodes` then tell how it was."""
+    command_back: tuple[str, ...] = ()
+    """The words of the command that goes back, without `zkgroup`, the ensemble and `--execute`."""
+    when: str | None = None
+    """From when on it can go back, as the end of a phrase."""
+    left: tuple[tuple[str, bytes | None], ...] = ()
+    """Path and data of what the act left: where one is otherwise by now, somebody has gone on from there."""
     rollback_file: str | None = None
     """Of a reassignment: the file with the replica lists as they were."""
     targets: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     """The lists that it asked for."""
+
+    @property
+    def summary(self) -> str:
+        """What going back does, or why there is no way, in a few words."""
+        if self.way_back is not None:
+            return self.way_back
+        if self.command_back:
+            return shlex.join(["zkgroup", *self.command_back])
+        count, what = (len(self.znodes), "znode") if self.group is None else (len(self.offsets), "offset")
+        named = f"{count} {what}{'' if count == 1 else 's'}"
+        return f"{named} from {self.znodes[0][0]}" if self.group is None else f"{named} of {self.group}"
 
     def encode(self) -> bytes:
         document = {
@@ -62,15 +100,12 @@ class UndoRecord:
                 | ({"created": True} if tp in self.created else {})
                 for tp, (before, after) in sorted(self.offsets.items())
             ],
-            "znodes": [
-                {
-                    "path": path,
-                    "data_base64": None if data is None else _base64(data),
-                }
-                for path, data in self.znodes
-            ],
+            "znodes": _znode_rows(self.znodes),
             **({"parents": list(self.parents)} if self.parents else {}),
             **({} if self.way_back is None else {"way_back": self.way_back}),
+            **({"command_back": list(self.command_back)} if self.command_back else {}),
+            **({} if self.when is None else {"when": self.when}),
+            **({"left": _znode_rows(self.left)} if self.left else {}),
             **({} if self.rollback_file is None else {"reassignment": self._reassignment()}),
         }
         return (json.dumps(document, indent=1) + "\n").encode()
@@ -113,14 +148,11 @@ class UndoRecord:
                     if row.get("created")
                 ),
                 parents=tuple(fields.get("parents", ())),
-                znodes=tuple(
-                    (
-                        row["path"],
-                        None if row["data_base64"] is None else base64.b64decode(row["data_base64"]),
-                    )
-                    for row in fields["znodes"]
-                ),
+                znodes=_znodes_of(fields["znodes"]),
                 way_back=fields.get("way_back"),
+                command_back=tuple(fields.get("command_back", ())),
+                when=fields.get("when"),
+                left=_znodes_of(fields.get("left", ())),
                 rollback_file=asked["rollback_file"],
                 targets={
                     TopicPartition(row["topic"], row["partition"]): tuple(row["replicas"])
@@ -129,6 +161,19 @@ class UndoRecord:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{where}: not an undo file: {type(error).__name__}: {error}") from error
+
+
+def _znode_rows(znodes: Iterable[tuple[str, bytes | None]]) -> list[dict[str, str | None]]:
+    return [{"path": path, "data_base64": None if data is None else _base64(data)} for path, data in znodes]
+
+
+def _znodes_of(rows: Iterable[Mapping[str, str | None]]) -> tuple[tuple[str, bytes | None], ...]:
+    found = []
+    for row in rows:
+        path, data = row["path"], row["data_base64"]
+        assert path is not None
+        found.append((path, None if data is None else base64.b64decode(data)))
+    return tuple(found)
 
 
 def _base64(data: bytes) -> str:
@@ -166,6 +211,23 @@ class UndoFolder:
                 f"{file}: the undo file cannot be written, so nothing was changed: {error}"
             ) from error
         return file
+
+    @contextmanager
+    def keeping(self, record: UndoRecord) -> Iterator[None]:
+        """Around the act that the record goes back from: saved before, removed again where it was refused.
+
+        Whatever else ends the block may have changed something: the record stays. Raises ConfigError.
+        """
+        self.save(record)
+        try:
+            yield
+        except REFUSALS:
+            for file in (
+                self.file(record.undo_id),
+                *([record.rollback_file] if record.rollback_file else ()),
+            ):
+                Path(file).unlink(missing_ok=True)
+            raise
 
     def load(self, undo_id: str) -> UndoRecord:
         """Raises NotFoundError, ConfigError."""

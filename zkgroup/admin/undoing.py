@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.offset_plans import NONE, OffsetChange, OffsetPlan, plan_values
+from zkgroup.admin.picture import held
 from zkgroup.admin.reading import picture_or_nothing
 from zkgroup.admin.undo import UndoRecord
-from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError, RefusedError
+from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError, RefusedError, ZkGroupError
+from zkgroup.model import Znode
 from zkgroup.model.requests import Create
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
 
@@ -28,6 +31,15 @@ class Restoration:
     as_of: AsOf
     missing: tuple[tuple[str, bytes | None], ...]
     """Path and data, parents first."""
+
+    @property
+    def command_back(self) -> tuple[str, ...]:
+        """The command that takes away again what comes back: a topic, or a request for moves."""
+        for path, _ in self.missing:
+            parent, _, name = path.rpartition("/")
+            if parent == topics_path():
+                return "topic", "delete", name
+        return "reassign", "cancel"
 
 
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:
@@ -107,6 +119,36 @@ def _refuse_what_no_owner_obeys(plan: OffsetPlan) -> None:
             )
 
 
+def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
+    """Raises ConflictError where somebody has gone on from where the act left things.
+
+    What it left is compared byte by byte. Partitions that it moved have to be where it asked them to be;
+    while a reassignment runs, that cannot be said yet.
+    """
+    ensemble.zk.sync("/")
+    found = ensemble.zk.read_many([path for path, _ in record.left])
+    for path, data in record.left:
+        znode = found[path]
+        if znode is None or (znode.data or b"") != (data or b""):
+            raise ConflictError(
+                f"{path}: has changed since {record.undo_id}; --force takes back what that did all the same"
+            )
+    if not record.targets or ensemble.zk.exists(Reassignment.path()) is not None:
+        return
+    names = sorted({tp.topic for tp in record.targets})
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    for name in names:
+        znode = znodes[Topic.path(name)]
+        topic = Topic.decode(znode.path, znode.data) if znode else Topic({})
+        for tp, replicas in record.targets.items():
+            now = topic.partitions.get(tp.partition)
+            if tp.topic == name and now != replicas:
+                raise ConflictError(
+                    f"{Topic.path(name)}: {tp} is on {list(now or ())}, {record.undo_id} asked for "
+                    f"{list(replicas)}; --force moves it back all the same"
+                )
+
+
 def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
     """Which of the record's znodes are gone and would be created again.
 
@@ -137,13 +179,25 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
     for path, data in missing:
         topic = path.rpartition("/")[2]
         if topic in led and path == Topic.path(topic):
-            replicas = Topic.decode(path, data).partitions
-            lists = ",".join(":".join(map(str, replicas[number])) for number in sorted(replicas))
+            lists = _lists(Topic.decode(path, data))
             told.append(f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty")
     raise RefusedError(
         f"{Controller.path()}: expected no controller, found one, which would fail at partitions of "
         f"{', '.join(sorted(led))} that it has not made itself{''.join(told)}"
     )
+
+
+def replica_lists(znodes: Iterable[Znode]) -> str | None:
+    """Where the partitions of the topic among these znodes were, as `--replica-assignment` takes it."""
+    for znode in znodes:
+        if znode.path.rpartition("/")[0] == topics_path():
+            topic = held(znode, Topic.decode).value
+            return _lists(topic) if topic else None
+    return None
+
+
+def _lists(topic: Topic) -> str:
+    return ",".join(":".join(map(str, topic.partitions[number])) for number in sorted(topic.partitions))
 
 
 def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
@@ -156,10 +210,14 @@ def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
         batch = plan.missing[start : start + ZNODES_AT_ONCE]
         try:
             ensemble.zk.multi(*(Create(path, data) for path, data in batch))
-        except OperationRefusedError as error:
-            told = f"{error.path}: changed since it was read ({error.code}); run again"
+        except ZkGroupError as error:
+            told = str(error)
+            if isinstance(error, OperationRefusedError):
+                told = f"{error.path}: changed since it was read ({error.code}); run again"
             if start:
                 raise PartlyDoneError(
                     f"{start} of {len(plan.missing)} znodes are created, then: {told}"
                 ) from error
-            raise ConflictError(told) from error
+            if isinstance(error, OperationRefusedError):
+                raise ConflictError(told) from error
+            raise

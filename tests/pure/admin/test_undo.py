@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,20 @@ from zkgroup.admin.offsets import Act, apply_plan, missing_parents
 from zkgroup.admin.reading import picture_or_nothing, read_picture
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
-from zkgroup.admin.undoing import ZNODES_AT_ONCE, plan_restoration, plan_undo, restore_znodes
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.admin.undoing import ZNODES_AT_ONCE, check_untouched, plan_restoration, plan_undo, restore_znodes
+from zkgroup.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+    RefusedError,
+    StoreUnavailableError,
+)
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
@@ -44,6 +56,10 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
         created=frozenset({TP}),
         parents=("/consumers/g/offsets/orders",),
         znodes=(("/a", None), ("/a/b", b"\xff\x00"), ("/a/c", b"")),
+        left=(("/a", b""), ("/b", None)),
+        command_back=("config", "alter", "--set", "a=b c"),
+        when="once it has ended",
+        way_back="why not",
     )
     folder = UndoFolder(tmp_path / "undo")
 
@@ -51,6 +67,91 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
 
     assert folder.load(record.undo_id) == record
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("fields", "summary"),
+    [
+        ({"group": "g", "offsets": {TP: (1, 2)}}, "1 offset of g"),
+        ({"znodes": (("/a", None), ("/b", None))}, "2 znodes from /a"),
+        ({"command_back": ("config", "alter", "--set", "a=b c")}, "zkgroup config alter --set 'a=b c'"),
+        ({"command_back": ("x",), "way_back": "brokers drop the records"}, "brokers drop the records"),
+    ],
+)
+def test_a_record_says_what_going_back_does(fields: dict[str, object], summary: str) -> None:
+    """In a few words, for the list; or why there is no way."""
+    assert _record(**fields).summary == summary
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [
+        (ConflictError("x"), False),
+        (OperationRefusedError("BadVersion", "/x"), False),
+        (RefusedError("x"), False),
+        (NotFoundError("x"), False),
+        (ConfigError("x"), False),
+        (AccessDeniedError("x"), False),
+        (PartlyDoneError("x"), True),
+        (OutcomeUnknownError("x"), True),
+        (StoreUnavailableError("x"), True),
+        (KeyboardInterrupt(), True),
+        (None, True),
+    ],
+)
+def test_a_record_is_kept_of_what_may_have_happened(
+    tmp_path: Path, error: BaseException | None, stays: bool
+) -> None:
+    """Past bug: a refusal left a record, and the next undo went back from what had not happened."""
+    rollback = tmp_path / "rollback.json"
+    rollback.write_text("{}")
+    folder, record = UndoFolder(tmp_path / "undo"), _record(rollback_file=str(rollback))
+
+    with suppress(type(error) if error else ()), folder.keeping(record):
+        assert folder.ids() == [record.undo_id]
+        if error:
+            raise error
+
+    assert (bool(folder.ids()), rollback.exists()) == (stays, stays)
+
+
+def test_what_somebody_has_changed_since_is_not_taken_back(world: MemoryGroups) -> None:
+    """Other bytes than the act left, or none, are a conflict; null and empty are the same to it."""
+    world.server.put("/a", b"left")
+    world.server.put("/b")
+    record = _record(left=(("/a", b"left"), ("/b", b"")))
+    check_untouched(world.ensemble, record)
+
+    world.server.put("/a", b"more")
+    with pytest.raises(ConflictError, match=r"/a: has changed since .*--force"):
+        check_untouched(world.ensemble, record)
+    world.server.remove("/a")
+    with pytest.raises(ConflictError, match="/a: has changed since"):
+        check_untouched(world.ensemble, record)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "running", "told"),
+    [
+        ({0: (2, 3)}, False, None),
+        ({0: (3, 2)}, False, r"orders-0 is on \[3, 2\].*asked for \[2, 3\]"),
+        ({1: (2, 3)}, False, r"orders-0 is on \[\]"),
+        (None, False, r"orders-0 is on \[\]"),
+        ({0: (3, 2)}, True, None),
+    ],
+)
+def test_what_was_moved_elsewhere_since_is_not_moved_back(
+    world: MemoryGroups, replicas: dict[int, tuple[int, ...]] | None, running: bool, told: str | None
+) -> None:
+    """By the topic, once nothing is being moved; what runs refuses by itself."""
+    if replicas is not None:
+        world.server.put(Topic.path("orders"), Topic(replicas).encode())
+    if running:
+        world.server.put(Reassignment.path(), b"{}")
+    record = _record(rollback_file="/r", targets={TP: (2, 3)})
+
+    with pytest.raises(ConflictError, match=told) if told else nullcontext():
+        check_untouched(world.ensemble, record)
 
 
 def test_ids_sort_by_time() -> None:

@@ -173,7 +173,7 @@ def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, clust
 def test_a_configuration_is_altered_and_the_printed_command_goes_back(
     shell: Shell, cluster: ServerCluster
 ) -> None:
-    """Kafka's syntax; brokers are told; the undo record says the same command."""
+    """Kafka's syntax; brokers are told, of the undo as well, which is a change like others."""
     cluster.topic("orders", (1,))
     given = ("--add-config", "retention.ms=1,cleanup.policy=[x,y]")
     shell.run("config", "alter", "--topic", "orders", *given, "--execute")
@@ -183,7 +183,7 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(
     words = ("--entity-type", "topics", "--entity-name", "orders")
     done = shell.run("config", "alter", *words, *change, "--execute")
     back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
-    undo = shell.run("offsets", "undo", "--execute")
+    undo = shell.run("undo")
     after = shell.json("config", "describe", "--topic", "orders")["configs"]
     went_back = shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
 
@@ -193,12 +193,51 @@ def test_a_configuration_is_altered_and_the_printed_command_goes_back(
     ]
     assert (shown["executed"], shown["notification"]) == (False, "v2")
     assert after == [{"entity_type": "topics", "entity": "orders", "configs": {"retention.ms": "2"}}]
-    assert (undo.code, back in undo.err) == (2, True)
+    assert (undo.code, undo.lines[1].split(), undo.lines[2].split()) == (
+        0,
+        ["cleanup.policy", "-", "x,y"],
+        ["retention.ms", "2", "1"],
+    )
+    assert "--set cleanup.policy=x,y --set retention.ms=1" in undo.err
     assert went_back.code == 0
     restored = shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"]
     assert restored == {"retention.ms": "1", "cleanup.policy": "x,y"}
     changes = shell.json("znode", "ls", "/config/changes")["children"]
     assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
+    assert shell.run("undo", "--execute").code == 0
+    assert shell.json("config", "describe", "--topic", "orders")["configs"] == after
+
+
+def test_a_configuration_that_somebody_has_changed_since_is_a_conflict(
+    shell: Shell, cluster: ServerCluster
+) -> None:
+    """Exit 6; forced, only the settings of the change go back, and the command's own document comes out."""
+    cluster.topic("orders", (1,))
+    shell.run("config", "alter", "--topic", "orders", "--set", "retention.ms=1", "--execute")
+    words = ("config", "alter", "--topic", "orders", "--execute", "--set")
+    undo_id = shell.json(*words, "retention.ms=2")["undo"]
+    shell.run(*words, "segment.ms=5")
+
+    refused = shell.run("undo", undo_id, "--execute")
+    forced = shell.json("undo", undo_id, "--execute", "--force")
+
+    assert (refused.code, "/config/topics/orders: has changed since" in refused.err) == (6, True)
+    assert (forced["schema"], forced["executed"]) == ("zkgroup.config_alteration/1", True)
+    (row,) = shell.json("config", "describe", "--topic", "orders")["configs"]
+    assert row["configs"] == {"retention.ms": "1", "segment.ms": "5"}
+
+
+def test_a_configuration_of_a_topic_goes_back_from_topic_alter(shell: Shell, cluster: ServerCluster) -> None:
+    """The same record, made by another command; more partitions cannot be taken away again."""
+    cluster.topic("orders", (1,))
+    shell.run("topic", "alter", "orders", "--config", "retention.ms=1", "--execute")
+    undone = shell.run("undo", "--execute")
+    shell.run("topic", "alter", "orders", "--partitions", "2", "--execute")
+    refused = shell.run("undo", "--execute")
+
+    assert undone.code == 0
+    assert shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"] == {}
+    assert (refused.code, "cannot be undone: partitions cannot be taken away" in refused.err) == (2, True)
 
 
 def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: ServerCluster) -> None:
@@ -234,8 +273,10 @@ def test_the_way_back_leaves_out_what_no_command_sets_again(shell: Shell, cluste
     alone = shell.run(*words, "--delete-config", "retention.msec", "--execute")
 
     assert (refused.code, "did you mean 'retention.ms'?" in refused.err) == (2, True)
-    assert "--set retention.ms=2 --execute; retention.msec=1 is nothing that a broker can use" in both.err
-    assert "there is no way back: retention.msec=1 is nothing that a broker can use" in alone.err
+    assert "note: retention.msec=1 is nothing that a broker can use, and stays away in an undo" in both.err
+    assert "to go back: " in both.err
+    assert "this cannot be undone: retention.msec=1 is nothing that a broker can use" in alone.err
+    assert "to go back: " not in alone.err
 
 
 @pytest.mark.parametrize(
@@ -356,7 +397,7 @@ def test_a_topic_grows_with_consent(shell: Shell, cluster: ServerCluster) -> Non
     undo = shell.run("offsets", "undo", done["undo"], "--execute")
 
     assert "topic orders would grow from 2 to 3 partitions" in shown.out
-    assert "note: there is no way back: partitions cannot be taken away" in shown.err
+    assert "note: this cannot be undone: partitions cannot be taken away" in shown.err
     assert done["added"] == [{"partition": 2, "replicas": [3, 1]}]
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
     assert [row["replicas"] for row in topic["partitions"]] == [[1, 2], [2, 3], [3, 1]]

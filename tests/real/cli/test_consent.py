@@ -58,7 +58,7 @@ def test_after_a_yes_it_is_done_and_said(shell: Shell, idle: ServerGroups) -> No
 
     after = screen.partition(QUESTION)[2]
     assert (code, idle.offset_of("billing", "orders", 1)) == (0, 42)
-    assert "to go back: zkgroup offsets undo" in after
+    assert "to go back: zkgroup undo" in after
     assert "1 offset changed" in after
 
 
@@ -95,4 +95,4 @@ def test_the_way_back_names_profile_and_files(shell: Shell, idle: ServerGroups) 
 
     (file,) = shell.undo_files
     options = f"--profile p --zk-digest-file '{digest}'"
-    assert f"to go back: zkgroup {options} offsets undo {file.stem} --execute\n" in ran.err
+    assert f"to go back: zkgroup {options} undo {file.stem} --execute\n" in ran.err

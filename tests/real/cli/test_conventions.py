@@ -76,6 +76,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "offsets reset",
         "offsets delete",
         "offsets undo",
+        "undo",
         "topic create",
         "topic list",
         "topic describe",
@@ -230,6 +231,7 @@ def test_a_timeout_without_a_wait_is_a_usage_error(lone_shell: Shell) -> None:
     "act",
     [
         ["offsets", "set", "g", "t:0=1"],
+        ["undo"],
         ["group", "delete", "g"],
         ["topic", "delete", "t"],
         ["topic", "alter", "t", "--partitions", "2"],

@@ -210,7 +210,7 @@ def test_delete_shows_first_and_acts_only_on_execute(shell: Shell, groups: Serve
     done = shell.run("group", "delete", "billing", "--execute")
     assert (done.code, groups.exists("/consumers/billing")) == (0, False)
     (file,) = shell.undo_files
-    assert f"zkgroup offsets undo {file.stem} --execute" in done.err
+    assert f"zkgroup undo {file.stem} --execute" in done.err
     assert shell.run("offsets", "undo", file.stem, "--execute").code == 0
 
     assert groups.offset_of("billing", "orders", 1) == 10

@@ -39,7 +39,10 @@ def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
     assert "the write may or may not have been applied" in ran.err
     assert "reading back failed" in ran.err
     assert "look before you repeat" in ran.err
-    assert f"offsets undo {shell.undo_files[0].stem} --execute" in ran.err
+    assert (
+        f"to go back: zkgroup -z {zk_chaos_server.address} undo {shell.undo_files[0].stem} --execute"
+        in ran.err
+    )
     assert groups.offset_of("billing", "orders", 0) == 42  # it was applied: another number could not be told
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.errors import ConflictError, PartlyDoneError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.audit import AuditRecord
@@ -396,6 +397,61 @@ def test_offsets_are_not_deleted_below_members(shell: Shell, living: ServerGroup
     assert "billing_a, billing_b; stop them first" in ran.err
     assert "--force" not in ran.err
     assert shell.run("offsets", "delete", "billing", "orders", "--force").code == 2
+
+
+@pytest.mark.parametrize("error", [ConflictError("moved"), PartlyDoneError("half")])
+def test_a_refused_change_leaves_no_record(
+    shell: Shell, idle: ServerGroups, monkeypatch: pytest.MonkeyPatch, error: ZkGroupError
+) -> None:
+    """Nothing happened, so there is nothing to go back from; what is done in part has its record."""
+
+    def fail(*args: object, **more: object) -> None:
+        raise error
+
+    monkeypatch.setattr("zkgroup_cli.offset_acts.apply_plan", fail)
+    ran = shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
+
+    happened = isinstance(error, PartlyDoneError)
+    assert ran.code == error.exit_code
+    assert ("to go back: " in ran.err, len(shell.undo_files)) == (happened, int(happened))
+
+
+def test_the_changes_made_from_here_are_listed(shell: Shell, idle: ServerGroups) -> None:
+    """The latest first, those of this ensemble; with --all of every one. A broken record is not hidden."""
+    where = shell.environment["ZKGROUP_ZOOKEEPER"]
+    empty = shell.run("undo", "list")
+    shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
+    shell.run("undo", "--execute")
+    shell.run("group", "delete", "billing", "--execute")
+
+    listed = shell.json("undo", "list")["undos"]
+    table = shell.run("offsets", "undo", "list")
+    elsewhere = shell.run("undo", "list", "-z", "127.0.0.1:1", env={"COLUMNS": "400"})
+    everywhere = shell.run("undo", "list", "-z", "127.0.0.1:1", "--all", env={"COLUMNS": "400"})
+    (shell.undo_files[0].parent / "20200101-000000-ffff.json").write_text("{")
+    broken = shell.run("undo", "list")
+
+    assert (empty.code, empty.lines[1:], "no change of" in empty.err) == (0, [], True)
+    assert [(row["detail"], row["undoable"], row["zookeeper"]) for row in listed] == [
+        ("3 offsets of billing", True, where),
+        ("1 offset of billing", True, where),
+        ("1 offset of billing", True, where),
+    ]
+    assert [row["command"] for row in listed][1:] == [
+        "zkgroup undo --execute",
+        "zkgroup offsets set billing orders:1=42 --execute",
+    ]
+    assert [line.split()[0] for line in table.lines[1:]] == [row["undo"] for row in listed]
+    assert (len(elsewhere.lines), len(everywhere.lines), where in everywhere.out) == (1, 4, True)
+    assert (broken.code, "20200101-000000-ffff.json: not an undo file" in broken.err) == (4, True)
+    assert len(broken.lines) == 4
+
+
+@pytest.mark.parametrize("words", [["list", "--execute"], ["list", "--force"], ["--all"]])
+def test_listing_changes_nothing(lone_shell: Shell, words: list[str]) -> None:
+    """Options of one are usage errors with the other; the list needs no ensemble."""
+    assert lone_shell.run("undo", *words).code == 2
+    assert lone_shell.run("undo", "list").code == 0
 
 
 def test_undo_of_nothing_is_exit_5(shell: Shell, idle: ServerGroups) -> None:

@@ -78,16 +78,27 @@ def test_a_move_that_only_the_topic_tells_of_is_in_progress(shell: Shell, cluste
     assert finished["status"] == "done"
 
 
-def test_the_undo_of_a_move_is_the_rollback_file(shell: Shell, cluster: ServerCluster) -> None:
-    """`offsets undo` names the command; bytes put back would not move replicas."""
+def test_the_undo_of_a_move_executes_the_rollback_file(shell: Shell, cluster: ServerCluster) -> None:
+    """Once the move has ended; refused while it runs, and where somebody else has moved it since."""
     words = _file(shell, ("orders", 0, [3, 1]))
     done = shell.run("reassign", "execute", *words, "--execute")
+    (undo_id,) = [file.stem for file in shell.undo_files]
 
-    undo = shell.run("offsets", "undo", "--execute")
+    early = shell.run("undo", "--execute")
+    cluster.finish()
+    cluster.zk.multi(SetData(Topic.path("orders"), Topic({0: (3, 1), 1: (2, 1)}).encode(), -1))
+    shown = shell.run("undo", undo_id)
+    moved = Topic({0: (2, 3), 1: (2, 1)}).encode()
+    cluster.zk.multi(SetData(Topic.path("orders"), moved, -1))
+    refused = shell.run("undo", undo_id, "--execute")
+    forced = shell.json("undo", undo_id, "--execute", "--force")
 
-    back = next(line for line in done.err.splitlines() if line.startswith("to go back"))
-    assert "/rollback/" in back
-    assert (undo.code, back in undo.err) == (2, True)
+    assert f"to go back, once it has ended: zkgroup undo {undo_id} --execute" in done.err
+    assert (early.code, "a reassignment runs already" in early.err) == (6, True)
+    assert len(shell.undo_files) == 2
+    assert (shown.code, "/rollback/" in shown.err) == (0, True)
+    assert (refused.code, "orders-0 is on [2, 3]" in refused.err) == (6, True)
+    assert [row["to"] for row in forced["partitions"]] == [[1, 2]]
 
 
 def test_a_throttle_carries_a_unit_and_goes_when_all_is_done(shell: Shell, cluster: ServerCluster) -> None:

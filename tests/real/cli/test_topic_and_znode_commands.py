@@ -145,11 +145,15 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> 
     ran = shell.run("topic", "delete", "orders", "--execute")
 
     assert shown.err.splitlines()[-2:] == [
-        "note: there is no way back: brokers drop the records",
+        "note: this cannot be undone: brokers drop the records",
         "nothing was changed: this is what --execute would do",
     ]
     assert (ran.code, ran.out) == (0, "asked controller 7 to delete topic orders\n")
-    assert "no way back" in ran.err
+    assert "cannot be undone" in ran.err
+    assert "to go back" not in ran.err
+    undone = shell.run("undo", "--execute")
+    assert undone.code == 2
+    assert "topic create orders --replica-assignment 0` makes it anew, empty" in undone.err
     assert ran.err.endswith(f"the znodes as they were are in {shell.undo_files[-1]}\n")
     assert groups.zk.read("/admin/delete_topics/orders").data == b""
     assert groups.exists("/brokers/topics/orders")
