@@ -64,14 +64,14 @@ class Connection:
         writer: asyncio.StreamWriter,
         limits: Limits,
         respond: Respond,
-        grown: Callable[[], None],
+        on_held: Callable[[int], None],
     ) -> None:
-        """`grown` is called whenever `held` has become more."""
+        """`on_held` is called with each change of `held`, in bytes."""
         self._reader = reader
         self._writer = writer
         self._limits = limits
         self._respond = respond
-        self._grown = grown
+        self._on_held = on_held
         self._splitter = FrameSplitter(limits.request_bytes_max)
         self._ahead: asyncio.Task[bytes] | None = None
         self._begun_at: float | None = None
@@ -99,7 +99,7 @@ class Connection:
         finally:
             if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
                 self._ahead.exception()  # looked at, or asyncio would report it
-            self.held = 0
+            self.let_go()
             # Not `close`: that would wait for the client to take what is left of an answer.
             self._writer.transport.abort()
             with contextlib.suppress(OSError):
@@ -109,13 +109,22 @@ class Connection:
         """The client is too much; what it was waiting for is dropped."""
         _log.warning("connection of %s cut off: %s", self.peer, why)
         self._writer.transport.abort()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Nothing is held any more."""
+        self._hold(-self.held)
+
+    def _hold(self, more: int) -> None:
+        self.held += more
+        self._on_held(more)
 
     async def _serve(self) -> None:
         while (frame := await self._next_frame()) is not None:
             if (answer := await self._while_there(self._answer(frame))) is None:
                 return
             await self._send(answer)
-            self.held -= SIZE.size + len(frame)
+            self._hold(-SIZE.size - len(frame))
 
     # --- in -------------------------------------------------------------------------------------
 
@@ -132,8 +141,7 @@ class Connection:
 
     def _take(self, chunk: bytes) -> None:
         self._splitter.feed(chunk)
-        self.held += len(chunk)
-        self._grown()
+        self._hold(len(chunk))
 
     async def _read(self) -> bytes:
         """Some bytes, in the time that is left for them."""
@@ -199,14 +207,13 @@ class Connection:
 
     async def _send(self, answer: bytes) -> None:
         self._writer.write(answer)
-        self.held += len(answer)
-        self._grown()
+        self._hold(len(answer))
         try:
             async with asyncio.timeout(self._limits.answer_ms / 1000):
                 await self._writer.drain()
         except TimeoutError as error:
             raise TimeoutError("an answer was not taken in time") from error
-        self.held -= len(answer)
+        self._hold(-len(answer))
 
 
 def _name(writer: asyncio.StreamWriter) -> str:

@@ -25,6 +25,8 @@ class BrokerServer:
             self._serve, clients_max=self._limits.connections_max, piece_bytes=CHUNK_BYTES
         )
         self._connections: dict[Connection, asyncio.Task[None] | None] = {}
+        self.held = 0
+        """Bytes of all clients: requests that are not answered yet, answers that are not taken yet."""
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
         """Listens; port 0 lets the system choose. Returns where it listens.
@@ -42,11 +44,6 @@ class BrokerServer:
         """How many clients are connected."""
         return self._acceptor.clients
 
-    @property
-    def held(self) -> int:
-        """Bytes of all clients: requests that are not answered yet, answers that are not taken yet."""
-        return sum(connection.held for connection in self._connections)
-
     async def close(self) -> None:
         """Stops listening and cuts every client off. Returns when nothing is left; again is no matter."""
         await self._acceptor.close()
@@ -56,18 +53,18 @@ class BrokerServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client: socket.socket = writer.get_extra_info("socket")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(reader, writer, self._limits, self._respond, self._make_room)
+        connection = Connection(reader, writer, self._limits, self._respond, self._on_held)
         self._connections[connection] = asyncio.current_task()
         try:
             await connection.serve()
         finally:
             del self._connections[connection]
 
-    def _make_room(self) -> None:
+    def _on_held(self, more: int) -> None:
         """Together they hold too much: whoever holds most goes, until the rest fits."""
-        while (held := self.held) > self._limits.buffered_bytes_max:
+        self.held += more
+        while self.held > self._limits.buffered_bytes_max:
             most, task = max(self._connections.items(), key=lambda item: item[0].held)
-            most.cut_off(f"it holds {most.held} of {held} bytes")
-            most.held = 0
+            most.cut_off(f"it holds {most.held} of {self.held} bytes")
             if task is not None:
                 task.cancel()

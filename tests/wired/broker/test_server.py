@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -217,6 +218,25 @@ async def test_who_holds_most_is_cut_off_when_all_together_hold_too_much() -> No
         one.writer.write(request[150_000:])
         assert (await one.receive(MetadataResponse, 9)).topics == (TopicMetadata(3, "a" * 200, ()),)
         await closed(one, most)
+
+
+@on_a_loop
+async def test_a_request_costs_the_same_however_many_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other connection is looked at for it, nor when it comes and goes."""
+
+    class Kept(dict[object, object]):
+        def __iter__(self) -> Iterator[object]:
+            raise AssertionError("all connections are gone through")
+
+        items = values = keys = __iter__  # type: ignore[assignment]
+
+    async with served() as broker:
+        monkeypatch.setattr(broker.server, "_connections", Kept())
+        clients = await connected(broker, 3)
+
+        assert (await clients[1].ask(ALL, MetadataResponse)).topics == ()
+        await until(lambda: broker.server.held == 0)
+        await closed(*clients)
 
 
 @on_a_loop
