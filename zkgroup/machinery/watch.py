@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Watch:
-    """Called once when the watch fires."""
+    """Called once when the watch fires. Who knows what it has to tell silences it: `fired`, set before."""
 
     __slots__ = ("_then", "fired")
 

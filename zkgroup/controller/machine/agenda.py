@@ -97,6 +97,10 @@ class Agenda:
         waiting[work] = Waiting(now_ms, is_own)
         return True
 
+    def discard(self, work: Work) -> None:
+        """Nobody need look there any more."""
+        self._waiting.get(work.look, {}).pop(work, None)
+
     def take(self, last: Look = Look.STATUS) -> tuple[Work, Waiting] | None:
         """The next work of a kind up to `last`, and since when it has waited."""
         kinds = [look for look in Look if look <= last and self._waiting.get(look)]

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A marker below `/admin/delete_topics` queues its topic: from then on clients do not see it, and it takes part
-in nothing else. What remains is asked of `deleting.decide`, topic by topic, until each waits or is gone; a
+in nothing else. What remains is asked of `deleting.decide`, for all topics, until each waits or is gone; a
 broker's answer and every other change make it look again.
 
     Start     ISR and leader go from the states, then StopReplica and StopReplica with deletion, in one batch
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import abandoned, deleting, strays
+from zkgroup.controller.machine import abandoned, deleting, removal, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
 from zkgroup.controller.machine.leading import remove_from_isr
@@ -32,14 +32,12 @@ from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.rule_books import Answer
 from zkgroup.controller.machine.states import commit
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
-from zkgroup.machinery.procedures import Procedure, Query, ask, list_done
-from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import CreateMissing, ListChildren, ListMany, ListManyDone
+from zkgroup.machinery.procedures import Procedure, ask, list_done
+from zkgroup.model import Znode
+from zkgroup.model.requests import ListChildren
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
-from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
-from zkgroup.znodes.audit import zkgroup_path
-from zkgroup.znodes.brokers import PartitionState, Topic
-from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.topics import TopicDeletion, delete_topics_path
 
 ROUNDS_MAX: Final = 10
 """Steps of one topic at one look; more only follow where somebody else keeps writing its znodes."""
@@ -57,8 +55,7 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     _give_up(reign, markers)
     if reign.picture.deletions:
         yield from strays.recall(reign)
-    for topic in sorted(reign.picture.deletions):
-        yield from _advance(reign, topic)
+    yield from _advance(reign)
 
 
 def has_begun(reign: Reign, topic: str) -> bool:
@@ -184,31 +181,36 @@ def _remove_marker(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
 # --- one topic ------------------------------------------------------------------------------------
 
 
-def _advance(reign: Reign, topic: str) -> Procedure[None]:
-    without = reign.picture.given_up.get(topic, ())
+def _advance(reign: Reign) -> Procedure[None]:
+    """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
+    left = sorted(reign.picture.deletions)
     for _ in range(ROUNDS_MAX):
-        if topic not in reign.picture.topics:
+        starts: dict[str, Start] = {}
+        ends: dict[str, tuple[Replica, ...]] = {}
+        given_up = []
+        for topic in [each for each in left if each in reign.picture.topics]:
+            without = reign.picture.given_up.get(topic, ())
+            step = deleting.decide(_situation(reign, topic)._replace(without=without))
+            match step:
+                case Start():
+                    starts[topic] = step
+                case GiveUp(replicas):
+                    _move(reign, replicas, _Phase.DELETION_INELIGIBLE)
+                    given_up.append(topic)
+                case Finish(lost):
+                    ends[topic] = (*lost, *strays.of_topic(reign, topic))
+                case Wait(reason):
+                    reign.wait(_name(topic), reason)
+                case RemoveMarker():
+                    raise AssertionError(f"{topic} is queued although {step.reason}")
+        if starts:
+            yield from _start(reign, starts)
+        gone = (yield from _finish(reign, ends)) if ends else ends.keys()
+        left = [*given_up, *starts, *(topic for topic in ends if topic not in gone)]
+        if not left:
             return
-        step = deleting.decide(_situation(reign, topic)._replace(without=without))
-        match step:
-            case Start():
-                yield from _start(reign, topic, step)
-            case GiveUp(replicas):
-                _move(reign, replicas, _Phase.DELETION_INELIGIBLE)
-            case Finish(lost):
-                left = (*lost, *strays.of_topic(reign, topic))
-                is_gone = yield from _finish(reign, topic, left)
-                if left:
-                    yield from abandoned.read(reign)
-                    reign.look(Look.ABANDONED)
-                if is_gone:
-                    return
-            case Wait(reason):
-                reign.wait(_name(topic), reason)
-                return
-            case RemoveMarker():
-                raise AssertionError(f"{topic} is queued although {step.reason}")
-    reign.wait(_name(topic), "its znodes keep changing")
+    for topic in left:
+        reign.wait(_name(topic), "its znodes keep changing")
     reign.later(Look.DELETIONS, AGAIN_MS)
 
 
@@ -240,41 +242,43 @@ def _situation(reign: Reign, topic: str) -> Situation:
     return Situation(topic, True, True, phases, picture.reachable, moving, refused, strays=left)
 
 
-def _start(reign: Reign, topic: str, step: Start) -> Procedure[None]:
-    """Hides the topic, takes its replicas out of the ISRs, stops them, has them deleted."""
-    fresh = [each for each in (*step.replicas, *step.blocked) if _phase(reign, each) is _Phase.NON_EXISTENT]
+def _start(reign: Reign, steps: Mapping[str, Start]) -> Procedure[None]:
+    """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
+    replicas = [each for step in steps.values() for each in step.replicas]
+    blocked = [each for step in steps.values() for each in step.blocked]
+    fresh = [each for each in (*replicas, *blocked) if _phase(reign, each) is _Phase.NON_EXISTENT]
     _move(reign, fresh, _Phase.NEW)
-    _move(reign, (*step.blocked, *step.replicas), _Phase.OFFLINE)
-    _move(reign, step.blocked, _Phase.DELETION_INELIGIBLE)
+    _move(reign, (*blocked, *replicas), _Phase.OFFLINE)
+    _move(reign, blocked, _Phase.DELETION_INELIGIBLE)
     batch = reign.batch()
     batch.update_metadata()
     # A partition that never got a state has nobody in its ISR (K24).
-    in_isr = [each for each in step.replicas if reign.picture.standing(each.topic_partition) is not None]
+    in_isr = [each for each in replicas if reign.picture.standing(each.topic_partition) is not None]
     yield from remove_from_isr(reign, in_isr, batch)
-    for topic_partition, broker in step.replicas:
+    for topic_partition, broker in replicas:
         batch.stop_replica([broker], topic_partition, delete=False)
         batch.stop_replica([broker], topic_partition, delete=True)
-    _move(reign, step.replicas, _Phase.DELETION_STARTED)
-    reign.core.note("deletion.started", topic=topic, replicas=len(step.replicas), waits=len(step.blocked))
+    _move(reign, replicas, _Phase.DELETION_STARTED)
+    for topic, step in steps.items():
+        counts = {"replicas": len(step.replicas), "waits": len(step.blocked)}
+        reign.core.note("deletion.started", topic=topic, **counts)
     reign.tell(batch)
 
 
-def _finish(reign: Reign, topic: str, left: Collection[Replica]) -> Procedure[bool]:
-    """The znodes go; of what is `left` a record is made. False where somebody has written some meanwhile."""
-    numbers = [each.partition for each in reign.picture.partitions(topic)]
-    znodes = yield from _znodes(reign, topic)
-    there = znodes.get(Topic.path(topic))
-    if there is not None and there.stat.czxid > reign.markers.get(topic, there.stat.czxid):
-        # The last write got no answer, and was executed: this is another topic of the same name (K21).
-        reign.look(Look.TOPICS)
-    else:
-        found = {path: znode.stat.version for path, znode in znodes.items()}
-        if left:
-            yield from ask(Query(CreateMissing((zkgroup_path(), abandoned_replicas_path()))))
-        records = deleting.records_of(left, reign.epoch)
-        for write in deleting.remove_topic(topic, numbers, found, records=records):
-            if (yield from commit(reign, write)) is not None:
-                return False
+def _finish(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
+    """The znodes of these topics go; of the replicas that stay a record is made. Returns which are gone."""
+    gone = yield from removal.remove(reign, ends)
+    reign.forget_topics(gone)
+    for topic in gone:
+        _gone(reign, topic, ends[topic])
+    if any(ends[topic] for topic in gone):
+        yield from abandoned.read(reign)
+        reign.look(Look.ABANDONED)
+    return gone
+
+
+def _gone(reign: Reign, topic: str, left: Collection[Replica]) -> None:
+    """The topic is forgotten, but for the replicas of which a record was made."""
     _forget(reign, topic)
     strays.topic_gone(reign, topic)
     reign.replicas.forget(_phases(reign, topic))
@@ -283,32 +287,6 @@ def _finish(reign: Reign, topic: str, left: Collection[Replica]) -> Procedure[bo
     reign.births.pop(topic, None)
     brokers = tuple(sorted({each.broker for each in left}))
     reign.core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
-    return True
-
-
-def _znodes(reign: Reign, topic: str) -> Procedure[Mapping[str, Znode]]:
-    """All that there is of the topic by path, whoever has made it."""
-    paths = [TopicConfig.path(topic), TopicDeletion.path(topic), Topic.path(topic)]
-    level = [Topic.path(topic)]
-    while level:
-        (outcome,) = yield from ask(Query(ListMany(tuple(level))))
-        assert isinstance(outcome, ListManyDone), outcome
-        level = [
-            f"{parent}/{name}"
-            for parent, names in zip(level, outcome.children, strict=True)
-            for name in (names if isinstance(names, tuple) else ())
-        ]
-        paths += level
-        leaves = _leaves(topic, level)
-        level = [path for path in level if path not in leaves]
-    return (yield from reign.read_many(paths))
-
-
-def _leaves(topic: str, paths: Iterable[str]) -> frozenset[str]:
-    """Those that are states of partitions, below which nobody makes anything."""
-    state = PartitionState.path(TopicPartition(topic, 0)).rpartition("/")[2]
-    depth = PartitionState.path(TopicPartition(topic, 0)).count("/")
-    return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)
 
 
 # --- the books ------------------------------------------------------------------------------------

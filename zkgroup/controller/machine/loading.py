@@ -131,7 +131,7 @@ def _list_topics(reign: Reign) -> Procedure[list[str]]:
     (outcome,) = yield from ask(reign.watched(ListChildren(topics_path()), Look.TOPICS))
     names = list_done(outcome).children
     reign.only(topics_path(), names)
-    topics.forget(reign, [name for name in reign.picture.topics if name not in set(names)])
+    topics.forget_missing(reign, set(names))
     return sorted(names)
 
 

@@ -17,6 +17,7 @@ from zkgroup.machinery.procedures import Procedure, Query, read_allowed
 from zkgroup.machinery.watch import Watch
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Exists, ListChildren, Read
+from zkgroup.znodes.brokers import topics_path
 
 T = TypeVar("T")
 
@@ -39,6 +40,15 @@ class Reading:
     def forget_watches(self) -> None:
         """They are gone, or it is not known whether they were armed: the next reading arms them again."""
         self._armed.clear()
+
+    def forget_topics(self, names: Collection[str]) -> None:
+        """These are gone: what watches of them have to tell is known."""
+        prefix = f"{topics_path()}/"
+        for path in [path for path in self._armed if path.startswith(prefix)]:
+            if path.removeprefix(prefix).partition("/")[0] in names:
+                self._armed.pop(path).fired = True
+        for name in names:
+            self.agenda.discard(Work(Look.TOPIC, name))
 
     def watched(self, request: Read | ListChildren | Exists, look: Look, subject: str = "") -> Query:
         """The request, made without a watch, as a query that arms one unless one is armed: it says `look`.

@@ -7,7 +7,7 @@ known the picture wins and is written back; what is new is kept.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write
@@ -33,7 +33,7 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     (outcome,) = yield from ask(reign.watched(ListChildren(topics_path()), Look.TOPICS))
     listed = set(list_done(outcome).children)
     reign.only(topics_path(), listed)
-    forget(reign, [name for name in reign.picture.topics if name not in listed])
+    forget_missing(reign, listed)
     new = sorted(name for name in listed if name not in reign.picture.topics)
     fresh = yield from read_topics(reign, new)
     yield from begin(reign, fresh)
@@ -128,6 +128,13 @@ def take_in(reign: Reign, name: str, found: Topic, version: int) -> tuple[int, .
             del reign.lists_in_doubt[name]
             break
     return reign.picture.topic_seen(name, _merged(reign, name, found), version)
+
+
+def forget_missing(reign: Reign, listed: Collection[str]) -> None:
+    """Topics that are known and not among those listed just now."""
+    gone = [name for name in reign.picture.topics if name not in listed]
+    reign.forget_topics(gone)
+    forget(reign, gone)
 
 
 def forget(reign: Reign, names: Iterable[str]) -> None:

@@ -1,0 +1,113 @@
+"""The znodes of topics that are deleted: read in bulk, deleted in few transactions. Source: recipes.md 17.
+
+Nothing is left below a topic, whoever has made it; what others write meanwhile is read again. A topic that
+needs more than one transaction is deleted from its partitions up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from zkgroup.controller.machine import deleting
+from zkgroup.controller.machine.agenda import Look
+from zkgroup.controller.machine.fence import Write
+from zkgroup.controller.machine.reign import Reign
+from zkgroup.controller.machine.states import commit, write_all
+from zkgroup.controller.machine.transitions import Replica
+from zkgroup.machinery.procedures import Procedure, Query, ask
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import CreateMissing, ListMany, ListManyDone
+from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+
+AGAIN = "its znodes have changed"
+
+
+def remove(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
+    """Deletes these topics with their configurations and markers. Returns those that are gone.
+
+    `ends` are the replicas that stay: a record of them is made with the last write of their topic. The other
+    topics were written by somebody else meanwhile. Raises as `states.carry_out`.
+    """
+    if any(ends.values()):
+        yield from ask(Query(CreateMissing((zkgroup_path(), abandoned_replicas_path()))))
+    removal = _Removal(reign, ends)
+    yield from removal.read(ends)
+    for topic in ends:
+        yield from removal.all_but_last(topic)
+    refused = yield from write_all(reign, ends, removal.last, removal.read)
+    return [topic for topic in ends if topic not in refused or topic in removal.made_again]
+
+
+class _Removal:
+    """What is left of each topic, as it was read last."""
+
+    def __init__(self, reign: Reign, ends: Mapping[str, Collection[Replica]]) -> None:
+        self._reign = reign
+        self._ends = ends
+        self._znodes: dict[str, dict[str, Znode]] = {}
+        self.made_again: set[str] = set()
+        """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
+
+    def read(self, topics: Collection[str]) -> Procedure[None]:
+        """All that there is of these topics, whoever has made it; they may have grown, too."""
+        is_again = not self._znodes.keys().isdisjoint(topics)
+        self._znodes.update((yield from _znodes(self._reign, topics)))
+        for topic in topics if is_again else ():
+            self._reign.look(Look.TOPIC, topic)
+
+    def all_but_last(self, topic: str) -> Procedure[None]:
+        """Of a topic that is too big for one transaction."""
+        for write in self._writes(topic)[:-1]:
+            if (yield from commit(self._reign, write)) is not None:
+                return
+            for operation in write.operations:
+                self._znodes[topic].pop(operation.path, None)
+
+    def last(self, topic: str) -> Write | str:
+        """The write after which nothing is left, or why it is not this one yet."""
+        writes = self._writes(topic)
+        return writes[0] if len(writes) == 1 else AGAIN
+
+    def _writes(self, topic: str) -> Sequence[Write]:
+        reign = self._reign
+        there = self._znodes[topic].get(Topic.path(topic))
+        if there is not None and there.stat.czxid > reign.markers.get(topic, there.stat.czxid):
+            self.made_again.add(topic)
+            reign.look(Look.TOPICS)
+            return ()
+        numbers = [each.partition for each in reign.picture.partitions(topic)]
+        found = {path: znode.stat.version for path, znode in self._znodes[topic].items()}
+        records = deleting.records_of(self._ends[topic], reign.epoch)
+        return deleting.remove_topic(topic, numbers, found, records=records)
+
+
+def _znodes(reign: Reign, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
+    """All that there is of these topics, by path, whoever has made it."""
+    paths = {
+        topic: [TopicConfig.path(topic), TopicDeletion.path(topic), Topic.path(topic)] for topic in topics
+    }
+    level = [(topic, Topic.path(topic)) for topic in paths]
+    while level:
+        (outcome,) = yield from ask(Query(ListMany(tuple(path for _, path in level))))
+        assert isinstance(outcome, ListManyDone), outcome
+        level = [
+            (topic, f"{parent}/{name}")
+            for (topic, parent), names in zip(level, outcome.children, strict=True)
+            for name in (names if isinstance(names, tuple) else ())
+        ]
+        for topic, path in level:
+            paths[topic].append(path)
+        leaves = _leaves(path for _, path in level)
+        level = [(topic, path) for topic, path in level if path not in leaves]
+    found = yield from reign.read_many(path for mine in paths.values() for path in mine)
+    return {topic: {path: found[path] for path in mine if path in found} for topic, mine in paths.items()}
+
+
+def _leaves(paths: Iterable[str]) -> frozenset[str]:
+    """Those that are states of partitions, below which nobody makes anything."""
+    example = PartitionState.path(TopicPartition("t", 0))
+    state, depth = example.rpartition("/")[2], example.count("/")
+    return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)
