@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.ruling_status import RulingStatus
+from zkgroup.admin.ruling_status import RulingStatus, waiting_by_topic
 from zkgroup.admin.status import CLEAR_THROTTLE, Status, read_findings, read_status
 
 from . import documents, group_tables
@@ -104,7 +104,7 @@ def _show_ruling(out: Output, found: Status) -> None:
         for broker, names in ruling.refetching.items()
     ]
     rows += [(f"broker {broker}", why) for broker, why in ruling.restart.items()]
-    rows += [("waits", f"{what}: {why}") for what, why in ruling.waiting.items()]
+    rows += [("waits", f"{what}: {why}") for what, why in waiting_by_topic(ruling.waiting)]
     if ruling.left_off:
         rows.append(("and", f"{ruling.left_off} more"))
     for name, value in rows:

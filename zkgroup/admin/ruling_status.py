@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,6 +18,9 @@ from zkgroup.znodes.ids import number_of
 
 HUNG_AFTER_MS = 60_000
 """A change of topics or brokers that is older than this, and that the controller has not processed, hangs."""
+
+WHOLE_TOPICS = ("deletion",)
+"""What waits for a topic as a whole: `deletion of orders-2` is of the topic `orders-2`."""
 
 T = TypeVar("T")
 
@@ -85,6 +88,52 @@ def read_ruling_status(ensemble: Ensemble) -> RulingStatus:
 def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int) -> bool:
     """Whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
     return any(zxid > processed_zxid and now_ms - time_ms > HUNG_AFTER_MS for zxid, time_ms in changes)
+
+
+def waiting_by_topic(waiting: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What waits, and for what, with the partitions of a topic in one entry: `leader of orders: 0-2, 7`."""
+    partitions: dict[tuple[str, str], dict[int, str]] = {}
+    found: dict[tuple[str, str] | str, str] = {}
+    for what, why in waiting.items():
+        head, of, place = what.rpartition(" of ")
+        topic, _, text = place.rpartition("-")
+        number = number_of(text)
+        if not of or not topic or number is None or head in WHOLE_TOPICS:
+            found[what] = why
+            continue
+        found.setdefault((head, topic), "")
+        partitions.setdefault((head, topic), {})[number] = why
+    rows = []
+    for key, why in found.items():
+        if isinstance(key, str):
+            rows.append((key, why))
+            continue
+        head, topic = key
+        whys = partitions[key]
+        if len(whys) == 1:
+            ((number, only),) = whys.items()
+            rows.append((f"{head} of {topic}-{number}", only))
+            continue
+        by_why: dict[str, list[int]] = {}
+        for number in sorted(whys):
+            by_why.setdefault(whys[number], []).append(number)
+        told = "; ".join(
+            f"{_ranges(numbers)}: {reason}" if len(by_why) > 1 else reason
+            for reason, numbers in by_why.items()
+        )
+        rows.append((f"{head} of {len(whys)} partitions of {topic} ({_ranges(sorted(whys))})", told))
+    return tuple(rows)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, with those that follow each other as `first-last`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _broker(what: str) -> int | None:

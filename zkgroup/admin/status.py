@@ -10,7 +10,7 @@ from zkgroup.admin.brokers import Brokers, live_brokers
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.groups import list_groups
 from zkgroup.admin.reassignments import list_moves
-from zkgroup.admin.ruling_status import RulingStatus, read_ruling_status
+from zkgroup.admin.ruling_status import RulingStatus, read_ruling_status, waiting_by_topic
 from zkgroup.admin.stored_plans import running_plans
 from zkgroup.admin.throttling import Throttled, read_throttles
 from zkgroup.admin.topics import (
@@ -284,7 +284,7 @@ def _ruling(ruling: RulingStatus) -> Iterator[Finding]:
         yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")
     for broker, why in ruling.restart.items():
         yield Finding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
-    for what, why in ruling.waiting.items():
+    for what, why in waiting_by_topic(ruling.waiting):
         yield Finding("info", what, why)
     if ruling.left_off:
         yield Finding("info", "controller", f"{ruling.left_off} further entries are not shown")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.ruling_status import HUNG_AFTER_MS, is_hung, read_ruling_status
+from zkgroup.admin.ruling_status import HUNG_AFTER_MS, is_hung, read_ruling_status, waiting_by_topic
 from zkgroup.admin.status import diagnose, read_status
 from zkgroup.model.requests import Create
 from zkgroup.znodes.broker_registration import BrokerRegistration
@@ -53,6 +53,30 @@ def test_what_the_controller_says_is_told(world: MemoryGroups) -> None:
         ("info", "leader of orders-2"),
         ("info", "controller"),
     ]
+
+
+def test_what_waits_is_one_entry_a_topic() -> None:
+    """Past bug: a topic of a thousand partitions filled the screen; its reasons are told apart within."""
+    waiting = {
+        **{f"leader of orders-{number}": "no replica lives" for number in (0, 1, 2, 7, 9, 10)},
+        "leader of clicks-3": "no replica lives",
+        **{f"move of orders-{number}": f"broker {number % 2 + 1} is gone" for number in range(5)},
+        "deletion of orders-1": "broker 3 is gone",
+        "deletion of orders-2": "broker 3 is gone",
+        "plan x": "waits",
+    }
+
+    assert waiting_by_topic(waiting) == (
+        ("leader of 6 partitions of orders (0-2, 7, 9-10)", "no replica lives"),
+        ("leader of clicks-3", "no replica lives"),
+        (
+            "move of 5 partitions of orders (0-4)",
+            "0, 2, 4: broker 1 is gone; 1, 3: broker 2 is gone",
+        ),
+        ("deletion of orders-1", "broker 3 is gone"),
+        ("deletion of orders-2", "broker 3 is gone"),
+        ("plan x", "waits"),
+    )
 
 
 def test_what_an_earlier_controller_said_does_not_count(world: MemoryGroups) -> None:

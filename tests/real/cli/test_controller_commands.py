@@ -168,7 +168,7 @@ def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Se
         5,
         {"/odd": "expected an object"},
         {3: ("orders-1",)},
-        {"leader of orders-0": "nobody"},
+        {"leader of orders-0": "nobody", "move of orders-1": "a", "move of orders-2": "a"},
         2,
     )
     cluster.zk.create_missing("/zkgroup", "/zkgroup/controller")
@@ -187,14 +187,17 @@ def test_the_status_tells_what_the_controller_cannot_do(shell: Shell, groups: Se
     )
     assert told["unreadable"] == [{"path": "/odd", "detail": "expected an object"}]
     assert told["refetching"] == [{"broker": 3, "partitions": ["orders-1"]}]
-    assert table.lines[-4:] == [
+    assert [row["what"] for row in told["waiting"]][1:] == ["move of orders-1", "move of orders-2"]
+    assert table.lines[-5:] == [
         "unreadable  /odd: expected an object",
         "broker 3    may fetch orders-1 again from the start: mend their states",
         "waits       leader of orders-0: nobody",
+        "waits       move of 2 partitions of orders (1-2): a",
         "and         2 more",
     ]
     assert (doctor.code, "zkgroup znode get /odd" in doctor.out) == (3, True)
     assert "info     leader of orders-0: nobody" in doctor.lines
+    assert "info     move of 2 partitions of orders (1-2): a" in doctor.lines
 
 
 def test_a_state_that_cannot_be_read_is_named_whoever_rules(shell: Shell, groups: ServerGroups) -> None:
