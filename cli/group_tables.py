@@ -17,7 +17,7 @@ from zkgroup.admin.verify import hex_session
 
 from .documents import threads_text
 from .output import Output
-from .tables import Cell, Column
+from .tables import Cell, Column, printable
 from .units import age, counted
 
 GROUP_KEYS = ("group", "state", "members", "topics", "partitions", "unowned", "lag")
@@ -37,6 +37,12 @@ PARTITION_KEYS = (
 )
 PROBLEM_KEYS = ("kind", "topic", "partition", "expected", "found", "since", "detail")
 PREVIEW_KEYS = ("topic", "partition", "now", "then")
+
+_STEPS = {
+    "moves": Cell("moves", "warn"),
+    "assigned": Cell("assigned", "good"),
+    "released": Cell("released", "warn"),
+}
 
 _STATE_STYLES = {
     GroupState.STABLE: "good",
@@ -152,35 +158,17 @@ def partitions(out: Output, rows: Sequence[PartitionDescription], now_ms: int) -
 
 
 def verification(out: Output, found: Verification) -> None:
-    """The good news, or each problem twice: as a row and in words."""
+    """The good news, or one line a problem: its kind, and path, expected and found in words."""
     if found.converged:
         out.line(f"{out.paint('converged', 'good')}  {found.group}: every partition is where it belongs")
         return
     out.line(f"{out.paint('not converged', 'bad')}  {found.group}: {counted(len(found.problems), 'problem')}")
     out.line()
-    columns = [
-        Column(header="PROBLEM"),
-        Column(header="TOPIC", shorten="middle", least=8),
-        Column(header="PART", right=True),
-        Column(header="EXPECTED", shorten="middle", least=16),
-        Column(header="FOUND", shorten="middle", least=16),
-        Column(header="AGE", right=True, rank=1),
-    ]
-    rows = [
-        [
-            Cell(problem.kind.value, "bad"),
-            problem.topic,
-            problem.partition,
-            problem.expected,
-            problem.found,
-            age(problem.since_ms, found.as_of.time_ms),
-        ]
-        for problem in found.problems
-    ]
-    out.table(columns, rows)
-    out.line()
+    width = max(len(problem.kind.value) for problem in found.problems)
     for problem in found.problems:
-        out.line(f"{out.paint(problem.kind.value, 'dim')}  {problem.detail}")
+        since = age(problem.since_ms, found.as_of.time_ms)
+        told = f" {out.paint(f'(for {since})', 'dim')}" if since is not None else ""
+        out.line(f"{out.paint(f'{problem.kind.value:<{width}}', 'bad')}  {printable(problem.detail)}{told}")
 
 
 def preview(out: Output, shown: Preview) -> None:
@@ -198,13 +186,17 @@ def preview(out: Output, shown: Preview) -> None:
             row.topic_partition.partition,
             row.now,
             row.then,
-            Cell("moves", "warn") if row.now != row.then else Cell(""),
+            _STEPS[row.step] if row.step else Cell(""),
         ]
         for row in shown.partitions
     ]
     out.table(columns, rows)
     out.line()
-    out.line(f"{shown.moves} of {counted(len(shown.partitions), 'partition')} would move ({shown.assignor})")
+    more = [
+        f"{count} would be {word}" for word in ("assigned", "released") if (count := shown.count_of(word))
+    ]
+    whole = counted(len(shown.partitions), "partition")
+    out.line(", ".join([f"{shown.moves} of {whole} would move", *more]) + f" ({shown.assignor})")
 
 
 def state_cell(state: GroupState) -> Cell:

@@ -57,7 +57,7 @@ def preview_group(picture: GroupPicture, change: Change) -> Preview:
         group=picture.group,
         assignor=strategy,
         partitions=rows,
-        moves=sum(1 for row in rows if row.now != row.then),
+        moves=sum(row.step == "moves" for row in rows),
         notes=(*notes, *then.notes),
     )
 

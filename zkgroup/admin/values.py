@@ -141,6 +141,13 @@ class PreviewRow:
     now: str | None
     then: str | None
 
+    @property
+    def step(self) -> str | None:
+        """`moves`, `assigned` (nobody owns it now), `released` (nobody would), None where it stays."""
+        if self.now == self.then:
+            return None
+        return "assigned" if self.now is None else "released" if self.then is None else "moves"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
@@ -151,8 +158,12 @@ class Preview:
     assignor: str
     partitions: tuple[PreviewRow, ...]
     moves: int
-    """Partitions whose owning thread would be another than now (new and freed ones included)."""
+    """Partitions whose owning thread would be another than now; new and freed ones do not count."""
     notes: tuple[str, ...]
+
+    def count_of(self, step: str) -> int:
+        """Partitions with this step."""
+        return sum(row.step == step for row in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,3 +90,16 @@ def test_what_cannot_be_imagined_is_refused(group: MemoryGroups) -> None:
     group.member("g", "c", {"clicks": 1}, OURS)
     with pytest.raises(ConfigError, match="different subscriptions"):
         preview(group.ensemble, "g", Change(members=9))
+
+
+def test_what_nobody_owns_is_assigned_and_what_nobody_would_own_is_released(group: MemoryGroups) -> None:
+    """Past bug: both counted as moves, and the preview of a group that begins was all moves."""
+    group.topic("fresh", 2)
+    group.member("new", "a", {"fresh": 1})
+
+    begins = preview(group.ensemble, "new", Change())
+    ends = preview(group.ensemble, "g", Change(members=0))
+
+    assert ([row.step for row in begins.partitions], begins.moves) == (["assigned"] * 2, 0)
+    assert ({row.step for row in ends.partitions}, ends.moves) == ({"released"}, 0)
+    assert (begins.count_of("assigned"), ends.count_of("released")) == (2, len(ends.partitions))

@@ -164,7 +164,7 @@ def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: ServerGro
     assert (document["converged"], problem["kind"], problem["partition"]) == (False, "unowned", 3)
     assert (problem["expected"], problem["found"], problem["since"]) == ("billing_b-0", None, None)
     assert waited.code == 3
-    assert "unowned" in waited.out
+    assert waited.lines[2:] == [f"unowned  {problem['detail']}"]
 
 
 def test_preview_shows_moves(shell: Shell, groups: ServerGroups) -> None:
@@ -181,6 +181,9 @@ def test_preview_shows_moves(shell: Shell, groups: ServerGroups) -> None:
 
     assert (more["moves"], fewer["moves"], len(grown["partitions"])) == (1, 2, 6)
     assert len({row["then"] for row in count["partitions"]}) == 4
+    table = shell.run("group", "preview", "billing", "--add-partitions", "orders=2")
+    assert table.lines[-1] == "1 of 6 partitions would move, 2 would be assigned (range)"
+    assert [line.split()[-1] for line in table.lines[1:7]].count("assigned") == 2
     assert shell.run("group", "verify", "billing").code == 0
 
 
