@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 
 from zkgroup.consumer.delivery import FETCH_RECORDS
 from zkgroup.consumer.feeding import Feeding, FetchOrder
-from zkgroup.consumer.sources.port import Cluster, RecordSource
+from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
@@ -27,8 +27,43 @@ POLL_S = 1.0
 """Longest wait inside the source; `wake` ends it early."""
 UNAVAILABLE_PAUSE_S = 0.2
 UNAVAILABLE_PAUSE_MAX_S = 5.0
+RESOLVE_S = 1.0
+"""For the bounds of all partitions that have no position, so long the others wait for their records."""
+RESOLVE_MAX_S = 10.0
+"""The same where no other partition waits, after some attempts in vain."""
 RECORDS_MAX = 10_000
 """About so many records are taken from the source at once, over all partitions."""
+
+
+class _Unavailable:
+    """Partitions whose bounds could not be had, and when they are asked for again."""
+
+    def __init__(self) -> None:
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._pause_s = UNAVAILABLE_PAUSE_S
+        self.again_ms = 0
+        self.in_vain = 0
+        """Attempts in a row that found nothing."""
+
+    def due(self, unresolved: Collection[TopicPartition], now_ms: int) -> list[TopicPartition]:
+        """Those to ask for now: new ones at once."""
+        self._partitions &= frozenset(unresolved)
+        is_time = now_ms >= self.again_ms
+        return [tp for tp in unresolved if is_time or tp not in self._partitions]
+
+    def tried(
+        self, asked: Collection[TopicPartition], unavailable: Collection[TopicPartition], now_ms: int
+    ) -> float:
+        """How an attempt went; seconds until the next one."""
+        self.in_vain = self.in_vain + 1 if len(unavailable) == len(asked) else 0
+        if not self._partitions:
+            self._pause_s = UNAVAILABLE_PAUSE_S
+        self._partitions = (self._partitions - frozenset(asked)) | frozenset(unavailable)
+        pause_s = self._pause_s
+        if unavailable:
+            self.again_ms = now_ms + int(pause_s * 1000)
+            self._pause_s = min(2 * pause_s, UNAVAILABLE_PAUSE_MAX_S)
+        return pause_s
 
 
 class Fetcher:
@@ -52,6 +87,7 @@ class Fetcher:
         self._reset = reset
         self._on_error = on_error
         self._clock = clock
+        self._starts = _Unavailable()
         self._work = threading.Event()
         self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
@@ -118,12 +154,15 @@ class Fetcher:
             log.exception("closing the record source")
 
     def _fetch(self, order: FetchOrder) -> None:
-        if order.unresolved:
-            self._resolve(order)
-        elif order.positions:
+        due = self._starts.due(order.unresolved, self._clock.now_ms())
+        if due:
+            self._resolve(order, due)
+            order = self._feeding.order()
+        if order.positions:
             self._poll(order)
         else:
-            self._sleeper.sleep(None, self._work.wait, self._work.set)
+            until_ms = self._starts.again_ms if order.unresolved else None
+            self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
 
     def _elsewhere(self) -> AbstractContextManager[None]:
         """Sources that wait by means of their own wait for what is outside, in real time."""
@@ -131,14 +170,31 @@ class Fetcher:
             return nullcontext()
         return self._sleeper.resting()
 
-    def _resolve(self, order: FetchOrder) -> None:
+    def _resolve(self, order: FetchOrder, due: Sequence[TopicPartition]) -> None:
+        """Asks for all at once; those without an answer are asked for again later, the others go on."""
+        if self._reset == "error":
+            raise NoOffsetError(due[0])
+        timeout_s = RESOLVE_S if order.positions else min(RESOLVE_MAX_S, RESOLVE_S * 2**self._starts.in_vain)
         starts: dict[TopicPartition, int] = {}
-        for topic_partition in order.unresolved:
-            if self._reset == "error":
-                raise NoOffsetError(topic_partition)
-            bounds = self._source.bounds(topic_partition)
-            starts[topic_partition] = bounds.earliest if self._reset == "earliest" else bounds.end
+        reasons: dict[TopicPartition, object] = {}
+        try:
+            found = self._source.bounds_of(due, timeout_s)
+        except (SourceUnavailableError, StoreUnavailableError) as error:
+            found = {}
+            reasons = dict.fromkeys(due, error)
+        for topic_partition in due:
+            bounds = found.get(topic_partition)
+            if isinstance(bounds, Bounds):
+                starts[topic_partition] = bounds.earliest if self._reset == "earliest" else bounds.end
+            else:
+                reasons.setdefault(topic_partition, bounds or "no answer in time")
         self._feeding.resolved(order, starts)
+        pause_s = self._starts.tried(due, reasons, self._clock.now_ms())
+        if reasons:
+            topic_partition, reason = next(iter(reasons.items()))
+            more = f", and of {len(reasons) - 1} more" if len(reasons) > 1 else ""
+            told = "the start of %s%s is not known: %s; trying again in %g s"
+            log.warning(told, topic_partition, more, reason, pause_s)
 
     def _poll(self, order: FetchOrder) -> None:
         each = max(1, min(FETCH_RECORDS, RECORDS_MAX // len(order.positions)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import kafka
 import pytest
 from kafka import errors
 
@@ -12,6 +13,7 @@ from zkgroup.consumer.member import GroupMember
 from zkgroup.consumer.reads import ZooKeeperCluster
 from zkgroup.consumer.sources import kafka as module
 from zkgroup.consumer.sources.kafka import KafkaSource, address_of, protocol_of
+from zkgroup.consumer.sources.port import Bounds
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
@@ -96,6 +98,44 @@ def test_what_waiting_does_not_mend_says_what_to_do(error: Exception, remedy: st
 
     with pytest.raises(SourceError, match=re.escape(remedy)):
         module._asked(asking, "k1:9092")
+
+
+class Brokers:
+    """kafka-python's consumer as far as bounds go: some partitions have no leader, some a dead one."""
+
+    def __init__(self, leaderless: set[int], dead: set[int]) -> None:
+        self._leaderless, self._dead = leaderless, dead
+        self.asked: list[list[int]] = []
+
+    def beginning_offsets(self, partitions: list[kafka.TopicPartition], timeout_ms: int) -> object:
+        numbers = [one.partition for one in partitions]
+        self.asked.append(numbers)
+        if self._dead & set(numbers) or self._leaderless.issuperset(numbers):
+            raise errors.KafkaTimeoutError("no answer")
+        return {one: 0 for one in partitions if one.partition not in self._leaderless}
+
+    def end_offsets(self, partitions: list[kafka.TopicPartition], timeout_ms: int) -> object:
+        return {one: 7 for one in partitions if one.partition not in self._leaderless}
+
+
+@pytest.mark.parametrize(
+    ("leaderless", "dead", "questions"),
+    [(set(), set(), [[0, 1, 2]]), ({1}, set(), [[0, 1, 2]]), (set(), {1}, [[0, 1, 2], [0], [1], [2]])],
+)
+def test_bounds_of_many_are_one_question(
+    leaderless: set[int], dead: set[int], questions: list[list[int]]
+) -> None:
+    """A partition without a leader is left out of the answer; one whose broker is dead fails it for all."""
+    source, brokers = KafkaSource("127.0.0.1:1"), Brokers(leaderless, dead)
+    source._made = brokers
+    wanted = [TopicPartition("orders", number) for number in range(3)]
+
+    found = source.bounds_of(wanted, 1.0)
+
+    away = leaderless | dead
+    assert brokers.asked == questions
+    assert [found[tp] for tp in wanted if tp.partition not in away] == [Bounds(0, 7)] * (3 - len(away))
+    assert all(isinstance(found[wanted[number]], SourceUnavailableError) for number in away)
 
 
 def test_an_option_that_kafka_python_does_not_know_is_a_usage_error() -> None:

@@ -51,6 +51,65 @@ def test_a_source_that_is_away_is_asked_again(face: Face, world: MemberWorld) ->
         assert places(polled(consumer, 1)) == [(0, 0)]
 
 
+class PartlyAway(MemorySource):
+    """Of some partitions neither bounds nor records can be had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away: set[int] = set()
+        self.asked: list[tuple[int, ...]] = []
+        """Partitions of each question for bounds."""
+
+    def bounds_of(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
+        self.asked.append(tuple(sorted(each.partition for each in partitions)))
+        return super().bounds_of(partitions, timeout_s)
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        if topic_partition.partition in self.away:
+            raise SourceUnavailableError(f"{topic_partition} has no leader")
+        return super().bounds(topic_partition)
+
+
+def test_a_partition_without_a_start_delays_no_other(face: Face, world: MemberWorld) -> None:
+    """All are asked for in one question; what has no leader is asked for again, alone, until it has one."""
+    source = PartlyAway()
+    source.away = {1}
+    for partition in range(4):
+        source.append("orders", partition, b"x")
+    with face.consumer(client=world.client("a"), source=source) as consumer:
+        others = places(polled(consumer, 3))
+        world.until(lambda: len(source.asked) >= 3)
+        source.away.clear()
+
+        assert others == [(0, 0), (2, 0), (3, 0)]
+        assert source.asked[:3] == [(0, 1, 2, 3), (1,), (1,)]
+        assert places(polled(consumer, 1)) == [(1, 0)]
+
+
+def test_a_partition_that_cannot_be_read_delays_no_other(
+    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its reads fail beside others that do not: one warning, and it goes on when it is back."""
+    source = PartlyAway()
+    for partition in range(4):
+        source.append("orders", partition, b"x")
+    with face.consumer(client=world.client("a"), source=source) as consumer:
+        polled(consumer, 4)
+        source.away = {1}
+        for _ in range(3):
+            for partition in range(4):
+                source.append("orders", partition, b"y")
+        others = places(polled(consumer, 9))
+        source.away.clear()
+
+        assert others == [(n, offset) for n in (0, 2, 3) for offset in (1, 2, 3)]
+        assert places(polled(consumer, 3)) == [(1, 1), (1, 2), (1, 3)]
+    warnings = [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
+    assert warnings == ["orders-1 cannot be read now: orders-1 has no leader"]
+
+
 def test_a_source_that_fails_ends_the_consumer(face: Face, world: MemberWorld) -> None:
     """State failed, raised by the next call and by close; its partitions are free for others."""
     source = Table({0: [b"a"]})

@@ -84,6 +84,16 @@ class BrokerSource(RecordSource):
             raise SourceUnavailableError(f"the end of {topic_partition} is not known: {reader.trouble}")
         return Bounds(0, ends[topic_partition])
 
+    def bounds_of(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
+        reader = self._opened()
+        ends = reader.ends(partitions, timeout_s)
+        return {
+            tp: Bounds(0, ends[tp]) if tp in ends else SourceUnavailableError(reader.trouble)
+            for tp in partitions
+        }
+
     def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return self._opened().ends(partitions, ANSWER_TIMEOUT_S, await_unknown=False)
 

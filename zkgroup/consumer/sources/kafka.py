@@ -122,11 +122,39 @@ class KafkaSource(RecordSource):
     # --- reading ----------------------------------------------------------------------------------
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        wanted = [_kafka().TopicPartition(topic_partition.topic, topic_partition.partition)]
-        consumer = self._consumer()
-        earliest = self._ask(lambda: consumer.beginning_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
-        end = self._ask(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
-        return Bounds(earliest[wanted[0]], end[wanted[0]])
+        return self._bounds([topic_partition], ANSWER_TIMEOUT_MS)[topic_partition]
+
+    def bounds_of(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
+        """See `RecordSource`. One broker that does not answer fails the question for all of them: then each
+        partition is asked for alone."""
+        until_ms = after(self._clock, timeout_s)
+        found: dict[TopicPartition, Bounds | SourceUnavailableError] = {}
+        try:
+            found.update(self._bounds(partitions, int(timeout_s * 500)))
+        except SourceUnavailableError as error:
+            found.update(dict.fromkeys(partitions, error))
+            if len(partitions) > 1:
+                for number, tp in enumerate(partitions):
+                    left_ms = max(0, until_ms - self._clock.now_ms())
+                    found[tp] = self._bounds_alone(tp, left_ms // (len(partitions) - number))
+        no_leader = SourceUnavailableError("it has no leader that answers")
+        return {tp: found.get(tp, no_leader) for tp in partitions}
+
+    def _bounds_alone(self, tp: TopicPartition, timeout_ms: int) -> Bounds | SourceUnavailableError:
+        try:
+            return self._bounds([tp], timeout_ms)[tp]
+        except SourceUnavailableError as error:
+            return error
+
+    def _bounds(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Bounds]:
+        """Of those that have a leader, as far as kafka-python knows; raises where none has."""
+        of = {tp: _kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions}
+        wanted, consumer = list(of.values()), self._consumer()
+        earliest = self._ask(lambda: consumer.beginning_offsets(wanted, timeout_ms=timeout_ms))
+        end = self._ask(lambda: consumer.end_offsets(wanted, timeout_ms=timeout_ms))
+        return {tp: Bounds(earliest[at], end[at]) for tp, at in of.items() if at in earliest and at in end}
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         if not partitions:

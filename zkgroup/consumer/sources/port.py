@@ -23,17 +23,21 @@ policy gives another position.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from zkgroup.consumer.records import SourceRecord
-from zkgroup.errors import ConfigError, SourceError
+from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.model.waiting import Sleeper
+from zkgroup.model.waiting import Sleeper, after
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.zookeeper.clock import SystemClock
+
+log = logging.getLogger("zkgroup.consumer")
 
 
 class Bounds(NamedTuple):
@@ -115,6 +119,7 @@ class RecordSource(ABC):
     """How often the default `poll` looks again while there is nothing new."""
 
     _bells: Bells
+    _unavailable: frozenset[TopicPartition] = frozenset()
 
     def __new__(cls, *_arguments: object, **_named: object) -> Self:
         """Made here, so that a subclass need not remember to call our `__init__`."""
@@ -130,6 +135,25 @@ class RecordSource(ABC):
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
         """Records from this offset on, in order; empty where there is none yet. Returns at once."""
 
+    def bounds_of(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
+        """Bounds of many, within one time for all: of each the bounds, or why they are not known now.
+
+        Those that were not come to in time are absent. Override it where the source can ask for many at once.
+        """
+        clock = SystemClock()
+        until_ms = after(clock, timeout_s)
+        found: dict[TopicPartition, Bounds | SourceUnavailableError] = {}
+        for topic_partition in partitions:
+            if found and clock.now_ms() >= until_ms:
+                break
+            try:
+                found[topic_partition] = self.bounds(topic_partition)
+            except SourceUnavailableError as error:
+                found[topic_partition] = error
+        return found
+
     def configure(self, settings: GroupSettings, group: str) -> None:  # noqa: B027 - a hook
         """Called before `open` by each consumer that starts, with its settings and the name of its group.
 
@@ -144,15 +168,29 @@ class RecordSource(ABC):
     ) -> Sequence[SourceRecord]:
         """Records of these partitions from these offsets; waits up to `timeout_s` for the first one.
 
-        Returns early, empty, after `wake()`. Override it where the source can wait better than by
-        looking again every `poll_interval_s`.
+        Returns early, empty, after `wake()`. One that is unavailable delays no other; where all are, that is
+        raised. Override it where the source can wait better than by looking again every `poll_interval_s`.
         """
         records: list[SourceRecord] = []
+        unavailable: dict[TopicPartition, SourceUnavailableError] = {}
         for topic_partition, offset in positions.items():
-            records.extend(self.read(topic_partition, offset, max_records))
+            try:
+                records.extend(self.read(topic_partition, offset, max_records))
+            except SourceUnavailableError as error:
+                unavailable[topic_partition] = error
+        self._tell(unavailable)
+        if unavailable and len(unavailable) == len(positions):
+            raise next(iter(unavailable.values()))
         if not records:
             self._bells.wait(min(timeout_s, self.poll_interval_s))
         return records
+
+    def _tell(self, unavailable: Mapping[TopicPartition, SourceUnavailableError]) -> None:
+        """A warning for each partition that cannot be read any more, beside others that can."""
+        for topic_partition, error in unavailable.items():
+            if topic_partition not in self._unavailable:
+                log.warning("%s cannot be read now: %s", topic_partition, error)
+        self._unavailable = frozenset(unavailable)
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Log end of each partition, for lag; partitions that cannot be read are absent."""
