@@ -15,6 +15,7 @@ from tests.waiting import PATIENCE_S
 from zkgroup.broker.connection import Limits
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.receiver import Action, Receiver
 from zkgroup.broker.replica_host import ReplicaView, Role
 from zkgroup.broker.server import BrokerServer
@@ -73,6 +74,8 @@ class ScriptedHost:
     """Answers to fetches, in order; the last one stays."""
     cut: bool = False
     """Lines that were appended are not here any more."""
+    in_sync: int = 3
+    """Replicas that the high watermark waits for."""
     closed: int = 0
     at_gate: bool = False
     incarnation: str = "scripted"
@@ -131,6 +134,10 @@ class ScriptedHost:
             return AppendLinesResponse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
         self.show(tp, log_end_offset=view.log_end_offset + len(request.lines))
         return AppendLinesResponse(ErrorCode.NONE, view.log_end_offset, view.high_watermark)
+
+    def counted(self, topic_partition: TopicPartition) -> int | None:
+        view = self.views.get(topic_partition)
+        return self.in_sync if view is not None and view.role is Role.LEADER else None
 
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
         view = self.views[topic_partition]
@@ -203,6 +210,7 @@ async def served(
     limits: Limits | None = None,
     controlled_shutdown: Callable[[int], asyncio.Future[ControlledShutdownResponse]] | None = None,
     knows: Callable[[int], bool] = lambda broker: True,
+    min_insync: MinInsync | None = None,
 ) -> AsyncIterator[Served]:
     """Closes everything at the end, and checks that nothing of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
@@ -217,6 +225,7 @@ async def served(
         controlled_shutdown=controlled_shutdown,
         observer=noted,
         knows=knows,
+        min_insync=min_insync,
     )
     server = BrokerServer(service.respond, limits)
     address = await server.start("127.0.0.1")

@@ -144,10 +144,15 @@ class ReplicaHost(Protocol):
 
         acks=all: hold the answer back until `high_watermark` has reached `base_offset` plus the number of
         lines, and put the new one in. Answer 6, with `base_offset`, if it no longer `keeps` them before.
+        Whether enough replicas are in sync (19, 20) is for the caller to see (`counted`).
         Errors: 3 no replica of that name here, 6 no leader, 74 and 75 another term, 87 no lines, one with
         a newline in it, or more bytes of them than an answer can carry (`BATCH_BYTES_MAX`). 6 comes with a
         `base_offset` where the files failed meanwhile: the lines may be there.
         """
+        ...
+
+    def counted(self, topic_partition: TopicPartition) -> int | None:
+        """How many replicas the high watermark waits for, this one included; None where it does not lead."""
         ...
 
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:

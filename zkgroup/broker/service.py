@@ -15,6 +15,7 @@ from typing import Protocol
 
 from zkgroup.broker.elsewhere import fetched_elsewhere, listed_elsewhere, produced_elsewhere
 from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.orders import ControlRequest, Orders
 from zkgroup.broker.receiver import (
     Action,
@@ -124,6 +125,7 @@ class BrokerService:
             are meant for a former start, or session, whose registration still stands (K8).
         knows: whether the controller has said that a broker lives. One that fetches all the same is a former
             incarnation (77), and may follow a topic that was deleted without it and made again (ADR 0024).
+        min_insync: None where lines are taken however few are in sync.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class BrokerService:
         giving: Giving | None = None,
         obeys: Callable[[], bool] = lambda: True,
         knows: Callable[[int], bool] = lambda broker: True,
+        min_insync: MinInsync | None = None,
     ) -> None:
         self._broker = broker
         self._receiver = receiver
@@ -151,6 +154,7 @@ class BrokerService:
         self._placed_by: int | None = None
         """Epoch of the controller whose first LeaderAndIsr was obeyed last."""
         self._obeys, self._knows = obeys, knows
+        self._min_insync = min_insync
         self._orders = Orders(broker, self._handle)
 
     async def respond(self, request: Request) -> Response | None:
@@ -241,25 +245,47 @@ class BrokerService:
         """With acks=all it answers once the high watermark has passed the lines, or 6 if another leads first.
 
         Nothing but that, the end of the connection and `close` ends the wait: the producer has no other way
-        to learn of it. A new term of this same leader does not: the lines are where they were.
+        to learn of it. A new term of this same leader does not: the lines are where they were. With too few
+        in sync it answers 19, without the lines, or 20, with them.
         """
         if request.acks not in (ACKS_LEADER, ACKS_ALL):
             return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
         tp = TopicPartition(request.topic, request.partition)
         with host.changed(tp) as change:
-            response = await host.call(lambda one: one.append(request))
+            response = await host.call(lambda one: self._appended(one, tp, request))
             if response.error != ErrorCode.NONE or request.acks == ACKS_LEADER:
                 return response
             wanted = response.base_offset + len(request.lines)
             while True:
-                reached = await host.call(lambda one: _reached(one, tp, request.leader_epoch, wanted))
+                reached, lacks = await host.call(
+                    lambda one: (
+                        _reached(one, tp, request.leader_epoch, wanted),
+                        self._lacks(one, tp),
+                    )
+                )
                 if reached is None:
                     error = ErrorCode.NOT_LEADER_FOR_PARTITION
+                    return dataclasses.replace(response, error=error, high_watermark=-1)
+                if reached >= wanted and lacks:
+                    error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
                     return dataclasses.replace(response, error=error, high_watermark=-1)
                 if reached >= wanted:
                     return dataclasses.replace(response, high_watermark=reached)
                 await change.wait()
                 change.clear()
+
+    def _appended(
+        self, host: ReplicaHost, tp: TopicPartition, request: AppendLinesRequest
+    ) -> AppendLinesResponse:
+        if request.acks == ACKS_ALL and self._lacks(host, tp):
+            return AppendLinesResponse(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
+        return host.append(request)
+
+    def _lacks(self, host: ReplicaHost, tp: TopicPartition) -> bool:
+        """Whether this replica leads and too few are in sync."""
+        if self._min_insync is None or (counted := host.counted(tp)) is None:
+            return False
+        return self._min_insync.lacks(tp, counted)
 
     async def _fetch(self, request: FetchLinesRequest, host: HostThread) -> FetchLinesResponse:
         """Waits up to `max_wait_ms` while there is nothing to say: no line, no change of the watermark."""

@@ -54,6 +54,11 @@ class BrokerSettings:
     reserved_broker_max_id: int = setting(
         1000, "Ids up to this one are for people; generated ones are above.", kafka="reserved.broker.max.id"
     )
+    min_insync_replicas: int = setting(
+        1,
+        "Lines with acks=all are refused while fewer replicas are in sync; a topic may say otherwise.",
+        kafka="min.insync.replicas",
+    )
     replica_lag_time_max_ms: int = setting(
         10_000,
         "A follower that has not caught up for so long leaves the ISR. Looked at every half of it.",

@@ -26,9 +26,11 @@ AGAIN = frozenset(
         ErrorCode.NOT_LEADER_FOR_PARTITION,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
-"""Errors after which another leader may take the lines."""
+"""Errors after which another leader, or this one with more replicas in sync, may take the lines."""
 
 
 class Acks(Enum):

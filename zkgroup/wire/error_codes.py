@@ -25,6 +25,8 @@ class ErrorCode(IntEnum):
     """To Kafka's later clients 13 means a network exception."""
     COORDINATOR_NOT_AVAILABLE = 15
     INVALID_TOPIC = 17
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75

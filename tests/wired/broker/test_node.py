@@ -27,6 +27,7 @@ from zkgroup.wire.control import (
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.topics import TopicConfig
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.ports import HeldPort
 
@@ -73,6 +74,21 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: MemoryBrok
     world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
     becomes(lambda: set(world.isr()), {1, 2, 3})
     assert world.running.view(3, T0).log_end_offset == 2
+
+
+def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBrokers) -> None:
+    """The setting is obeyed as it stands in ZooKeeper, and the ISR as its leader has changed it."""
+    world.server.put(TopicConfig.path("t"), TopicConfig({"min.insync.replicas": "2"}).encode())
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    world.running.brokers[2].close()
+    becomes(world.isr, (1,))
+
+    becomes(lambda: world.running.append(1, T0, 0, b"b").error, 19)  # the broker hears of its write last
+    end = world.running.view(1, T0).log_end_offset
+    assert world.running.append(1, T0, 0, b"c").error == 19
+    assert world.running.view(1, T0).log_end_offset == end
 
 
 def test_the_leadership_moves_and_the_old_leader_follows(world: MemoryBrokers) -> None:

@@ -12,6 +12,7 @@ from tests.worlds.broker_requests import (
     fetch,
 )
 from tests.worlds.serving import ScriptedHost, on_a_loop, served, until
+from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.replica_host import ReplicaView, Role
 from zkgroup.wire.replica_host import (
     ACKS_LEADER,
@@ -60,6 +61,53 @@ async def test_lines_for_all_are_answered_when_the_high_watermark_has_passed_the
         assert await answer == AppendLinesResponse(0, 10, 12)
         await client.close()
         await other.close()
+
+
+def two_of(stored: tuple[int, ...]) -> MinInsync:
+    """Two replicas have to be in sync; these are."""
+    settings = MinInsync(1, default=2)
+    settings.led(ORDERS, 3, stored)
+    return settings
+
+
+@on_a_loop
+async def test_with_too_few_in_sync_no_line_for_all_is_taken() -> None:
+    """Error 19, and nothing is appended; lines for the leader alone are taken."""
+    host = ScriptedHost(views={ORDERS: LED})
+    async with served(host, min_insync=two_of((1,))) as one:
+        client = await one.client()
+
+        assert await client.ask(append(), AppendLinesResponse) == AppendLinesResponse(19, -1, -1)
+        assert host.views[ORDERS].log_end_offset == 10
+        assert (await client.ask(append(ACKS_LEADER), AppendLinesResponse)).error == 0
+        await client.close()
+
+
+@on_a_loop
+async def test_lines_that_too_few_have_in_the_end_are_answered_with_20() -> None:
+    """The follower has left the ISR, and the high watermark has passed the lines without it."""
+    host, settings = ScriptedHost(views={ORDERS: LED}), two_of((1, 2))
+    async with served(host, min_insync=settings) as one:
+        assert one.thread is not None
+        client = await one.client()
+        client.send(append())
+        await until(lambda: host.views[ORDERS].log_end_offset == 12)
+        host.in_sync = 1  # before the news that it is stored
+        await one.thread.call(lambda _: host.show(ORDERS, high_watermark=12))
+
+        assert await client.receive(AppendLinesResponse) == AppendLinesResponse(20, 10, -1)
+        await client.close()
+
+
+@on_a_loop
+async def test_a_broker_that_does_not_lead_says_so_however_few_are_in_sync() -> None:
+    """The producer looks for the leader then, and does not wait for replicas."""
+    host = ScriptedHost()
+    async with served(host, min_insync=two_of((1,))) as one:
+        client = await one.client()
+
+        assert (await client.ask(append(), AppendLinesResponse)).error == 3
+        await client.close()
 
 
 @on_a_loop

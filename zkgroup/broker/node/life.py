@@ -316,6 +316,7 @@ class BrokerLife:
             case FollowOn(partitions):
                 self.thread.call(Network.follow_on, self.network, partitions)
             case IsrChanged(tp, leader_epoch, isr):
+                self.thread.call(Network.isr_changed, self.network, tp, leader_epoch, isr)
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():
                 self._configured(effect)

@@ -25,6 +25,7 @@ from zkgroup.broker.machine.events import (
     Left,
 )
 from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.node.controlling import limits_of
 from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.listener import BrokerListener
@@ -114,6 +115,7 @@ class Network:
         self._host = HostThread(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._throttle = Throttle(broker)
         self._giving = Throttle(broker, LEADER_RATE, LEADER_REPLICAS)
+        self._min_insync = MinInsync(broker, settings.min_insync_replicas)
         self._fetchers = Fetchers(
             self._host,
             settings,
@@ -132,6 +134,7 @@ class Network:
             giving=self._giving,
             obeys=lambda: self._obeys,
             knows=lambda broker: broker in self.cache.brokers,
+            min_insync=self._min_insync,
         )
         self._server = BrokerServer(self._service.respond, limits_of(settings))
 
@@ -168,6 +171,11 @@ class Network:
         self._giving.configured(entity, overrides)
         self._throttle.configured(entity, overrides)
         self._fetchers.wake()
+        self._min_insync.configured(entity, overrides)
+
+    def isr_changed(self, tp: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
+        """What stands in ZooKeeper now."""
+        self._min_insync.isr_changed(tp, leader_epoch, isr)
 
     async def count(self, order: CountIsrs) -> None:
         """Has the host wait for these members."""
@@ -208,14 +216,17 @@ class Network:
         done = error == ErrorCode.NONE
         match action:
             case BecomeLeader(state) if done:
+                self._min_insync.led(tp, state.leader_epoch, state.isr)
                 self._fetchers.leave(tp)
                 self._post(Led(state))
                 self._tell(tp, Role.LEADER, state.leader_epoch)
             case BecomeFollower(state, leader) if done:
+                self._min_insync.left(tp)
                 self._post(Left(tp))
                 self._follow(tp, leader)
                 self._tell(tp, Role.FOLLOWER, state.leader_epoch)
             case _:
+                self._min_insync.left(tp)
                 self._post(Left(tp))
                 self._fetchers.leave(tp)
                 self._tell(tp, Role.NONE, self._epochs.get(tp))

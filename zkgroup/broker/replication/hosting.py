@@ -107,6 +107,10 @@ class HostedReplicas:
             return replica.append(request)
         return AppendLinesResponse(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, -1)
 
+    def counted(self, topic_partition: TopicPartition) -> int | None:
+        replica = self._replicas.get(topic_partition)
+        return None if replica is None else replica.counted
+
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)

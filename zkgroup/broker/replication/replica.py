@@ -76,6 +76,11 @@ class Replica:
         return self._term is not None and self._term.has_caught_up(broker, self.high_watermark)
 
     @property
+    def counted(self) -> int | None:
+        """How many replicas the high watermark waits for, this one included; None where it does not lead."""
+        return None if self._term is None else self._term.counted
+
+    @property
     def leads(self) -> bool:
         return self._term is not None
 

@@ -48,6 +48,11 @@ class Term:
         """Whether a follower is one of the replicas."""
         return broker in self._followers
 
+    @property
+    def counted(self) -> int:
+        """How many the high watermark waits for, the leader included."""
+        return len(self._isr) + 1
+
     def counts(self, broker: int) -> bool:
         """Whether the high watermark waits for a follower."""
         return broker in self._isr
