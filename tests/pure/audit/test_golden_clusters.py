@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pytest
 
-from tests.pure.audit.later_kafka import RUNS, events
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, findings, source
+from tests.worlds.golden_data import data_of, lines
+from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.run import find
 from zkgroup.audit.sources import Moment
+from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 NAMES = [rule.name for rule in RULES]
 OURS = RULES[NAMES.index("controller_election") : NAMES.index("stuck_topic_deletion") + 1]
@@ -116,6 +122,46 @@ def test_wherever_a_look_begins_it_finds_nothing_that_the_whole_history_has_not(
     whole = signs(find(OURS, source(name).rows().events))
     for zxid in range(5, history.last_zxid, 41):
         assert signs(find(OURS, source(name).rows(Moment(zxid=zxid)).events)) <= whole, hex(zxid)
+
+
+# --- later Kafka ------------------------------------------------------------------------------------
+
+RUNS = ("kafka-1.1.1/writes", "kafka-2.8.2/writes", "kafka-3.9.1/writes", "kafka-3.9.1/m-writes")
+_TYPES: Mapping[str, int] = {
+    "create": TransactionType.CREATE,
+    "delete": TransactionType.DELETE,
+    "set": TransactionType.SET_DATA,
+    "check": TransactionType.CHECK,
+    "error": TransactionType.ERROR,
+    "multi": TransactionType.MULTI,
+    "createSession": TransactionType.CREATE_SESSION,
+    "closeSession": TransactionType.CLOSE_SESSION,
+}
+
+
+def events(run: str) -> list[Event]:
+    """The rows of what real Kafka 1.1.1, 2.8.2 and 3.9.1 wrote: the runs below `tests/golden/kafka-*`."""
+    return list(events_of(_transactions(run)))
+
+
+def _transactions(run: str) -> Iterator[Transaction]:
+    """The recordings do not have the requests' numbers, so all ends of sessions look like a client's."""
+    for record in lines(f"{run}.jsonl"):
+        kind = record["op"]
+        parts = record.get("ops", [] if kind.endswith("Session") else [record])
+        operations = tuple(map(_operation, parts))
+        yield Transaction(record["zxid"], record["session"], 1, record["time"], _TYPES[kind], operations)
+
+
+def _operation(record: dict[str, Any]) -> Operation:
+    return Operation(
+        _TYPES[record["op"]],
+        record.get("path"),
+        data_of(record) if "data" in record or "data64" in record else None,
+        version=record.get("version"),
+        is_ephemeral=record.get("ephemeral", False),
+        error=record.get("code"),
+    )
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -8,21 +8,64 @@ each request, each tree and what the member believes at the end must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import pytest
 
 from tests.programs.model import recipes
-from tests.programs.model.following import ME, Loss, P, Pair, Pruned, registered
+from tests.programs.model.environment import reset_ops
+from tests.programs.model.following import ME, WIPE, Act, Loss, P, Pair, Pruned, registered
 from tests.programs.model.member import member_steps
 from tests.programs.model.model_and_server import tp
-from tests.programs.model.situations import INTENDED, histories
-from tests.programs.model.values import Pc, check, create, set_data
+from tests.programs.model.values import Op, Pc, check, create, delete, set_data
 from zkgroup.consumer.events import CommitRequested
 from zkgroup.consumer.machine.ownership import Position
 from zkgroup.model.requests import Check
+
+OTHER = 1
+INTENDED = 1
+"""What the member is about to commit."""
+
+
+def _claim_by(m: int) -> list[Op]:
+    return [
+        create("owner", P, m, ephemeral=True),
+        set_data("owner", P, m, 0),
+        set_data("offset", P, 0, -1),
+    ]
+
+
+STEAL = [delete("owner", P, -1)]
+ACTS: Mapping[str, tuple[Sequence[Op], int | None]] = {
+    "a stranger deletes the owner": (STEAL, None),
+    "another member claims": (_claim_by(OTHER), 1),
+    "a JVM member claims": ([create("owner", P, OTHER, ephemeral=True)], 1),
+    "I have claimed once more": (_claim_by(ME), 0),
+    "a member of my client claims": (_claim_by(OTHER), 0),
+    "somebody of my name claims": (_claim_by(ME), 1),
+    "a stranger writes": ([set_data("offset", P, 7, -1)], None),
+    "a stranger writes a low offset": ([set_data("offset", P, -1, -1)], None),
+    "a stranger writes what I intend": ([set_data("offset", P, INTENDED, -1)], None),
+    WIPE: ([delete("offset", P, -1)], None),
+    "a stranger makes the offset": ([create("offset", P, 0)], None),
+    "an operator resets": (reset_ops(P, -1, is_marked=False), None),
+    "an operator resets again": (reset_ops(P, -1, is_marked=True), None),
+    "a stranger deletes my registration": ([delete("ids", ME, -1)], None),
+}
+"""Transactions of others, each with the client in whose session it runs. Where one is refused, the
+situation is that of a shorter history."""
+
+
+def histories(moments: int, length: int) -> Iterator[tuple[Act, ...]]:
+    """Up to `length` acts before the first `moments` requests, in every order."""
+    for count in range(length + 1):
+        for when in itertools.combinations_with_replacement(range(moments), count):
+            for names in itertools.product(ACTS, repeat=count):
+                yield tuple(Act(before, name, *ACTS[name]) for before, name in zip(when, names, strict=True))
+
 
 LOSSES: tuple[Loss, ...] = ("none", "applied", "not applied")
 POLICIES = ("adopt", "reassert")
