@@ -22,17 +22,13 @@ STUCK_S = 60.0
 """A hundred JVM members compute for half a minute without a change before they claim."""
 
 
-class GroupBench:
-    """One server, one tree, one side's members, one observer."""
+class Bench:
+    """One server, one tree, one side's members."""
 
     GROUP = "bench"
 
-    def __init__(
-        self, side: Side, *, members: int, partitions: int, separate: bool = False, calm_s: float = 3.0
-    ) -> None:
-        """`calm_s` is how long heartbeats are counted before an act and quiet is awaited after it."""
-        self._side, self._count, self._partitions = side, members, partitions
-        self._separate, self._calm_s = separate, calm_s
+    def __init__(self, side: Side, *, members: int, partitions: int, separate: bool = False) -> None:
+        self._side, self._count, self._partitions, self._separate = side, members, partitions, separate
         self._log = Path(tempfile.mkstemp(prefix=f"zkgroup-bench-{side.name}-", suffix=".log")[1])
 
     def __enter__(self) -> Self:
@@ -42,7 +38,6 @@ class GroupBench:
             self.topics = lay_out(self.server.address, 1, self._partitions)
             command = self._side.command(self.server.address, self.GROUP, self.topics)
             self.members = Members(command, self._log, separate=self._separate)
-            self.observer = Observer(self.GROUP, self.server.transaction_logs)
         except BaseException:
             self.server.__exit__()
             raise
@@ -54,6 +49,20 @@ class GroupBench:
         finally:
             self.server.__exit__()
             self._log.unlink(missing_ok=True)
+
+
+class GroupBench(Bench):
+    """What a group goes through, and an observer of it."""
+
+    def __init__(self, side: Side, *, calm_s: float = 3.0, **sizes: Any) -> None:
+        """`calm_s` is how long heartbeats are counted before an act and quiet is awaited after it."""
+        super().__init__(side, **sizes)
+        self._calm_s = calm_s
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.observer = Observer(self.GROUP, self.server.transaction_logs)
+        return self
 
     def start(self) -> Result:
         """All members at once into an empty group."""

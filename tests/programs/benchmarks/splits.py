@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from tests.programs.benchmarks.members import Members
-from tests.programs.benchmarks.server import BenchServer
+from tests.programs.benchmarks.scenarios import Bench
 from tests.programs.benchmarks.sides import SET_PARTITIONER
-from tests.programs.benchmarks.tree import lay_out
 
 
-class SplitBench:
+class SplitBench(Bench):
     """One server, one set, the members of one program."""
 
+    GROUP = "split"
+
     def __init__(self, *, members: int, partitions: int) -> None:
-        self._count, self._partitions = members, partitions
+        super().__init__(SET_PARTITIONER, members=members, partitions=partitions)
         self._holds: dict[str, int] = {}
-        self._log = Path(tempfile.mkstemp(prefix="zkgroup-bench-split-", suffix=".log")[1])
-
-    def __enter__(self) -> Self:
-        self.server = BenchServer()
-        self.server.__enter__()
-        try:
-            topics = lay_out(self.server.address, 1, self._partitions)
-            self.members = Members(SET_PARTITIONER.command(self.server.address, "split", topics), self._log)
-        except BaseException:
-            self.server.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.members.stop()
-        finally:
-            self.server.__exit__()
-            self._log.unlink(missing_ok=True)
 
     def start(self, timeout_s: float = 240.0) -> dict[str, Any]:
         """All members at once."""
