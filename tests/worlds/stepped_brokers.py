@@ -129,3 +129,11 @@ class SteppedBrokers(SteppedMachines[BrokerNode]):
     def state(self) -> PartitionState:
         path = PartitionState.path(T0)
         return PartitionState.decode(path, self.find(path).data)
+
+
+def alone(broker: int | None = 1, **config: object) -> tuple[SteppedBrokers, BrokerNode]:
+    """A world with one broker in it, at rest."""
+    world = SteppedBrokers()
+    node = world.node(broker, **config)  # type: ignore[arg-type]
+    world.run()
+    return world, node

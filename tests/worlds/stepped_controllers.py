@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS, CandidateNode, SteppedCandidates
@@ -313,6 +314,20 @@ def loses_answer(world: SteppedControllers, ruler: ControllerNode, nth: int, fau
     world.run()
     world.advance(10_000)
     return True
+
+
+def rounds(plays: Callable[..., bool], *more: object) -> int:
+    """How often a play takes place: with 1, 2 and so on, until it says that there were not so many writes."""
+    return next(number for number in itertools.count() if not plays(number + 1, *more))
+
+
+def ruled(
+    topic: Mapping[int, Brokers], brokers: Brokers = (1, 2, 3), **settings: object
+) -> tuple[SteppedControllers, ControllerNode]:
+    """These brokers, topic `t`, and a controller that rules them."""
+    world = SteppedControllers(brokers, **settings)
+    world.make_topic("t", topic)
+    return world, world.rule()
 
 
 def realm(**settings: object) -> tuple[SteppedControllers, ControllerNode]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.effects import ConfigChanged, Registered
 from zkgroup.model.requests import Create
 from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
@@ -50,9 +50,7 @@ def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
 
 def test_all_three_payloads_are_understood() -> None:
     """0.8.2.2 tools write the bare string at us; the notification only says where to look."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     for number, format_ in enumerate(("bare", "v1", "v2")):
         _configured(world, "t", retention_ms=str(number))
         _notify(world, ConfigChange(TOPIC, format_).encode())  # type: ignore[arg-type]
@@ -62,9 +60,7 @@ def test_all_three_payloads_are_understood() -> None:
 
 def test_an_unreadable_notification_stops_no_later_one() -> None:
     """Controller item 12: later ones are applied, and all of them are deleted in time (K35)."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     for payload in (b"", b"{", b"17", b'{"version":9}', b'{"version":2,"entity_path":"x/y"}', b'"/"'):
         _notify(world, payload)
     _configured(world, "t", a="1")
@@ -79,9 +75,7 @@ def test_an_unreadable_notification_stops_no_later_one() -> None:
 
 def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
     """Kafka remembers the greatest number only; later changes would wait for it (controller.md 1.5)."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     world.write(Create(ConfigChange.path(9999), b"garbage"))
     world.run()
     for value in ("1", "2"):
@@ -93,9 +87,7 @@ def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
 
 def test_old_notifications_go_and_younger_ones_stay() -> None:
     """By ctime, as the servers count the time, however wrong the clock of this machine is."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     _notify(world, ConfigChange(TOPIC, "v2").encode())
     world.advance(10 * MINUTE_MS, step_ms=MINUTE_MS)
     _notify(world, ConfigChange(TOPIC, "v2").encode())
@@ -124,9 +116,7 @@ def test_what_was_changed_while_the_broker_was_away_is_told_in_the_next_session(
 
 def test_a_notification_that_vanishes_counts_as_applied() -> None:
     """Another broker has deleted it between the list and the read."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     _configured(world, "t", a="1")
     world.write(Create(ConfigChange.prefix(), b'"t"', sequential=True))
     world.run(lambda: any("ReadMany" in str(flight.request) for flight in node.client.requests))
@@ -140,9 +130,7 @@ def test_a_notification_that_vanishes_counts_as_applied() -> None:
 
 def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
     """No watch was armed meanwhile, so nothing but the broker itself brings it to look."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     node.guard.hidden.add(config_changes_path())
     _configured(world, "t", retention_ms="1")
     _notify(world, ConfigChange(TOPIC, "v2").encode())

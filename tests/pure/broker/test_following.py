@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.effects import FollowOn, HoldFetches, Registered
 from zkgroup.broker.machine.events import Followed
 from zkgroup.broker.machine.following import READ_AT_ONCE
@@ -17,9 +17,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def _follower(*topics: str) -> tuple[SteppedBrokers, BrokerNode]:
     """A controller has had it follow the first partition of each."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     for topic in topics:
         world.server.put(Topic.path(topic), DATA)
     _order(node, *(TopicPartition(topic, 0) for topic in topics))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers
+from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import Counted, CountIsrs, IsrChanged, LookAtFollowers
@@ -24,9 +24,7 @@ EMPTIED = Follower(0, caught_up=False, lost=True)
 
 
 def _leader(isr: tuple[int, ...] = (1, 2, 3)) -> tuple[SteppedBrokers, BrokerNode]:
-    world = SteppedBrokers()
-    node = world.node(notices=NoticeTiming(2500, 5000, 60_000))
-    world.run()
+    world, node = alone(notices=NoticeTiming(2500, 5000, 60_000))
     node.followers[T0] = (0, {2: LEVEL, 3: LEVEL})
     world.lead(node, isr=isr)
     return world, node

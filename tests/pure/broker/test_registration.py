@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers
+from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
 from zkgroup.model.requests import Create, Delete
@@ -49,9 +49,7 @@ def test_every_format_can_be_written(version: int) -> None:
 
 def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
     """Parents and cluster id are made before it."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
 
     assert _story(node) == [Prepared, Registered]
     assert node.told(Registered)[0].epoch == world.find(PATH).stat.czxid
@@ -87,9 +85,7 @@ def test_a_registration_whose_answer_was_lost_is_known_as_ours() -> None:
 
 def test_after_an_expiry_the_own_ghost_is_taken_off_at_once() -> None:
     """Controller item 73: the former session still lives by the server's clock (KAFKA-7165)."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     ghost = world.find(PATH).stat
     node.client.abandon(node.client.incarnation, "given up")
     while len(node.told(Registered)) < 2:
@@ -214,9 +210,7 @@ def test_an_id_that_is_given_out_is_nobody_elses() -> None:
 
 def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
     """Its roles are its own affair; its epoch is a new one, and so is its owner."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     world.server.expire("n0")
     world.server.cut("n0")
     world.run()
@@ -229,9 +223,7 @@ def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
 
 def test_missing_parents_are_made_again() -> None:
     """Somebody has cleared the tree while the broker was away."""
-    world = SteppedBrokers()
-    node = world.node()
-    world.run()
+    world, node = alone()
     world.server.expire("n0")
     world.write(Delete(broker_ids_path(), 0))
     world.server.cut("n0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import CONTROLLER_ID, SteppedControllers, realm
+from tests.worlds.stepped_controllers import CONTROLLER_ID, SteppedControllers, realm, ruled
 from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.model.requests import Create, SetData
@@ -46,9 +46,7 @@ def roles(realm: SteppedControllers, broker: int) -> dict[str, tuple[int, int, t
 
 def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
     """controller.md 5.2: elected first, so that the ISR removal finds only what it followed."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (2, 3)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2, 3), 1: (2, 1), 2: (2, 3)})
     quiet(realm)
     realm.stop_broker(1)
 
@@ -62,9 +60,7 @@ def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
 
 def test_a_partition_that_nobody_can_lead_keeps_its_last_member() -> None:
     """controller.md 3.4: leader -1, who alone has all stays in the ISR, to be elected again."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1,)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1,)})
     realm.stop_broker(1)
 
     assert realm.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
@@ -92,9 +88,7 @@ def test_who_joins_or_leaves_without_leading_is_known_to_all() -> None:
 
 def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
     """Controller item 61: it is told its roles, in a new term; what it led alone gets one too (K7)."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2), 1: (1,), 2: (2, 1)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2), 1: (1,), 2: (2, 1)})
     quiet(realm)
     realm.stop_broker(1, run=False)
     realm.start_broker(1)
@@ -109,9 +103,7 @@ def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
 
 def test_a_registration_nobody_can_read_is_passed_over() -> None:
     """recipes 13: it made real controllers elect each other 341 times in 4 s; here it is named."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     path = BrokerRegistration.path(4)
     realm.write(Create(path, b'{"version":'))
     realm.make_topic("u", {0: (2, 4)})
@@ -137,9 +129,7 @@ def test_a_registration_nobody_can_read_is_passed_over() -> None:
 )
 def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> None:
     """It can be decoded, and no broker could be told of it: the others are served, its path is named."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 4)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 4)})
     path = BrokerRegistration.path(4)
     realm.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
     realm.run()
@@ -164,9 +154,7 @@ def test_a_controller_that_hosts_nothing_is_told_nothing() -> None:
 
 def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     """Error 56 in the answer to LeaderAndIsr: offline to every election until the broker restarts."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     realm.set_state(tp(0), isr=(1, 2))
     realm.run()
     reign = ruler.reign
@@ -252,9 +240,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
 
 def test_the_state_of_a_later_controller_is_left_alone() -> None:
     """Controller item 20: a higher controller epoch than ours is not overwritten."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2), 1: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2), 1: (1, 2)})
     realm.set_state(tp(0), controller_epoch=99)
     realm.stop_broker(1)
 
@@ -294,9 +280,7 @@ def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
 
 def test_a_configuration_nobody_can_read_allows_nothing() -> None:
     """No unclean election by mistake, and the path is named."""
-    realm = SteppedControllers(unclean_election=True)
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)}, unclean_election=True)
     realm.set_state(tp(0), isr=(1,))
     realm.write(SetData("/config/topics/t", b"{", 0))
     realm.stop_broker(1)

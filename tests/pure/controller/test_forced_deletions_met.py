@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import SteppedControllers, is_gone, left_of, loses_answer, realm
+from tests.worlds.stepped_controllers import SteppedControllers, is_gone, left_of, loses_answer, realm, rounds
 from zkgroup.controller.machine.abandoned import AGAIN_MS
 from zkgroup.model.requests import Create
 from zkgroup.testing.memory_zookeeper import Fault
@@ -196,21 +196,13 @@ def returned(world: SteppedControllers) -> None:
 @pytest.mark.parametrize("crashed", [crashed_in_the_deletion, crashed_in_the_return])
 def test_a_crash_after_any_write_changes_nothing(crashed: Callable[[int], bool]) -> None:
     """Each write in turn: the next controller ends it, and old records are never met again."""
-    writes = 1
-    while crashed(writes):
-        writes += 1
-
-    assert writes > 1
+    assert rounds(crashed) > 0
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
 def test_a_write_without_an_answer_is_looked_for(fault: Fault) -> None:
     """Each write of a forced deletion in turn is executed, or not, or later; the same process ends it."""
-    nth = 1
-    while unanswered(nth, fault):
-        nth += 1
-
-    assert nth > 2
+    assert rounds(unanswered, fault) > 1
 
 
 def unanswered(nth: int, fault: Fault) -> bool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import SteppedControllers
+from tests.worlds.stepped_controllers import SteppedControllers, ruled
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
 def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
     """Recipes 17: until it has answered a request of this epoch it is held; nothing else would look again."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(3)
     world.hosts[3].silent = True
     world.start_broker(3, run=False)

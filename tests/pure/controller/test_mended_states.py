@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine import mended
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Create, Exists, ExistsDone, ReadMany, ReadManyDone, SetData
@@ -49,9 +49,7 @@ def roles_of(realm: SteppedControllers, broker: int) -> set[str]:
 
 def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
     """Nothing else happens to the partition: its leader waits for a follower that knows of no leader."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     data = broken(realm)
     changed(realm)
     realm.stop_broker(2)
@@ -66,9 +64,7 @@ def test_a_broker_that_came_back_meanwhile_is_told_of_it() -> None:
 
 def test_who_was_to_be_replaced_meanwhile_is_replaced() -> None:
     """The leader has died, and nobody could be elected."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     data = broken(realm)
     realm.stop_broker(1)
     assert ruler.unreadable == {STATE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -18,9 +18,7 @@ FIRST_MS, INTERVAL_MS = 5_000, 300_000
 
 def tilted(partitions: int = 4, **settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """Topic `t`, all of it preferring 1, led by 2 since broker 1 was away; all are in sync again."""
-    world = SteppedControllers(**{"auto_rebalance": False, **settings})
-    world.make_topic("t", dict.fromkeys(range(partitions), (1, 2, 3)))
-    ruler = world.rule()
+    world, ruler = ruled(dict.fromkeys(range(partitions), (1, 2, 3)), **{"auto_rebalance": False, **settings})
     world.stop_broker(1)
     world.start_broker(1)
     for number in range(partitions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine.strays import AGAIN_MS
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode
@@ -14,9 +14,7 @@ from zkgroup.znodes.unclean_elections import UncleanElection
 
 def moved() -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has moved from 1, 2 to 2, 3; broker 1 has answered that it cannot delete."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
     world.hosts[1].refusals[tp(0)] = ErrorCode.KAFKA_STORAGE_ERROR
     move(world, (2, 3), (1, 2, 3))
     return world, ruler
@@ -85,9 +83,7 @@ def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
 
 def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_back() -> None:
     """The move does not wait for who leaves, and nobody answers for it; its return is the occasion."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     move(world, (2, 3), (2, 3))
     reign = ruler.reign
@@ -155,9 +151,7 @@ def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:
 
 def test_a_replica_that_has_its_place_again_is_not_deleted_by_the_next_controller() -> None:
     """Moved there and back: the records name it, and so does the list of today."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
     move(world, (2, 3), (1, 2, 3))
     move(world, (1, 2), (1, 2, 3))
     world.crash(ruler)

@@ -11,7 +11,14 @@ import pytest
 from tests.pure.controller.forced import records, told_of
 from tests.pure.controller.test_strays import move
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, loses_answer
+from tests.worlds.stepped_controllers import (
+    ControllerNode,
+    SteppedControllers,
+    left_of,
+    loses_answer,
+    rounds,
+    ruled,
+)
 from zkgroup.controller.machine.strays import AGAIN_MS
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.memory_zookeeper import Fault
@@ -29,9 +36,7 @@ from zkgroup.znodes.reassignment_records import (
 
 def left_behind() -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has moved from 1, 2 to 2, 3 while broker 1 was down."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
     world.stop_broker(1)
     move(world, (2, 3), (2, 3))
     assert tp(0) in world.hosts[1].logs
@@ -115,9 +120,7 @@ def test_what_is_left_behind_is_not_what_a_deletion_waits_for() -> None:
 
 def unanswered_by_the_left() -> tuple[SteppedControllers, ControllerNode]:
     """The topic is to be deleted, and broker 1 has not answered the request of the move."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (1, 2)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2)}, auto_rebalance=False)
     world.hosts[1].silent = True
     move(world, (2, 3), (1, 2, 3))
     world.mark("t")
@@ -233,9 +236,7 @@ def test_what_is_left_of_a_topic_that_could_not_be_read_is_recalled_when_it_can(
 
 def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
     """K14: broker 3 died while it was to become a replica, and the operator goes back to where it began."""
-    world = SteppedControllers(auto_rebalance=False)
-    world.make_topic("t", {0: (2, 1)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (2, 1)}, auto_rebalance=False)
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
     world.run()
     assert tp(0) in world.hosts[3].logs
@@ -299,21 +300,13 @@ def crashed(writes: int) -> bool:
 
 def test_a_crash_after_any_write_of_the_deletion_loses_nothing_that_was_left() -> None:
     """Each write in turn: the record is made with the write that frees the name."""
-    writes = 1
-    while crashed(writes):
-        writes += 1
-
-    assert writes > 2
+    assert rounds(crashed) > 1
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
 def test_a_write_without_an_answer_loses_nothing_that_was_left(fault: Fault) -> None:
     """Each write of the deletion in turn is executed, or not, or later."""
-    nth = 1
-    while unanswered(nth, fault):
-        nth += 1
-
-    assert nth > 2
+    assert rounds(unanswered, fault) > 1
 
 
 def unanswered(nth: int, fault: Fault) -> bool:

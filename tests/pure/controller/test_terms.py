@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_candidates import GRACE_AND_SPREAD_MS
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.model.requests import SetData
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.wire.control import LeaderAndIsrRequest
@@ -19,7 +19,7 @@ def bounce(realm: SteppedControllers, broker: int, *, ours: bool = True) -> None
     realm.start_broker(broker, ours=ours, run=False)
 
 
-def ruled(realm: SteppedControllers) -> SteppedControllers:
+def left_leaderless(realm: SteppedControllers) -> SteppedControllers:
     """Three topics' worth of leaders, and a controller that is gone."""
     realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (1,), 3: (3, 1)})
     realm.crash(realm.rule())
@@ -47,7 +47,7 @@ def ended(ruler: ControllerNode) -> list[object]:
 
 def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
     """replica-host.md rule 1: in its old term it could append other lines at offsets that followers have."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.rule()
 
@@ -62,7 +62,7 @@ def test_a_leader_that_started_again_unseen_leads_in_a_new_term() -> None:
 
 def test_a_term_is_ended_once() -> None:
     """The state is younger than the registration then: no controller after it writes again."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     bounce(realm, 1)
     realm.crash(realm.rule())
     ruler = realm.rule()
@@ -73,7 +73,7 @@ def test_a_term_is_ended_once() -> None:
 
 def test_leaders_of_kafka_are_not_touched() -> None:
     """Whose registration has no key of ours: its log is not ours to judge, its version not to be changed."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     bounce(realm, 1, ours=False)
     ruler = realm.rule()
 
@@ -83,7 +83,7 @@ def test_leaders_of_kafka_are_not_touched() -> None:
 
 def test_a_restart_of_the_whole_cluster_ends_all_terms_in_few_writes() -> None:
     """One packet for all that fits into one; nobody hears of the old terms."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     for broker in (1, 2, 3):
         bounce(realm, broker)
     ruler = realm.rule()
@@ -97,7 +97,7 @@ def test_a_restart_of_the_whole_cluster_ends_all_terms_in_few_writes() -> None:
 
 def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
     """Its packet is refused: an ISR keeps the term, whoever wrote it after the start."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.stand()
     realm.run()
@@ -114,7 +114,7 @@ def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
 def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
     """Everything is read again, and what is younger than the registration is left alone."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     bounce(realm, 1)
     ruler = realm.stand()
     realm.run()
@@ -131,7 +131,7 @@ def test_a_write_without_an_answer_ends_the_term_once(fault: Fault) -> None:
 
 def test_a_topic_that_is_mended_after_a_restart_gets_new_terms_too() -> None:
     """Its states were not read by the take-over."""
-    realm = ruled(SteppedControllers())
+    realm = left_leaderless(SteppedControllers())
     good = realm.find(Topic.path("t"))
     assert good.data is not None
     realm.write(SetData(Topic.path("t"), b"{", good.stat.version))
@@ -146,9 +146,7 @@ def test_a_topic_that_is_mended_after_a_restart_gets_new_terms_too() -> None:
 
 def test_a_bounce_seen_on_a_new_connection_ends_the_term_as_any_other() -> None:
     """It leaves the ISR: what it led alone is led by it again, the rest by others."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (1,), 3: (3, 1)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2, 3), 1: (2, 1), 2: (1,), 3: (3, 1)})
     realm.server.suspend(ruler.name)
     realm.run()
     bounce(realm, 1)

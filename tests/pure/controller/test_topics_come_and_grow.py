@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.model.requests import Create, Delete, ReadMany, SetData
@@ -105,9 +105,7 @@ def test_partitions_that_a_tool_leaves_out_are_written_back() -> None:
 
 def test_a_key_that_cannot_be_written_again_is_named() -> None:
     """A 64-bit number would kill readers of 0.8.2.2: the lists stay as the tool wrote them."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     path = Topic.path("t")
     data = b'{"version":1,"partitions":{"0":[2,1],"1":[3,1]},"big":99999999999}'
     realm.write(SetData(path, data, realm.find(path).stat.version))
@@ -146,9 +144,7 @@ def test_replica_lists_that_no_state_can_be_made_of_pass_their_topic_over(
 
 def test_a_topic_that_others_have_removed_is_forgotten() -> None:
     """A znode that goes without a request to delete it."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     state, parent, parents = (
         PartitionState.path(tp(0)),
         Topic.partition_path(tp(0)),
@@ -271,9 +267,7 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
 
 def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     """recipes 17: the first copy may still arrive; a broker that knows a higher epoch obeys it no more."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     reign = ruler.reign
     realm.hosts[3].silent = True
     batch = reign.batch()
@@ -305,9 +299,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
 
 def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; nobody will answer it."""
-    realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    ruler = realm.rule()
+    realm, ruler = ruled({0: (1, 2)})
     reign = ruler.reign
     realm.hosts[2].silent = True
     for delete in (False, True):

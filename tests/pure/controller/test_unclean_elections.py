@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine.selectors import UNCLEAN_SETTING
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
@@ -23,9 +23,7 @@ REQUEST = UncleanElection.path()
 
 def offline(**settings: object) -> tuple[SteppedControllers, ControllerNode]:
     """`t-0` has lost its only in-sync replica 1, `t-1` is led by 2, `t-2` has no living replica."""
-    world = SteppedControllers(auto_rebalance=False, **settings)
-    world.make_topic("t", {0: (1, 2), 1: (2, 1), 2: (1,)})
-    ruler = world.rule()
+    world, ruler = ruled({0: (1, 2), 1: (2, 1), 2: (1,)}, auto_rebalance=False, **settings)
     world.set_state(tp(0), isr=(1,))
     world.stop_broker(1)
     assert [world.state(tp(number)).leader for number in (0, 1, 2)] == [-1, 2, -1]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import Cluster, state_path
+from tests.pure.audit.cluster import Cluster, started, state_path
 from zkgroup.audit.findings.broker_flapping import RULE
 
 
 def test_a_short_life_is_told_with_the_time_away() -> None:
     """Under five minutes up is a warning that says how long, how it ended, and how long it was away."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.wait(299_999)
     died = log.expire(2)
     log.wait(12_000)
@@ -33,8 +32,7 @@ def test_a_short_life_is_told_with_the_time_away() -> None:
 
 def test_the_topics_that_it_led_are_named() -> None:
     """What it led while it was up, lost again or not; not what it led after that, or only followed."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.state(("before", 0), 2, (2,))
     log.state(("before", 0), 1, (1,), epoch=1)
     log.expire(2)
@@ -62,8 +60,7 @@ def test_the_topics_that_it_led_are_named() -> None:
 
 def test_of_many_topics_the_first_ones_are_named() -> None:
     """Five by name, the others by their number."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     for number in range(7):
         log.state((f"t{number}", 0), 2, (2,))
     log.expire(2)
@@ -75,8 +72,7 @@ def test_of_many_topics_the_first_ones_are_named() -> None:
 
 def test_a_long_life_and_one_that_lasts_are_none() -> None:
     """Five minutes up are long enough, unless `short_ms` says more; a life that goes on is never short."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.wait(300_000)
     log.expire(2)
     log.open(22)

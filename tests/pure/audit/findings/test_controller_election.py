@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller
+from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller, started
 from zkgroup.audit.findings.controller_election import RULE
 
 POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port":9}'
@@ -31,8 +31,7 @@ def test_each_election_is_told_with_its_epoch_and_the_time_without() -> None:
 
 def test_how_it_ended() -> None:
     """Deleted by itself, by another session, closed, or still there: each is worded apart."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.delete(CONTROLLER, 1)
     log.elect_ours(2, 2, 2)
     log.delete(CONTROLLER, 9)
@@ -51,8 +50,7 @@ def test_how_it_ended() -> None:
 
 def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_ones() -> None:
     """An epoch raised in the multi that replaces `/controller` belongs to who takes it."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.multi(
         2,
         log.setting(EPOCH, "2"),
@@ -68,8 +66,7 @@ def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_one
 
 def test_long_without_a_controller_is_a_warning() -> None:
     """More than 30 s without a controller is a warning, whether one came in the end or nobody did."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.close(1)
     log.wait(30_001)
     late = log.elect(2, 2, 2)
@@ -97,8 +94,7 @@ def storm(log: Cluster, elections: int, apart_ms: int) -> tuple[int, int]:
 
 def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -> None:
     """Twenty elections 100 ms apart are one warning, which names the registration that no JVM can read."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.broker(8, 2, POISON)
     log.wait(60_000)
     log.delete(CONTROLLER, 9)
@@ -112,8 +108,7 @@ def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -
 
 def test_a_few_and_slow_ones_are_none() -> None:
     """Four elections in a row, or six that are more than a second apart, are no storm."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.wait(60_000)
     log.delete(CONTROLLER, 9)
     storm(log, 4, 100)
@@ -152,8 +147,7 @@ def test_a_controller_that_cannot_be_read_is_told_all_the_same() -> None:
 
 def test_only_a_registration_that_stood_in_the_storm_is_named() -> None:
     """Not one that was gone before it, or came after it."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.broker(7, 2, POISON)
     log.delete("/brokers/ids/7", 2)
     log.wait(60_000)
@@ -168,8 +162,7 @@ def test_only_a_registration_that_stood_in_the_storm_is_named() -> None:
 
 def test_thirty_seconds_without_a_controller_are_not_long() -> None:
     """By default; one that is not registered at the end for as long is none either."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.close(1)
     log.wait(30_000)
     log.elect(2, 2, 2)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller
+from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller, started
 from zkgroup.audit.findings.controller_epoch_gap import RULE
 
 
 def test_gaps_repeats_and_falls_are_errors() -> None:
     """An epoch that skips, repeats or falls is an error at its write, with who wrote it."""
-    log = Cluster()
-    log.start(1)
+    log = started(1)
     gap = log.raise_epoch(3, 1)
     repeat = log.raise_epoch(3, 2)
     fall = log.raise_epoch(1, 1)
@@ -31,8 +30,7 @@ def test_gaps_repeats_and_falls_are_errors() -> None:
 
 def test_an_epoch_that_is_made_anew_falls() -> None:
     """`/controller_epoch` deleted and made again with a lower number has fallen; it is no first epoch."""
-    log = Cluster()
-    log.start(1)
+    log = started(1)
     log.raise_epoch(2, 1)
     log.delete(EPOCH, 9)
     made = log.raise_epoch(1, 1)
@@ -58,8 +56,7 @@ def test_elections_of_real_controllers_and_of_ours_are_fine() -> None:
 
 def test_an_epoch_that_cannot_be_read_is_an_error() -> None:
     """An epoch that is no number is an error; the next one is measured by the last that could be read."""
-    log = Cluster()
-    log.start(1)
+    log = started(1)
     torn = log.raise_epoch("two", 1)
     log.raise_epoch(2, 1)
 
@@ -70,8 +67,7 @@ def test_an_epoch_that_cannot_be_read_is_an_error() -> None:
 
 def test_a_winner_that_never_raised_it_is_a_warning() -> None:
     """Who holds `/controller` for over 2 s and never raises the epoch is told; raising it then is fine."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.delete(CONTROLLER, 1)
     silent = log.elect(2, 2, None)
     log.wait(2_001)
@@ -91,8 +87,7 @@ def test_a_winner_that_never_raised_it_is_a_warning() -> None:
 
 def test_the_order_within_a_transaction_does_not_count() -> None:
     """A KRaft controller that takes over raises the epoch before it takes `/controller`."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.multi(
         2,
         log.setting(EPOCH, "2"),
@@ -106,8 +101,7 @@ def test_the_order_within_a_transaction_does_not_count() -> None:
 
 def test_one_that_still_holds_it_at_the_end_is_too() -> None:
     """A controller that lasts to the end without having raised the epoch is a warning without an end."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.delete(CONTROLLER, 1)
     silent = log.elect(2, 2, None)
     log.passes(10_000)
@@ -117,8 +111,7 @@ def test_one_that_still_holds_it_at_the_end_is_too() -> None:
 
 def test_an_epoch_that_another_session_raised_is_not_the_winners() -> None:
     """The one that holds `/controller` has still not raised it; and a data change there elects nobody."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.delete(CONTROLLER, 1)
     silent = log.elect(2, 2, None)
     log.raise_epoch(2, 1)

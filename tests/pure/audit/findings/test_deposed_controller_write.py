@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import CONTROLLER, EPOCH, REASSIGN, Cluster, controller, state_path, state_text
+from tests.pure.audit.cluster import (
+    CONTROLLER,
+    EPOCH,
+    REASSIGN,
+    Cluster,
+    controller,
+    started,
+    state_path,
+    state_text,
+)
 from zkgroup.audit.findings.deposed_controller_write import RULE
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -11,8 +20,7 @@ TOOL = 0x70
 
 def ruled() -> Cluster:
     """A log in which broker 1 ruled and made t-0, and broker 2 rules now, in epoch 2."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.topic("t", {0: (1, 2), 1: (2, 1)}, TOOL)
     log.state(T0, 1, (1, 2), session=1)
     log.delete(CONTROLLER, TOOL)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import Cluster
+from tests.pure.audit.cluster import Cluster, started
 from zkgroup.audit.findings.isr_flapping import RULE
 
 T0 = ("t", 0)
 
 
 def placed() -> Cluster:
-    log = Cluster()
-    log.start(1, 2, 3)
+    log = started(1, 2, 3)
     log.topic("t", {0: (1, 2, 3)})
     log.state(T0, 1, (1, 2, 3))
     return log

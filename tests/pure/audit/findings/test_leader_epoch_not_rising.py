@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import Cluster, state_path, state_text
+from tests.pure.audit.cluster import Cluster, started, state_path, state_text
 from zkgroup.audit.findings.leader_epoch_not_rising import RULE
 
 T0 = ("t", 0)
@@ -49,8 +49,7 @@ def test_a_topic_of_the_same_name_starts_at_0() -> None:
 
 def test_a_partition_that_was_made_anew_begins_anew() -> None:
     """In one transaction, too: a new state may have a lower epoch and another leader."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.state(T0, 1, (1, 2), epoch=5)
     log.multi(1, log.deletion(state_path(T0)), log.creation(state_path(T0), state_text(2, (2,), 0)))
 

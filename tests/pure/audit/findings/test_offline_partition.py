@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import Cluster, state_path, state_text
+from tests.pure.audit.cluster import Cluster, started, state_path, state_text
 from zkgroup.audit.findings.offline_partition import RULE
 
 T0 = ("t", 0)
@@ -10,8 +10,7 @@ T0 = ("t", 0)
 
 def led() -> Cluster:
     """A log with brokers 1 and 2; 2 leads t-0, which is on both."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     log.topic("t", {0: (2, 1)})
     log.state(T0, 2, (2, 1))
     return log

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.cluster import Cluster
+from tests.pure.audit.cluster import Cluster, started
 from zkgroup.audit.findings.preferred_leader_imbalance import RULE
 
 
 def led() -> Cluster:
     """Ten partitions of two topics that broker 1 should lead, and does."""
-    log = Cluster()
-    log.start(1, 2)
+    log = started(1, 2)
     for topic in ("t", "u"):
         log.topic(topic, dict.fromkeys(range(5), (1, 2)))
         for partition in range(5):
