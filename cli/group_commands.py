@@ -20,7 +20,7 @@ from .frame import output
 from .options import consent_options, group_argument, source_option, wait_options, wait_s
 from .output import say
 from .parameters import NameAndCount
-from .sources import log_ends
+from .sources import log_ends, own_log_ends
 from .units import counted, is_whole
 
 EXIT_CHECK_FAILED = 3
@@ -45,9 +45,12 @@ def list_(source: str | None) -> None:
 @group_argument(many=True)
 @source_option
 def describe(groups: tuple[str, ...], source: str | None) -> None:
-    """Members, partitions, owners and offsets of GROUP."""
+    """Members, partitions, owners and offsets of GROUP.
+
+    Without --source, brokers of zkgroup in the ensemble are asked for log ends; `--source none` asks nobody.
+    """
     out = output()
-    with connected() as ensemble, log_ends(source, ensemble) as ends:
+    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
         described = [admin.describe(ensemble, name, ends) for name in groups]
     many = len(described) > 1
     document = documents.described_groups(described) if many else documents.group(described[0])

@@ -11,11 +11,17 @@ import click
 from zkgroup.admin.brokers import Cluster
 from zkgroup.admin.groups import LogEndReader
 from zkgroup.admin.offset_plans import LogPositions
+from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
+
+from .output import say
 
 if TYPE_CHECKING:
     from zkgroup.admin.ensemble import Ensemble
     from zkgroup.consumer.sources.port import RecordSource
+
+OWN_S = 2.0
+"""Longest wait for log ends that nobody has asked for."""
 
 KINDS = "files:DIR, brokers, kafka:HOST:PORT[,HOST:PORT...] or none"
 
@@ -68,6 +74,39 @@ def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions
         yield SourcePositions(source)
     finally:
         source.close()
+
+
+@contextmanager
+def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
+    """`log_ends`; without a source the brokers of zkgroup in the ensemble are asked, where there are any.
+
+    What they do not tell within `OWN_S` stays unknown, with a note: nobody has asked for it.
+    """
+    own = None if spec else Cluster(ensemble)
+    if own is None or not any(one.is_zkgroup for one in own.brokers().values()):
+        with log_ends(spec, ensemble) as ends:
+            yield ends
+        return
+    from zkgroup.lines.reader import LineReader
+
+    reader = LineReader(own.brokers, client_id="zkgroup-lag")
+
+    def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        ours = own.led_by_ours(partitions)
+        try:
+            found = reader.ends(ours, OWN_S, await_unknown=False)
+            trouble = reader.trouble
+        except ZkGroupError as error:
+            found, trouble = {}, str(error)
+        if missing := [tp for tp in ours if tp not in found]:
+            more = f" and {len(missing) - 1} more" if missing[1:] else ""
+            say(f"note: the end of {missing[0]}{more} is not known: {trouble}")
+        return found
+
+    try:
+        yield asked
+    finally:
+        reader.close()
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _member(picture: GroupPicture, expected: Expectation, member: str) -> Member
         subscription=dict(registration.subscription) if registration else {},
         registered_at_ms=entry.stat.ctime,
         kind=kind(entry.znode.data),
-        host=member_host(picture.group, member),
+        host=member_host(picture.group, member) or (registration.host if registration else None),
         agrees=agreement(picture, expected, member),
     )
 

@@ -137,6 +137,8 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewRow:
+    """Who owns a partition now, and who would; None for nobody."""
+
     topic_partition: TopicPartition
     now: str | None
     then: str | None

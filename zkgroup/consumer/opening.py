@@ -162,15 +162,15 @@ def open_engine(options: MemberOptions, runner: CallbackRunner, share: Share | N
     """Builds the engine and, where an address was given, its client. Nothing is started yet."""
     clock = options.clock_used
     settings = options.settings
-    member = make_member_id(
-        options.group, settings.consumer_id, socket.gethostname(), clock.wall_ms(), secrets.token_hex(4)
-    )
+    host = socket.gethostname()
+    member = make_member_id(options.group, settings.consumer_id, host, clock.wall_ms(), secrets.token_hex(4))
     config = MemberConfig(
         group=options.group,
         member_id=member,
         subscription=options.subscription,
         settings=settings,
         version=VERSION,
+        host=None if settings.consumer_id is None else host,
         jitter=random.Random().random,  # noqa: S311 - own, unlike the module's: nobody seeds it, and it costs no system call
         owns_client=options.client is None,
     )

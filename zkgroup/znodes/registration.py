@@ -21,6 +21,7 @@ BLACK_LIST: Final = "black_list"
 ZKGROUP_KEY: Final = "zkgroup"
 STRATEGY_KEY: Final = "strategy"
 EXCLUDE_INTERNAL_KEY: Final = "exclude_internal"
+HOST_KEY: Final = "host"
 
 Kind = Literal["zkgroup", "jvm", "unknown"]
 
@@ -40,7 +41,7 @@ class Registration:
     Ephemeral, created with its final data, never set again. Every member of the group watches the children
     of `ids` and reads every registration at each rebalance; one that a JVM member cannot parse stops all of
     them (item 16 of checklist.md). Unknown keys are ignored by every version of Kafka: ours are `zkgroup`,
-    `strategy` and `exclude_internal`, with text values.
+    `strategy`, `exclude_internal` and, where the id does not tell it, `host`, with text values.
     """
 
     subscription: Mapping[str, int]
@@ -91,6 +92,12 @@ class Registration:
     def exclude_internal(self) -> bool | None:
         """The published `exclude.internal.topics`; None where it is not published."""
         return {"true": True, "false": False}.get(str(self.extensions.get(EXCLUDE_INTERNAL_KEY)))
+
+    @property
+    def host(self) -> str | None:
+        """The published host; members whose id tells it publish none."""
+        value = self.extensions.get(HOST_KEY)
+        return value if isinstance(value, str) else None
 
     def encode(self) -> bytes:
         """The bytes that Kafka 0.8.2 would write, then the extension keys.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.memory_groups import OURS, MemoryGroups
 from tests.worlds.stores import RecordedStore
 from zkgroup.admin.describe import describe_offsets
 from zkgroup.admin.groups import describe, list_groups
@@ -26,13 +26,15 @@ def test_a_member_is_described_by_its_registration(world: MemoryGroups) -> None:
 
 
 def test_a_member_with_an_id_of_its_own_has_no_host(world: MemoryGroups) -> None:
-    """An id that does not parse from the right tells no host."""
+    """An id that does not parse from the right tells no host, unless its registration does."""
     world.topic("orders", 1)
     world.member("g", "worker-7", {"orders": 1}, {})
+    world.member("g", "worker-8", {"orders": 1}, {**OURS, "host": "host-b.example"})
 
-    (member,) = describe(world.ensemble, "g").members
+    jvm, ours = describe(world.ensemble, "g").members
 
-    assert (member.host, member.kind) == (None, "jvm")
+    assert (jvm.host, jvm.kind) == (None, "jvm")
+    assert (ours.host, ours.kind) == ("host-b.example", "zkgroup")
 
 
 def test_a_partition_is_described_by_owner_and_offset(world: MemoryGroups) -> None:

@@ -48,6 +48,7 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
                 assert (ran.code, ran.document["acknowledged"]) == (0, 100), ran
                 assert ran.document["may_be_repeated"] == 0
             assert consumer.wait() == 0, consumer.errors
+            _shows_lag(shell)
             records = [event for event in consumer.events if event["event"] == "record"]
     finally:
         for broker in brokers.values():
@@ -62,6 +63,19 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
             for record in records
             if record["partition"] == partition
         }
+
+
+def _shows_lag(shell: Shell) -> None:
+    """Without being asked, of the brokers that live; `none` asks no broker."""
+    back = ("offsets", "reset", "g", "--to", "-1", "--topic", "orders:1", "--execute")
+    assert shell.run(*back).code == 0
+    rows = shell.json("group", "describe", "g")["partitions"]
+    table = shell.run("group", "describe", "g")
+    silent = shell.json("group", "describe", "g", "--source", "none")["partitions"]
+
+    assert [(row["log_end_offset"] - row["offset"], row["lag"]) for row in rows] == [(0, 0), (1, 1), (0, 0)]
+    assert " LAG" in table.out
+    assert {(row["log_end_offset"], row["lag"]) for row in silent} == {(None, None)}
 
 
 def _shows_how_far_replicas_are(shell: Shell) -> None:

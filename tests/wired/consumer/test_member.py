@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import Create
+from zkgroup.znodes.consumers import Registration
 
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
@@ -56,6 +58,22 @@ def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
             assert [lease.topic_partition for lease in second.leases()] == [TWO, THREE]
             assert second.lease(TWO).token > before[TWO].token
             assert second.lease(ZERO) is None
+
+
+def test_a_member_tells_its_host_whatever_its_id(face: Face, world: MemberWorld) -> None:
+    """Past bug: with a `consumer_id` nobody could tell where it runs. A generated id has it already."""
+    with (
+        face.member(client=world.client("a"), settings=settings(consumer_id="a")) as named,
+        face.member(client=world.client("b")) as other,
+    ):
+        other.wait_until_stable(PATIENCE_S)
+        members = {one.member: one.host for one in named.describe().members}
+        ids = [named.member_id, other.member_id]
+        tree = world.server.tree()
+
+    assert members == dict.fromkeys(ids, socket.gethostname())
+    paths = [Registration.path("g", member) for member in ids]
+    assert [Registration.decode(path, tree[path].data).host for path in paths] == [socket.gethostname(), None]
 
 
 def test_threads_of_one_member(face: Face, world: MemberWorld) -> None:

@@ -21,6 +21,8 @@ class MemberConfig:
     """`require_brokers` must be resolved by the caller: only True makes the member wait for brokers."""
     version: str = ""
     """Of this library; published in the registration as `"zkgroup"`."""
+    host: str | None = None
+    """Published in the registration; None where the id tells it already."""
     jitter: Callable[[], float] = lambda: 0.5
     """Draws a number in [0, 1). The only source of randomness of the machine."""
     owns_client: bool = True

@@ -163,4 +163,6 @@ class Membership:
             "strategy": settings.partition_assignment_strategy,
             "exclude_internal": "true" if settings.exclude_internal_topics else "false",
         }
+        if self._core.config.host is not None:
+            extensions["host"] = self._core.config.host
         return Registration.of(self.subscription, self._core.now.wall_ms, extensions).encode()
