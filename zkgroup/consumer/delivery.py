@@ -14,7 +14,7 @@ from zkgroup.consumer.effects import Assign, FinishCommit, MoveTo
 from zkgroup.consumer.feeding import DeliveryHost, Feeding, Positions
 from zkgroup.consumer.flow import Flow
 from zkgroup.consumer.flows import Flows
-from zkgroup.consumer.lease import Holdings
+from zkgroup.consumer.outbox import Outbox
 from zkgroup.consumer.records import Record
 from zkgroup.consumer.share import Processed
 from zkgroup.model import LeaseGrant, TopicPartition
@@ -45,11 +45,12 @@ class Delivery:
         self._wake_fetcher = wake_fetcher
         self._wake_application = wake_application
         self._flows = Flows()
+        self._outbox = Outbox(lambda kind, fields: self.host.note_delivery(kind, fields))
         self.feeding = Feeding(
             self._flows,
             lambda: self.host,
             buffered_max=self._buffered_max,
-            jumps_noted=records_noted,
+            outbox=self._outbox if records_noted else None,
             wake_application=wake_application,
         )
         self._paused: set[TopicPartition] = set()
@@ -92,6 +93,7 @@ class Delivery:
             for flow in self._flows.of(partitions):
                 flow.stopped = True
                 flow.buffer.clear()
+        self._outbox.send()  # before the member records that the ownership ends
 
     def drain(
         self, partitions: Iterable[TopicPartition], until_ms: int, done: Callable[[Processed], None]
@@ -103,6 +105,7 @@ class Delivery:
                 if not self._drains.take(number):
                     return
                 processed = self._flows.news(wanted if self._auto_commit else ())
+            self._outbox.send()  # before a commit covers it
             done(processed)
 
         with self._flows.lock:
@@ -117,6 +120,7 @@ class Delivery:
         with self._flows.lock:
             for topic_partition in partitions:
                 self._flows.by_partition.pop(topic_partition, None)
+        self._outbox.send()
         self._wake_application()
 
     def extended(self) -> None:
@@ -155,44 +159,54 @@ class Delivery:
                     self._ack(record)
             self._in_hand.clear()
             drained = self._drains.ready(self._flows.are_drained)
+        self._outbox.send()
         for finish in drained:
             finish()
 
     def take(self, max_records: int) -> list[Record]:
         """Up to so many records, partition by partition in turn, each started within the lease."""
         records: list[Record] = []
-        hungry = False
         with self._flows.lock:
-            holdings = self.host.board.current
-            for flow in list(self._flows.by_partition.values()):
-                if not flow.buffer or not flow.is_open:
-                    continue
-                self._take_from(flow, max_records, records, holdings)
-                hungry |= flow.got_hungry(self._buffered_max)
-                self._flows.put_last(flow)
-                if len(records) >= max_records:
+            flows = list(self._flows.by_partition.values())
+        for flow in flows:
+            while taken := self._take_from(flow, max_records - len(records)):
+                records += taken
+                self._outbox.send()
+            if len(records) >= max_records:
+                break
+        return records
+
+    def _take_from(self, flow: Flow, max_records: int) -> list[Record]:
+        """The next records of one partition: a single one where each start is recorded, at its time."""
+        records: list[Record] = []
+        token, board = flow.grant.token, self.host.board
+        with self._flows.lock:
+            if self._flows.find(flow.topic_partition) is not flow or not flow.is_open:
+                return records
+            holdings = board.current
+            for _ in range(min(1, max_records) if self._records_noted else max_records):
+                if not flow.buffer or flow.tracker.is_full:
                     break
+                if not holdings.may_deliver(flow.topic_partition, token, board.now_ms()):
+                    break
+                records.append(flow.hand_out())
+                if self._records_noted:
+                    self._note("deliver.start", records[-1], until_ms=holdings.until_ms)
+            if records:
+                self._flows.put_last(flow)
+            hungry = flow.got_hungry(self._buffered_max)
             if self._auto_ack:
                 self._in_hand.extend(records)
         if hungry:
             self._wake_fetcher()
         return records
 
-    def _take_from(self, flow: Flow, max_records: int, records: list[Record], holdings: Holdings) -> None:
-        topic_partition, token, board = flow.topic_partition, flow.grant.token, self.host.board
-        while flow.buffer and len(records) < max_records and not flow.tracker.is_full:
-            if not holdings.may_deliver(topic_partition, token, board.now_ms()):
-                return
-            record = flow.hand_out()
-            if self._records_noted:
-                self._note("deliver.start", record, until_ms=holdings.until_ms)
-            records.append(record)
-
     def ack(self, record: Record) -> bool:
         """Marks a record as processed; False (and counted) when its partition is gone."""
         with self._flows.lock:
             acked = self._ack(record)
             drained = self._drains.ready(self._flows.are_drained)
+        self._outbox.send()
         for finish in drained:
             finish()
         return acked
@@ -212,17 +226,21 @@ class Delivery:
 
     def _note(self, kind: str, record: Record, **more: object) -> None:
         fields = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-        self.host.note_delivery(kind, {**fields, "token": record.token, **more})
+        self._outbox.add(kind, {**fields, "token": record.token, **more})
 
     def to_commit(self) -> Processed:
         """What is processed and not committed yet."""
         with self._flows.lock:
-            return self._flows.news(self._flows.by_partition)
+            news = self._flows.news(self._flows.by_partition)
+        self._outbox.send()
+        return news
 
     def as_given(self, offsets: Positions) -> Processed:
         """Offsets that the application itself names; they may go back where it has sought back."""
         with self._flows.lock:
-            return Processed(dict(offsets), self._flows.seeks(offsets), self._flows.last_move_id)
+            given = Processed(dict(offsets), self._flows.seeks(offsets), self._flows.last_move_id)
+        self._outbox.send()
+        return given
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Delivers nothing of these until `resume`, also when they come back after a rebalance."""
@@ -249,8 +267,9 @@ class Delivery:
             flow = self._flows.owned(topic_partition)
             flow.seek(offset)
             if self._records_noted:
-                self.host.note_delivery("seek", flow.place(offset))
+                self._outbox.add("seek", flow.place(offset))
             self._in_hand = [r for r in self._in_hand if r.topic_partition != topic_partition]
+        self._outbox.send()
         self._wake_fetcher()
 
     def position(self, topic_partition: TopicPartition) -> int | None:

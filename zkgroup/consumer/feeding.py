@@ -10,6 +10,7 @@ from typing import Protocol
 from zkgroup.consumer.flow import Flow, Identity
 from zkgroup.consumer.flows import Flows
 from zkgroup.consumer.lease import LeaseBoard
+from zkgroup.consumer.outbox import Outbox
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.consumer.share import Processed
 from zkgroup.errors import CommitResult
@@ -63,13 +64,13 @@ class Feeding:
         host: Callable[[], DeliveryHost],
         *,
         buffered_max: int,
-        jumps_noted: bool,
+        outbox: Outbox | None,
         wake_application: Callable[[], None],
     ) -> None:
         self._flows = flows
         self._host = host
         self._buffered_max = buffered_max
-        self._jumps_noted = jumps_noted
+        self._outbox = outbox
         self._wake_application = wake_application
 
     def order(self) -> FetchOrder:
@@ -116,9 +117,11 @@ class Feeding:
                 if flow is None or flow.identity != order.unresolved.get(topic_partition):
                     continue
                 flow.begin_at(offset)
-                if self._jumps_noted and flow.committed is not None:
-                    self._host().note_delivery("seek", flow.place(offset))
+                if self._outbox is not None and flow.committed is not None:
+                    self._outbox.add("seek", flow.place(offset))
                 fresh[topic_partition] = flow.identity
+        if self._outbox is not None:
+            self._outbox.send()
         if fresh:
             self._host().call_soon(lambda: self._commit_starts(fresh))
 

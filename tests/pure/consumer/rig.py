@@ -41,6 +41,8 @@ class Host:
         self.commits.append((processed, future))
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
+        assert self.delivery is not None
+        self.delivery.position(A)  # a sink may ask the consumer: no lock is held
         offset = fields["offset"]
         assert isinstance(offset, int)
         self.notes.append((kind, offset))

@@ -11,7 +11,9 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders, settings
+from tests.worlds.records import polled
 from zkgroup.consumer import guarding
+from zkgroup.consumer.consumer import Consumer
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, read_files
@@ -52,6 +54,43 @@ class Counted:
 
 def _warnings(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == name]
+
+
+class Curious:
+    """A `HistorySink` that looks at its consumer, from whichever thread it is called."""
+
+    def __init__(self) -> None:
+        self.consumer: Consumer | None = None
+        self.seen: list[str] = []
+
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        if kind in ("deliver.start", "deliver.end", "seek"):
+            assert self.consumer is not None
+            self.consumer.position(orders(0)[0])
+            self.consumer.pause(*orders(3))
+            self.seen.append(kind)
+
+
+def test_a_history_may_ask_its_consumer(world: MemberWorld) -> None:
+    """Nothing of the application runs under the lock of the delivery: not at a start, an end or a seek."""
+    source, history = MemorySource(), Curious()
+    source.append("orders", 0, b"")
+    with Consumer(
+        client=world.client("a"),
+        group="g",
+        topics=["orders"],
+        source=source,
+        history=history,
+        settings=settings(),
+        clock=world.clock,
+    ) as consumer:
+        history.consumer = consumer
+        for _ in range(2):
+            (record,) = polled(consumer, 1)
+            consumer.ack(record)
+            consumer.seek(orders(0)[0], 0)
+
+    assert history.seen[:6] == ["deliver.start", "deliver.end", "seek"] * 2
 
 
 @pytest.mark.parametrize("good", [0, 3, 12])
