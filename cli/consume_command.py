@@ -58,7 +58,11 @@ LOOK_S = 0.5
 @click.option("--assignor", type=click.Choice(["range", "roundrobin", "sticky"]), help="Assignment strategy.")
 @click.option("--consumer-id", metavar="ID", help="Name of this member.  [default: generated]")
 @click.option(
-    "--from", "start", type=click.Choice(["earliest", "latest", "error"]), help="Where nothing is committed."
+    "--start",
+    "--from",
+    "start",
+    type=click.Choice(["earliest", "latest", "error"]),
+    help="Where to begin where nothing is committed. --from is the old name.",
 )
 @click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Leave after N records.")
 @click.option("--session-timeout", type=DURATION, metavar="DURATION", help="Short for a setting.")

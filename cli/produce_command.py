@@ -37,12 +37,13 @@ SHOW_S = 0.5
 @command("produce")
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
+    "--file",
     "--from",
     "file",
     type=click.File("rb"),
     default="-",
     metavar="FILE",
-    help="Where the lines are; - for standard input.  [default: -]",
+    help="Where the lines are; - for standard input. --from is the old name.  [default: -]",
 )
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="All lines into this partition.")
 @click.option(

@@ -17,12 +17,22 @@ from .moments import MOMENT
 
 
 def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--from` and `--to`, as `start` and `end`."""
+    """`--since` and `--until`, as `start` and `end`."""
     function = click.option(
-        "--to", "end", type=MOMENT, metavar="ZXID|TIME", help="Up to this moment.  [default: the last]"
+        "--until",
+        "--to",
+        "end",
+        type=MOMENT,
+        metavar="ZXID|TIME",
+        help="Up to this moment. --to is the old name.  [default: the last]",
     )(function)
     return click.option(
-        "--from", "start", type=MOMENT, metavar="ZXID|TIME", help="From this moment on.  [default: the first]"
+        "--since",
+        "--from",
+        "start",
+        type=MOMENT,
+        metavar="ZXID|TIME",
+        help="From this moment on. --from is the old name.  [default: the first]",
     )(function)
 
 

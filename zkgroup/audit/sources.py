@@ -265,7 +265,7 @@ class OneTree:
 
     def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
         if start is not None or end is not None:
-            raise ConfigError("one tree has no history: --from and --to are for the folders of servers")
+            raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
         seen = self.tree()
         seeds = seen.tree
 

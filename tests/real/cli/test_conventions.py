@@ -252,6 +252,24 @@ def test_contradictions_of_consent_are_usage_errors_before_anything_is_read(
     assert "--execute" in ran.err
 
 
+def test_from_is_no_name_of_its_own() -> None:
+    """It meant a position, a file and a moment: each has its own option, which `--from` still names."""
+    named = {
+        " ".join(path): option.opts
+        for path, command in ALL
+        for option in command.params
+        if isinstance(option, click.Option) and {"--from", "--to"} & set(option.opts)
+    }
+    audit = {name: opts for name, opts in named.items() if name.startswith("audit ")}
+
+    assert named["produce"] == ["--file", "--from"]
+    assert named["consume"] == ["--start", "--from"]
+    assert named["offsets reset"] == ["--to"]
+    assert len(audit) >= 4
+    assert {opts[0] for opts in audit.values()} <= {"--since", "--until"}
+    assert set(named) == {"produce", "consume", "offsets reset", *audit}
+
+
 @pytest.mark.parametrize(("typed", "meant"), [("grup", "group"), ("offset", "offsets"), ("znodes", "znode")])
 def test_a_mistyped_command_names_the_nearest(lone_shell: Shell, typed: str, meant: str) -> None:
     """Did you mean."""

@@ -143,7 +143,7 @@ def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tm
     file = tmp_path / "lines"
     file.write_bytes(b"a\n" + b"x" * (LINE_BYTES_MAX + 1))
 
-    ran = shell.run("produce", "orders", "--from", str(file), "--partition", "1")
+    ran = shell.run("produce", "orders", "--file", str(file), "--partition", "1")
 
     assert ran.code == 4
     assert f"{file}:2: expected at most {LINE_BYTES_MAX} bytes, found more" in ran.err
@@ -160,7 +160,7 @@ def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tm
         ),
         (("orders", "--partition", "3"), 2, "--partition 3: expected one of topic orders, which has 0 to 2"),
         (("orders", "--partition", "1", "--key", "k"), 2, "--partition and --key exclude each other"),
-        (("orders", "--from", "/missing"), 2, "'/missing': No such file"),
+        (("orders", "--file", "/missing"), 2, "'/missing': No such file"),
         (("orders", "--timeout", "30"), 2, "has no unit"),
     ],
 )
@@ -238,7 +238,7 @@ def test_lines_without_a_leader_are_given_up(
             clock.leap()
 
     monkeypatch.setattr(Summary, "delivered", told)
-    some = shell.json("produce", "orders", "--from", __file__, code=4)
+    some = shell.json("produce", "orders", "--file", __file__, code=4)
     assert some["acknowledged"] > 0 < some["failed"]
     assert some["first_failed_line"] == 1, "the first line goes to partition 0"
     assert some["lines"] == some["acknowledged"] + some["failed"] + some["unknown"]

@@ -51,7 +51,7 @@ def test_questions_of_a_living_ensemble_are_those_of_its_export(
         written = shell.json("audit", *words, "--input", file)
         assert {**living, "as_of": None} == {**written, "as_of": None}
     assert shell.json("audit", "findings")["skipped"]
-    assert shell.run("audit", "findings", "--from", "1").code == 2
+    assert shell.run("audit", "findings", "--since", "1").code == 2
     assert shell.run("audit", "tree", "--at", "1").code == 5
 
 

@@ -123,7 +123,7 @@ def test_the_rewind_of_the_incidents_is_found(lone_shell: Shell) -> None:
 def test_a_stretch_begins_with_what_stood_before(lone_shell: Shell) -> None:
     """As rows of a snapshot, of which nobody knows who wrote them."""
     rows = lone_shell.json(
-        *("audit", "offsets", "--input", str(V346), *G4, "--from", "0x1d0", "--to", "0x1e0")
+        *("audit", "offsets", "--input", str(V346), *G4, "--since", "0x1d0", "--until", "0x1e0")
     )["offsets"]
 
     assert [(row["kind"], row["offset"], row["session"], row["owned"]) for row in rows] == [
@@ -169,7 +169,7 @@ def test_findings_of_a_group_and_a_stretch(lone_shell: Shell) -> None:
     words = ("audit", "findings", "--input", str(V346))
     whole = lone_shell.json(*words)["findings"]
     mine = lone_shell.json(*words, "--group", "g4")["findings"]
-    late = lone_shell.json(*words, "--only", "rebalance", "--from", "0x310")["findings"]
+    late = lone_shell.json(*words, "--only", "rebalance", "--since", "0x310")["findings"]
 
     assert {row["group"] for row in mine} == {"g4"} < {row["group"] for row in whole}
     assert [row["from_zxid"] for row in late] == [
