@@ -12,7 +12,6 @@ from tests.worlds.golden_data import Frame
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
-    LEADER_DURING_DELETE,
     Broker,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -38,10 +37,6 @@ from zkgroup.wire.messages import (
 )
 from zkgroup.wire.metadata import (
     FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
 )
 from zkgroup.wire.requests import REQUESTS, decode_request
 
@@ -171,20 +166,6 @@ def test_client_ids_are_the_controllers_and_empty_for_stop_replica() -> None:
     assert seen[Api.CONTROLLED_SHUTDOWN] == {None}
 
 
-def test_metadata_of_a_topic_being_deleted_has_leader_minus_two() -> None:
-    """What tells brokers to forget its partitions."""
-    deleted = {
-        one.topic
-        for frame in spoken(KAFKA)
-        if "09-topic-deletion" in frame.file and frame.direction == "request"
-        if isinstance(request := request_of(frame), UpdateMetadataRequest)
-        for one in request.partitions
-        if one.leader == LEADER_DURING_DELETE
-    }
-
-    assert deleted == {"events"}
-
-
 def test_a_deletion_deletes_and_names_the_partition() -> None:
     """StopReplica with and without the flag, a partition a request."""
     requests = {
@@ -217,17 +198,6 @@ def test_refusals_of_a_real_broker() -> None:
     assert response_of(recorded(name, 605)) == LeaderAndIsrResponse(ErrorCode.NONE)
 
 
-def test_a_refusal_and_what_was_asked_name_the_same_partition() -> None:
-    """Request and answer are brought together by topic and partition."""
-    request, answer = (recorded("23-refused-requests.jsonl", number) for number in (602, 603))
-    asked, refused = request_of(request), response_of(answer)
-
-    assert isinstance(asked, LeaderAndIsrRequest)
-    assert isinstance(refused, LeaderAndIsrResponse)
-    assert [one.topic_partition for one in asked.partitions] == [TopicPartition("orders", 1)]
-    assert [one.topic_partition for one in refused.partitions] == [TopicPartition("orders", 1)]
-
-
 def test_controlled_shutdown_has_no_client_id() -> None:
     """Correlation 0, broker 3, nothing remaining."""
     frame = recorded("11-controlled-shutdown.jsonl", 355)
@@ -240,20 +210,6 @@ def test_controlled_shutdown_has_no_client_id() -> None:
         if f.api == Api.CONTROLLED_SHUTDOWN and "11-" in f.file and f.direction == "response"
     }
     assert answers == {ControlledShutdownResponse(ErrorCode.NONE)}
-
-
-def test_metadata_with_a_dead_broker() -> None:
-    """9 where a replica is dead, 5 where the only one is."""
-    request, response = (recorded("24-metadata-with-a-dead-broker.jsonl", number) for number in (1, 2))
-
-    assert request_of(request) == MetadataRequest(("md", "md1"))
-    answer = response_of(response)
-    assert isinstance(answer, MetadataResponse)
-    assert answer.brokers == (Broker(1, "127.0.0.1", 21121),)
-    assert answer.topics[1] == TopicMetadata(
-        0, "md1", (PartitionMetadata(ErrorCode.LEADER_NOT_AVAILABLE, 0, -1, (), ()),)
-    )
-    assert {one.error for one in answer.topics[0].partitions} == {ErrorCode.REPLICA_NOT_AVAILABLE}
 
 
 def test_a_group_without_a_coordinator() -> None:
