@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from tests.waiting import joined
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Check,
     Code,
     Connected,
     Create,
-    CreateMissing,
     Delete,
     Exists,
     ListChildren,
@@ -31,7 +27,6 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Request,
     SessionEvent,
-    SetData,
     Suspended,
     Sync,
     SyncDone,
@@ -93,11 +88,6 @@ def test_a_request_is_answered_at_once(caller: Caller) -> None:
     assert outcome.znode.data == b"1"
 
 
-def test_a_listener_that_comes_late_is_told_the_present_state(caller: Caller) -> None:
-    """The client was connected before anybody listened."""
-    assert [type(event) for event in caller.events] == [Connected]
-
-
 def test_callbacks_may_submit_again(server: MemoryZooKeeper, caller: Caller) -> None:
     """A callback's own request is answered after the callback has returned, in order."""
     order: list[str] = []
@@ -108,27 +98,6 @@ def test_callbacks_may_submit_again(server: MemoryZooKeeper, caller: Caller) -> 
 
     caller.client.submit(Sync("/"), incarnation=1, on_outcome=first)
     assert order == ["first", "second"]
-
-
-def test_many_threads_may_use_it(server: MemoryZooKeeper, caller: Caller) -> None:
-    """Every request of every thread is answered exactly once, and nobody waits for ever."""
-    caller.ask(Multi((Create("/n", b"0"),)))
-    answered = threading.Semaphore(0)
-
-    def work() -> None:
-        for _ in range(200):
-            caller.client.submit(
-                Multi((SetData("/n", b"x", -1),)), incarnation=1, on_outcome=lambda _: answered.release()
-            )
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        joined(thread)
-    assert all(answered.acquire(timeout=30) for _ in range(800))
-    assert not answered.acquire(blocking=False)
-    assert server.tree()["/n"].stat.version == 800
 
 
 def test_a_refused_multi_changes_nothing_and_is_logged(server: MemoryZooKeeper, caller: Caller) -> None:
@@ -196,14 +165,6 @@ def test_put_and_remove_write_as_somebody_else(server: MemoryZooKeeper) -> None:
     server.remove("/x")
     assert set(server.tree()) == {"/"}
     assert {entry.client for entry in server.log} == {""}
-
-
-def test_create_missing_leaves_what_exists_alone(server: MemoryZooKeeper, caller: Caller) -> None:
-    """Parents come first; data is null."""
-    server.put("/x", b"kept")
-    caller.ask(CreateMissing(("/x", "/x/y")))
-    assert server.tree()["/x"].data == b"kept"
-    assert server.tree()["/x/y"].data is None
 
 
 # --- stepped --------------------------------------------------------------------------------------
