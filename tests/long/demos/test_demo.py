@@ -6,7 +6,6 @@ The command that the README shows is run by `.ci/run demo` as it is written ther
 from __future__ import annotations
 
 import re
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.long.demos.demo_runs import interrupted_when
 from tests.worlds.shell import Shell
 from zkgroup.demo.group import scenario
 from zkgroup.demo.group.scene import Scene
@@ -139,21 +137,3 @@ def test_demo_refuses_a_foreign_topic_of_its_name(
     assert list(files.iterdir()) == []
     with blocking(server.address) as zk:
         assert zk.find("/brokers/topics/flights") is not None
-
-
-def test_interrupted_demo_leaves_nothing_running(tmp_path: Path) -> None:
-    """Ctrl-C in the middle stops members and server, removes the files and ends with 130."""
-    reached = "every partition has an owner"
-    with interrupted_when(reached, signal.SIGINT, "demo", folder=tmp_path) as process:
-        assert process.wait(120) == 130
-
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_killed_demo_takes_its_members_with_it(tmp_path: Path) -> None:
-    """Even SIGKILL leaves no process: members end when the demo's end of their pipe closes.
-
-    That they are gone is what the leak watch of this suite checks after each test.
-    """
-    with interrupted_when("every partition has an owner", signal.SIGKILL, "demo", folder=tmp_path) as process:
-        assert process.wait(120) == -signal.SIGKILL

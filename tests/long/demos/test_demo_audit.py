@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
-from tests.long.demos.demo_runs import demo, interrupted_when
+from tests.long.demos.demo_runs import demo
 from tests.worlds.json_schema import violations
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
 pytestmark = pytest.mark.timeout(420)
-
-PLANTED = r"a stranger rewinds partition \d+ of cleo"
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -66,11 +63,3 @@ def test_only_the_report_is_left(tmp_path: Path) -> None:
     findings = json.loads((folder / "findings.json").read_text())["findings"]
     errors = sorted(one["finding"] for one in findings if one["severity"] == "error")
     assert errors == ["offset_regression", "zombie_commit", "zombie_commit"]
-
-
-def test_interrupted_demo_leaves_nothing_running(tmp_path: Path) -> None:
-    """Ctrl-C behind the planted writes stops members and server, removes the files and ends with 130."""
-    with interrupted_when(PLANTED, signal.SIGINT, "demo", "audit", folder=tmp_path) as process:
-        assert process.wait(120) == 130
-
-    assert list(tmp_path.iterdir()) == []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
-from tests.long.demos.demo_runs import demo, interrupted_when
+from tests.long.demos.demo_runs import demo
 from tests.worlds.json_schema import violations
 from zkgroup.demo.brokers.sight import lines_of
 from zkgroup.demo.flights import bundled_lines
@@ -17,8 +16,6 @@ from zkgroup.history import check_cluster
 from zkgroup.history.transaction_log import read_transactions
 
 pytestmark = pytest.mark.timeout(420)
-
-WORKS = "lines are produced with acks=all"
 
 
 def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
@@ -45,20 +42,3 @@ def test_demo_proves_that_no_line_was_lost(tmp_path: Path) -> None:
     }
     assert held == set(bundled_lines())
     assert [*(kept / "broker-2").glob("flights/*.jsonl")] == []
-
-
-def test_interrupted_demo_leaves_nothing_running(tmp_path: Path) -> None:
-    """SIGTERM in the middle, like Ctrl-C, stops brokers, consumers and servers and removes the files."""
-    with interrupted_when(WORKS, signal.SIGTERM, "demo", "brokers", folder=tmp_path) as process:
-        assert process.wait(120) == 130
-
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_killed_demo_takes_its_processes_with_it(tmp_path: Path) -> None:
-    """Even SIGKILL leaves no process: brokers and consumers end when the demo's end of their pipe closes.
-
-    That they are gone is what the leak watch of this suite checks after each test.
-    """
-    with interrupted_when(WORKS, signal.SIGKILL, "demo", "brokers", folder=tmp_path) as process:
-        assert process.wait(120) == -signal.SIGKILL

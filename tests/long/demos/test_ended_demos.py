@@ -1,0 +1,50 @@
+"""Demos that are ended in the middle of their story."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.long.demos.demo_runs import ZKGROUP
+from tests.waiting import ended
+
+OWNED = "every partition has an owner"
+PRODUCED = "lines are produced with acks=all"
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize(
+    ("words", "reached", "number"),
+    [
+        ("demo", OWNED, signal.SIGINT),
+        ("demo audit", r"a stranger rewinds partition \d+ of cleo", signal.SIGINT),
+        ("demo brokers", PRODUCED, signal.SIGTERM),
+        ("demo", OWNED, signal.SIGKILL),
+        ("demo brokers", PRODUCED, signal.SIGKILL),
+    ],
+)
+def test_ended_demo_leaves_nothing(words: str, reached: str, number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM stop every process, remove the files and end with 130; after SIGKILL, too, all
+    processes end, as the demo's end of their pipe closes: the leak watch looks for them after each test.
+    """
+    process = subprocess.Popen(
+        [ZKGROUP, *words.split()],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert any(re.search(reached, line) for line in iter(process.stderr.readline, ""))
+        process.send_signal(number)
+        assert ended(process) == (-number if number is signal.SIGKILL else 130)
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+    assert number is signal.SIGKILL or list(tmp_path.iterdir()) == []
