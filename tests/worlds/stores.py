@@ -140,11 +140,31 @@ class LosingStore(WrappedStore):
         on_outcome(Unanswered("lost"))
 
 
-class RecordedStore:
+class ServerlessStore:
+    """Tells listeners these events; subclasses answer requests in `submit`."""
+
+    last_zxid = 0
+
+    def __init__(self, *events: SessionEvent) -> None:
+        self.listeners: list[Callable[[SessionEvent], None]] = []
+        self._events = events
+
+    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        for event in self._events:
+            listener(event)
+        return lambda: self.listeners.remove(listener)
+
+    def abandon(self, incarnation: int, reason: str) -> None: ...
+
+    def close(self, timeout_s: float = 5.0) -> None: ...
+
+
+class RecordedStore(ServerlessStore):
     """Reads of a tree that was recorded from a real server."""
 
     def __init__(self, name: str) -> None:
-        self.last_zxid = 0
+        super().__init__(Connected(Session(1, 1, 6000)))
         self._znodes: dict[str, Znode] = {}
         for record in golden_data.lines(name):
             stat = ZnodeStat(*record["stat"].values())
@@ -180,11 +200,3 @@ class RecordedStore:
             other.removeprefix(prefix) for other in self._znodes if other.startswith(prefix) and other != path
         )
         return tuple(name for name in below if "/" not in name)
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        listener(Connected(Session(1, 1, 6000)))
-        return lambda: None
-
-    def abandon(self, incarnation: int, reason: str) -> None: ...
-
-    def close(self, timeout_s: float = 5.0) -> None: ...

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.waiting import eventually
+from tests.worlds.stores import ServerlessStore
 from zkgroup.consumer.effects import ChangeState, Effect, MemberState
 from zkgroup.consumer.events import Event, Opened
 from zkgroup.errors import StoreUnavailableError
@@ -53,13 +54,11 @@ class Script:
         return self.answers.get(type(event), ())
 
 
-class Wire:
+class Wire(ServerlessStore):
     """A store whose answers the test gives."""
 
-    last_zxid = 0
-
     def __init__(self) -> None:
-        self.listeners: list[Callable[[SessionEvent], None]] = []
+        super().__init__()
         self.asked: list[tuple[Request, int, Callable[[Outcome], None], Callable[[str], None] | None]] = []
 
     def submit(
@@ -71,16 +70,6 @@ class Wire:
         on_watch: Callable[[str], None] | None = None,
     ) -> None:
         self.asked.append((request, incarnation, on_outcome, on_watch))
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        return lambda: self.listeners.remove(listener)
-
-    def abandon(self, incarnation: int, reason: str) -> None:
-        raise NotImplementedError
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        raise NotImplementedError
 
     def tell(self, event: SessionEvent) -> None:
         for listener in self.listeners:

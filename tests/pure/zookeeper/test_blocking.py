@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.worlds.stores import ServerlessStore
 from zkgroup.errors import (
     AccessDeniedError,
     ConfigError,
@@ -55,40 +56,18 @@ def blocking() -> Iterator[Blocking]:
     store.close()
 
 
-class Scripted:
+class Scripted(ServerlessStore):
     """A store that answers each request with the next outcome of a list, the last one for ever."""
 
     def __init__(self, *outcomes: Outcome, events: tuple[SessionEvent, ...] = (Connected(SESSION),)) -> None:
+        super().__init__(*events)
         self.outcomes = list(outcomes)
         self.requests: list[Request] = []
-        self.listeners: list[Callable[[SessionEvent], None]] = []
-        self._events = events
 
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
+    def submit(self, request: Request, *, on_outcome: Callable[[Outcome], None], **_: object) -> None:
         self.requests.append(request)
         if self.outcomes:
             on_outcome(self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0])
-
-    @property
-    def last_zxid(self) -> int:
-        return 5
-
-    def listen(self, listener: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        for event in self._events:
-            listener(event)
-        return lambda: self.listeners.remove(listener)
-
-    def abandon(self, incarnation: int, reason: str) -> None: ...
-
-    def close(self, timeout_s: float = 5.0) -> None: ...
 
 
 def test_what_is_written_is_read(blocking: Blocking) -> None:
