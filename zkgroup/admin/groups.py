@@ -9,9 +9,10 @@ from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.expectation import Expectation, expectation
 from zkgroup.admin.picture import GroupPicture
 from zkgroup.admin.preview import Change, preview_group
-from zkgroup.admin.reading import group_names, read_picture, read_pictures
+from zkgroup.admin.reading import group_names, picture_to_change, read_picture, read_pictures
 from zkgroup.admin.values import GroupDescription, GroupState, GroupSummary, Preview, Verification
 from zkgroup.admin.verify import find_problems, group_state, needs_second_look
+from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 
 SECOND_LOOK_S = 2.0
@@ -47,21 +48,41 @@ def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = Non
 
 
 def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Verification:
-    """What is wrong with the group now; with `wait_s`, looks again until nothing is or the time is over."""
+    """What is wrong with the group now; with `wait_s`, looks again until nothing is or the time is over.
+
+    A wait is also for a group that does not exist yet, and then for its first member: before that there is
+    nothing that could be wrong. Raises NotFoundError where there is no group, also at the end of the time.
+    """
     deadline_ms = ensemble.clock.now_ms() + int((wait_s or 0) * 1000)
+    begins = False
     while True:
-        picture = read_picture(ensemble, group)
-        found = Verification(
-            as_of=picture.as_of, group=group, problems=find_problems(picture, expectation(picture))
-        )
-        if found.converged or ensemble.clock.now_ms() >= deadline_ms:
-            return found
+        is_last = ensemble.clock.now_ms() >= deadline_ms
+        try:
+            picture = read_picture(ensemble, group)
+        except NotFoundError:
+            if is_last:
+                raise
+            begins = True
+        else:
+            problems = find_problems(picture, expectation(picture))
+            found = Verification(as_of=picture.as_of, group=group, problems=problems)
+            has_begun = bool(picture.registrations) or not begins
+            if is_last or (found.converged and has_begun):
+                return found
         ensemble.pause(POLL_S)
 
 
 def preview(ensemble: Ensemble, group: str, change: Change) -> Preview:
-    """Who would own what after a change that nobody makes here. Raises NotFoundError, ConfigError."""
-    return preview_group(read_picture(ensemble, group), change)
+    """Who would own what after a change that nobody makes here. Raises NotFoundError, ConfigError.
+
+    The group need not exist where the change gives it members.
+    """
+    topics = sorted(
+        {topic for _, threads in change.add for topic in threads or ()} | set(change.add_partitions)
+    )
+    if not change.add and not change.members:
+        return preview_group(read_picture(ensemble, group, topics), change)
+    return preview_group(picture_to_change(ensemble, group, topics), change)
 
 
 def _states(ensemble: Ensemble, pictures: dict[str, GroupPicture]) -> dict[str, GroupState]:

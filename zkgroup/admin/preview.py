@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.admin.expectation import evaluate_members, expectation
@@ -58,8 +58,18 @@ def preview_group(picture: GroupPicture, change: Change) -> Preview:
         assignor=strategy,
         partitions=rows,
         moves=sum(row.step == "moves" for row in rows),
-        notes=(*notes, *then.notes),
+        notes=(*_notes_on_group(picture, topics), *notes, *then.notes),
     )
+
+
+def _notes_on_group(picture: GroupPicture, topics: Sequence[str]) -> Iterator[str]:
+    """That the group is new, and which topics there are not."""
+    if not picture.exists:
+        yield f"there is no group {picture.group!r} yet"
+    missing = [topic for topic in topics if topic not in picture.topics]
+    if missing:
+        named = ", ".join(missing)
+        yield f"there is no topic {named}: nothing of it is shared (`zkgroup topic create` makes one)"
 
 
 def _grown(partitions: tuple[int, ...], more: int) -> tuple[int, ...]:

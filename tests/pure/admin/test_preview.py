@@ -103,3 +103,31 @@ def test_what_nobody_owns_is_assigned_and_what_nobody_would_own_is_released(grou
     assert ([row.step for row in begins.partitions], begins.moves) == (["assigned"] * 2, 0)
     assert ({row.step for row in ends.partitions}, ends.moves) == ({"released"}, 0)
     assert (begins.count_of("assigned"), ends.count_of("released")) == (2, len(ends.partitions))
+
+
+def test_a_group_that_does_not_exist_can_be_imagined(group: MemoryGroups) -> None:
+    """With members given; it is said that it is new, and without any it is not found."""
+    change = Change(add=(("x", {"orders": 1}), ("y", {"orders": 1})))
+
+    shown = preview(group.ensemble, "new", change)
+
+    assert [row.then for row in shown.partitions] == ["new_x-0", "new_x-0", "new_y-0", "new_y-0"]
+    assert (shown.moves, shown.count_of("assigned")) == (0, 4)
+    assert shown.notes == ("there is no group 'new' yet",)
+    with pytest.raises(NotFoundError, match="/consumers/new"):
+        preview(group.ensemble, "new", Change())
+    with pytest.raises(ConfigError, match="new has no member: say what a new one subscribes to"):
+        preview(group.ensemble, "new", Change(members=2))
+
+
+def test_topics_that_do_not_exist_are_named(group: MemoryGroups) -> None:
+    """Past bug: a typo showed a group with nothing to share, without a word. Known ones are looked up."""
+    group.topic("clicks", 2)
+
+    shown = preview(group.ensemble, "g", Change(add=(("c", {"clicks": 1, "clicsk": 1}),)))
+
+    assert [row.then for row in shown.partitions if row.topic_partition.topic == "clicks"] == ["g_c-0"] * 2
+    (note,) = shown.notes
+    assert note.startswith("there is no topic clicsk: nothing of it is shared")
+    with pytest.raises(ConfigError, match="topic 'a b'"):
+        preview(group.ensemble, "g", Change(add=(("c", {"a b": 1}),)))

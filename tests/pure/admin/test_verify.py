@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
 from tests.worlds.stores import RecordedStore
+from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.expectation import expectation
 from zkgroup.admin.groups import describe, verify
 from zkgroup.admin.reading import read_picture
 from zkgroup.admin.values import GroupState, Problem, ProblemKind
 from zkgroup.admin.verify import find_problems
 from zkgroup.assignment.digest import inputs_digest, result_digest
+from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Owner, Plan, View
@@ -320,3 +324,48 @@ def test_a_persistent_owner_is_nobodys(world: MemoryGroups) -> None:
 
     assert problem.kind is ProblemKind.OWNER_NOT_MEMBER
     assert "persistent" in problem.detail
+
+
+def _looks(world: MemoryGroups, *acts: Callable[[], object]) -> Ensemble:
+    """An operator in whose pauses these acts happen, one in each, before the time goes on."""
+    left = list(acts)
+
+    def pause(seconds: float) -> None:
+        if left:
+            left.pop(0)()
+        world.pass_time(seconds)
+
+    return world.operator(world.server.client("waiting"), pause)
+
+
+def test_a_wait_is_also_for_a_group_that_does_not_exist_yet(world: MemoryGroups) -> None:
+    """Past bug: not found at once. Until its first member there is nothing that could be wrong."""
+    world.topic("orders", 2)
+    ensemble = _looks(
+        world,
+        lambda: None,
+        lambda: world.server.put("/consumers/g/ids"),
+        lambda: world.member("g", "a", {"orders": 1}),
+        lambda: world.own_as_planned("g"),
+    )
+
+    began_ms = world.clock.now_ms()
+
+    found = verify(ensemble, "g", wait_s=60)
+
+    assert found.converged
+    assert world.clock.now_ms() - began_ms == 4 * 250
+
+
+def test_a_wait_for_a_group_that_never_comes_ends_with_not_found(world: MemoryGroups) -> None:
+    """At the end of the time; without a wait at once. One without members has converged as it is."""
+    end_ms = world.clock.now_ms() + 3000
+    with pytest.raises(NotFoundError, match="/consumers/g"):
+        verify(world.ensemble, "g", wait_s=3)
+    assert world.clock.now_ms() == end_ms
+    with pytest.raises(NotFoundError):
+        verify(world.ensemble, "g")
+
+    world.server.put("/consumers/g/ids")
+    assert verify(world.ensemble, "g", wait_s=3).converged
+    assert world.clock.now_ms() == end_ms

@@ -167,6 +167,20 @@ def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: ServerGro
     assert waited.lines[2:] == [f"unowned  {problem['detail']}"]
 
 
+def test_a_group_that_does_not_exist_yet(shell: Shell, groups: ServerGroups) -> None:
+    """It can be waited for, and imagined; a topic that is not there is named."""
+    groups.topic("orders", 2)
+
+    waited = shell.run("group", "verify", "new", "--wait", "--timeout", "100ms")
+    shown = shell.run("group", "preview", "new", "--add", "a:orders:1:ordres:1", "--add", "b:orders:1")
+
+    assert (waited.code, "/consumers/new" in waited.err) == (5, True)
+    assert (shown.code, shown.lines[-1]) == (0, "0 of 2 partitions would move, 2 would be assigned (range)")
+    assert shown.err.splitlines()[0] == "note: there is no group 'new' yet"
+    assert "note: there is no topic ordres" in shown.err
+    assert not groups.exists("/consumers/new")
+
+
 def test_preview_shows_moves(shell: Shell, groups: ServerGroups) -> None:
     """Each way to imagine a change; nothing is written."""
     groups.topic("orders", 4)
