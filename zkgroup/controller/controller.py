@@ -40,7 +40,14 @@ from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.wire.error_codes import ErrorCode
 
 log = logging.getLogger("zkgroup.controller")
+state_log = logging.getLogger("zkgroup.state_change")
 
+_STATE_CHANGES: Final = {
+    "leader.changed": logging.INFO,
+    "election.unclean": logging.WARNING,
+    "election.failed": logging.WARNING,
+}
+"""Kinds of notes for the log of changes, with their levels."""
 _WARNINGS: Final = frozenset(
     {
         "broker.refused",
@@ -236,7 +243,7 @@ class Controller:
             case ShutdownAnswered(request_id, error, remaining):
                 self._answer(request_id, ControlledShutdownResponse(error, remaining))
             case Elected():
-                log.info("broker %d is the controller, epoch %d", self.broker, effect.epoch)
+                state_log.info("broker %d is the controller, epoch %d", self.broker, effect.epoch)
                 self._on_news(effect)
             case Resigned():
                 self._resigned(effect)
@@ -249,7 +256,7 @@ class Controller:
         """Nothing more is sent: what a loop's thread has in hand by now finds the lease over."""
         self._lease.extend(None)
         self._pool.close_all()
-        log.info(
+        state_log.info(
             "broker %d is no controller any more, epoch %d: %s", self.broker, effect.epoch, effect.reason
         )
         self._on_news(effect)
@@ -259,7 +266,10 @@ class Controller:
         if note.kind == "controller.loaded":
             self._on_news(Loaded(**{name: fields[name] for name in Loaded.__slots__}))  # type: ignore[arg-type]
         told = " ".join(f"{name}={value}" for name, value in fields.items())
-        log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, told)
+        if (level := _STATE_CHANGES.get(note.kind)) is not None:
+            state_log.log(level, "%s %s", note.kind, told)
+        else:
+            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, told)
 
     def _leave(self) -> None:
         if not self._is_leaving:

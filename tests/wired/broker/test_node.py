@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
@@ -59,8 +60,11 @@ def test_many_partitions_share_the_connections_to_a_leader(world: MemoryBrokers)
     becomes(lambda: world.running.brokers[1].health().connections, 2)
 
 
-def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: MemoryBrokers) -> None:
+def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
     """By time, with ZooKeeper's znode as the truth; acks=all waits for it until it has left."""
+    caplog.set_level(logging.INFO, "zkgroup.state_change")
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2, 3))
     assert world.running.append(1, T0, 0, b"a").error == 0
@@ -74,6 +78,13 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(world: MemoryBrok
     world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
     becomes(lambda: set(world.isr()), {1, 2, 3})
     assert world.running.view(3, T0).log_end_offset == 2
+    becomes(
+        lambda: [each.message for each in caplog.records if each.name == "zkgroup.state_change"],
+        [
+            "isr.shrank partition=t-0 isr=(1, 2) was=(1, 2, 3)",
+            "isr.expanded partition=t-0 isr=(1, 2, 3) was=(1, 2)",
+        ],
+    )
 
 
 def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBrokers) -> None:

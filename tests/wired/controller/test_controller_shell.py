@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -94,6 +95,33 @@ def test_a_controlled_shutdown_is_answered_by_its_number(scene: Scene) -> None:
     assert [answer.result(PATIENCE_S) for answer in answers] == [
         ControlledShutdownResponse(3, remaining),
         ControlledShutdownResponse(4, remaining),
+    ]
+
+
+def test_changes_of_the_cluster_have_a_log_of_their_own(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`zkgroup.state_change`: leaders, elections that failed or were unclean, who is controller."""
+    caplog.set_level(logging.INFO, "zkgroup.state_change")
+    election = Elected(Fence(3, 1), 7, 0)
+    scene.machine.replies[ShutdownAsked] = lambda event: (
+        election,
+        Note("leader.changed", {"partition": "t-0", "leader": 2, "was": 1, "reason": "reassignment"}),
+        Note("election.unclean", {"partition": "t-0", "leader": 2}),
+        Note("election.failed", {"partitions": 1, "detail": "t-1: no replica of 3 is live"}),
+        Note("duty.refused", {"work": "TOPICS"}),
+        Resigned(3, "stopped"),
+        ShutdownAnswered(event.request_id, 0),
+    )
+    scene.ask().result(PATIENCE_S)
+
+    told = [(each.levelname, each.message) for each in caplog.records if each.name == "zkgroup.state_change"]
+    assert told == [
+        ("INFO", "broker 7 is the controller, epoch 3"),
+        ("INFO", "leader.changed partition=t-0 leader=2 was=1 reason=reassignment"),
+        ("WARNING", "election.unclean partition=t-0 leader=2"),
+        ("WARNING", "election.failed partitions=1 detail=t-1: no replica of 3 is live"),
+        ("INFO", "broker 7 is no controller any more, epoch 3: stopped"),
     ]
 
 

@@ -190,7 +190,9 @@ class Leading:
             tp = write.topic_partition
             if self._isrs.get(tp) is not isr:
                 continue
+            before = isr.isr
             meaning = isr.written(outcome)
+            self._note_change(tp, before, isr)
             if meaning is not Meaning.READ_BACK:
                 self._in_doubt.discard(tp)
                 settled.append((tp, meaning))
@@ -212,9 +214,18 @@ class Leading:
                 self._in_doubt.discard(tp)
                 path = PartitionState.path(tp)
                 outcome = Refused(znode, path) if isinstance(znode, Code) else ReadDone(znode)
+                before = isr.isr
                 settled.append((tp, isr.read_back(outcome)))
+                self._note_change(tp, before, isr)
         self._settle(settled)
         self._look([tp for tp, meaning in settled if meaning is Meaning.KEPT])
+
+    def _note_change(self, tp: TopicPartition, before: tuple[int, ...], isr: Isr) -> None:
+        """What stands in ZooKeeper is other than it was."""
+        if set(before) - set(isr.isr):
+            self._core.note("isr.shrank", partition=str(tp), isr=isr.isr, was=before)
+        if set(isr.isr) - set(before):
+            self._core.note("isr.expanded", partition=str(tp), isr=isr.isr, was=before)
 
     def _settle(self, settled: list[tuple[TopicPartition, Meaning]]) -> None:
         core = self._core

@@ -42,6 +42,7 @@ from zkgroup.broker.node.gate import RegisteredStore
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.network import Network
 from zkgroup.broker.node.stopping import shut_down
+from zkgroup.broker.node.telemetry import log_note
 from zkgroup.broker.replica_host import ReplicaHost, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, ReplicaStorageError
@@ -60,7 +61,6 @@ log = logging.getLogger("zkgroup.broker")
 FIND_CONTROLLER_S: Final = 2.0
 CLOSE_S: Final = 5.0
 """For each part that is closed."""
-_WARNINGS: Final = {"odd_answer", "isr.refused", "isr.unwritable", "isr.deposed", "topic.not_followed"}
 
 
 class HostedController(Protocol):
@@ -324,9 +324,8 @@ class BrokerLife:
                 self.thread.call(self._found, controller)
             case Failed(error):
                 self._parts.fail(error)
-            case Note(kind, fields):
-                told = " ".join(f"{name}={value}" for name, value in fields.items())
-                log.log(logging.WARNING if _is_bad(kind) else logging.DEBUG, "%s %s", kind, told)
+            case Note():
+                log_note(effect)
 
     def _opened(self, future: Future[Serving]) -> None:
         if future.cancelled():
@@ -383,10 +382,6 @@ class BrokerLife:
         if self.network is not None:
             cache = self.network.cache
             self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)
-
-
-def _is_bad(kind: str) -> bool:
-    return kind in _WARNINGS or kind.endswith(".unreadable")
 
 
 def memory_host(broker: int, cluster_id: str | None) -> ReplicaHost:

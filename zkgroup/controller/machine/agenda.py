@@ -6,6 +6,7 @@ waits already need not wait twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -44,6 +45,24 @@ class Look(IntEnum):
     PLANS = 19
     """Stored plans whose next phase is to be submitted."""
     STATUS = 20
+
+
+REASONS: Final[Mapping[Look, str]] = {
+    Look.LOAD: "take-over",
+    Look.BROKERS: "brokers came or went",
+    Look.TOPICS: "new topic",
+    Look.TOPIC: "new partition",
+    Look.UNREADABLE_STATES: "state mended",
+    Look.ELECTIONS: "leader cannot serve",
+    Look.SHUTDOWNS: "controlled shutdown",
+    Look.REASSIGNMENT: "reassignment",
+    Look.PREFERRED_ELECTION: "preferred election",
+    Look.UNCLEAN_ELECTION: "unclean election asked for",
+    Look.DELETIONS: "deletion",
+    Look.ABANDONED: "broker let in again",
+    Look.BALANCE: "preferred election, automatic",
+}
+"""Why a leader or its term changed, by the work that changed it; for the log."""
 
 
 class Work(NamedTuple):

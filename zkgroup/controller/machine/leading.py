@@ -20,6 +20,9 @@ from zkgroup.znodes.topics import TopicConfig
 
 LEADERLESS: Final = frozenset({PartitionPhase.NEW, PartitionPhase.OFFLINE})
 
+NAMED_MAX: Final = 5
+"""Partitions without a leader that a log line names; the status names all."""
+
 Select = Callable[[TopicPartition, Standing], Choice | NoChoice | NotNeeded]
 
 
@@ -302,7 +305,8 @@ def _note(reign: Reign, waiting: Iterable[TopicPartition], failed: Mapping[Topic
             why = f"{why}: zkgroup elect unclean --topic {topic}:{partition} --execute"
         reign.wait(_subject(topic_partition), why)
     if failed:
-        reign.core.note("election.failed", partitions=len(failed))
+        first = [f"{each}: {why}" for each, why in list(failed.items())[:NAMED_MAX]]
+        reign.core.note("election.failed", partitions=len(failed), detail="; ".join(first))
 
 
 def _subject(topic_partition: TopicPartition) -> str:

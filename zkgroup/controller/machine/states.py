@@ -224,11 +224,29 @@ def state_seen(reign: Reign, topic_partition: TopicPartition, standing: Standing
     if is_known and (before is None or before.leader_epoch < standing.leader_epoch):
         reign.untold.add(topic_partition)
         reign.outlived.pop(topic_partition, None)
+        if before is not None or standing.controller_epoch == reign.epoch:
+            _note_change(reign, topic_partition, before, standing)
     if before is None:
         return
     for broker in list(picture.unfit.get(topic_partition, ())):
         if broker in standing.isr and broker not in before.isr:
             picture.fit_again(topic_partition, broker)
+
+
+def _note_change(
+    reign: Reign, topic_partition: TopicPartition, before: Standing | None, standing: Standing
+) -> None:
+    """Another leader, or another term of the same one."""
+    reign.core.note(
+        "leader.changed",
+        partition=str(topic_partition),
+        leader=standing.leader,
+        was=None if before is None else before.leader,
+        leader_epoch=standing.leader_epoch,
+        isr=standing.isr,
+        controller_epoch=standing.controller_epoch,
+        reason=reign.reason,
+    )
 
 
 def unreadable_states(reign: Reign) -> dict[str, TopicPartition]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from zkgroup.controller.machine import agenda
-from zkgroup.controller.machine.agenda import PAUSE_MS, Look, Pauses
+from zkgroup.controller.machine.agenda import PAUSE_MS, REASONS, Look, Pauses
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.reading import Reading
 from zkgroup.machinery.machine import Work
@@ -35,6 +35,8 @@ class Working(Reading):
         self.is_loaded = False
         self.was_loaded = False
         """At least once: what is loaded now is compared with it."""
+        self.reason = ""
+        """Why the duty under way changes something; for the log."""
         self._duties = duties
         self._later: dict[agenda.Work, int] = {}
         self._pauses = Pauses()
@@ -95,6 +97,7 @@ class Working(Reading):
 
     def _on_duty(self, work: agenda.Work, duty: Callable[[str], Procedure[None]]) -> Procedure[None]:
         self._pauses.begun(work)
+        self.reason = REASONS.get(work.look, str(work))
         why = None
         try:
             yield from self._stepped(work, duty(work.subject))
