@@ -72,6 +72,7 @@ class Feeding:
         self._buffered_max = buffered_max
         self._outbox = outbox
         self._wake_application = wake_application
+        self._retries = 0
 
     def order(self) -> FetchOrder:
         """What to fetch now; empty where there is nothing to do until `wake_fetcher`."""
@@ -149,7 +150,8 @@ class Feeding:
             left = {tp: flow.identity for tp, flow in self._settling(wanted)}
         self._wake_application()
         if left:
-            name = f"start-{min(left)}"
+            self._retries += 1  # each batch has a timer of its own: batches may share partitions
+            name = f"start-{self._retries}"
             at_ms = self._host().board.now_ms() + RETRY_MS
             self._host().call_at(name, at_ms, lambda: self._commit_starts(left))
 

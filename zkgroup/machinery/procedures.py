@@ -178,6 +178,7 @@ def require_answers(
     outcomes: Sequence[Outcome], transactions: Sequence[Sequence[Operation]], fence: Collection[str]
 ) -> None:
     """Raises for outcomes of transactions that mean the same to every recipe; the worst news first."""
+    assert not isinstance(fence, str), f"{fence}: a collection of paths; in a text every part of it is found"
     missing: Unanswered | NotSent | None = None
     for outcome, operations in zip(outcomes, transactions, strict=True):
         if isinstance(outcome, MultiRefused):

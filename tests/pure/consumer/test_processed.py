@@ -208,6 +208,28 @@ def test_a_start_that_could_not_be_committed_is_tried_again(rig: Rig) -> None:
     assert (before, rig.offsets()) == ([], [17])
 
 
+def test_starts_that_are_tried_again_do_not_forget_each_other(rig: Rig) -> None:
+    """Two batches were refused whose least partition is the same: each is committed in the end."""
+    rig.own(A, offset=None)
+    rig.own(B, offset=None)
+    rig.delivery.feeding.resolved(rig.delivery.feeding.order(), {A: 17, B: 27})
+    rig.host.run()
+    away = {A: LeaseLostError("away"), B: LeaseLostError("away")}
+    rig.host.answer(refused=away)
+    rig.delivery.feeding.out_of_range(A, rig.delivery.feeding.order())
+    rig.delivery.feeding.resolved(rig.delivery.feeding.order(), {A: 18})
+    rig.host.run()
+    rig.host.answer(refused=away)
+
+    rig.host.advance(1000)
+    while rig.host.commits:
+        rig.host.answer()
+    rig.feed(1, A)
+    rig.feed(1, B)
+
+    assert sorted(rig.offsets()) == [18, 27]
+
+
 def test_a_start_for_an_earlier_claim_is_dropped(rig: Rig) -> None:
     """The partition has gone and come back with a committed offset."""
     rig.own(offset=None)

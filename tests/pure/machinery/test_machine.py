@@ -276,6 +276,19 @@ def test_work_that_asks_nothing_and_is_never_done_is_a_mistake() -> None:
         Spinning().step(connected())
 
 
+def test_a_fence_that_is_a_text_is_a_mistake() -> None:
+    """Past bug: a refusal at `/consumers` was found within the text of the fence below it."""
+
+    class Fenced(Machine):
+        def _sync(self) -> Procedure[None]:
+            yield from write([Delete("/fence", 0)], "/fence/below")
+
+    machine = Fenced()
+    machine.step(connected())
+    with pytest.raises(AssertionError, match="a collection of paths"):
+        machine.answer(MultiRefused(0, Code.BAD_VERSION))
+
+
 def test_a_fence_in_a_machine_that_has_none_is_a_mistake() -> None:
     """Who has one says what its loss means."""
 

@@ -83,11 +83,12 @@ class Agenda:
             case None:
                 pass
             case NoAnswerError():
-                if error.too_big:
-                    core.request_bytes_max //= 2
+                is_hopeless = error.too_big and not core.cut_packets()
+                if is_hopeless:
+                    core.note("odd_answer", detail=str(error))
                 if not error.certain:
                     core.caught_up = False
-                self._rest(core.jittered(REST_MS, 0.5))
+                self._rest(ODD_REST_MS if is_hopeless else core.jittered(REST_MS, 0.5))
             case FencedError():
                 self.on_unregistered("not_registered")
             case DeniedError():

@@ -14,6 +14,10 @@ from zkgroup.consumer.machine.states import check_transition
 from zkgroup.machinery.books import Books
 from zkgroup.model import TopicPartition
 
+PACKET_BYTES_MIN = 4096
+"""Some partitions fit into it, whatever they are called; one that does not stands alone."""
+PACKETS_GROW_MS = 60_000
+
 
 class Core(Books[Effect]):
     """The books of one member."""
@@ -28,7 +32,27 @@ class Core(Books[Effect]):
         """What the reply to the present registration told: its czxid, or the zxid of a write of somebody
         else just after it; every claim of this registration is younger. None where there is none."""
         self.finished = False
-        self.request_bytes_max = config.request_bytes_max
+        self._packet_bytes = config.request_bytes_max
+        self._packets_cut_ms = 0
+
+    @property
+    def request_bytes_max(self) -> int:
+        """Of a transaction that may be cut into several; grows again some time after it was too much."""
+        while self._packet_bytes < self.config.request_bytes_max:
+            if self.now.ms - self._packets_cut_ms < PACKETS_GROW_MS:
+                break
+            self._packet_bytes = min(2 * self._packet_bytes, self.config.request_bytes_max)
+            self._packets_cut_ms += PACKETS_GROW_MS
+        return self._packet_bytes
+
+    def cut_packets(self) -> bool:
+        """A request was too big. False where smaller packets would be no help."""
+        smaller = self.request_bytes_max // 2
+        self._packets_cut_ms = self.now.ms
+        if smaller < PACKET_BYTES_MIN:
+            return False
+        self._packet_bytes = smaller
+        return True
 
     def change_state(self, after: MemberState, reason: str) -> None:
         """Tells the change, once; a new reason for the same state is only remembered."""

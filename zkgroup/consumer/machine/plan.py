@@ -75,7 +75,7 @@ class Planning:
             if not self.is_waiting_for_brokers:
                 core.note("waiting_for_brokers")
             self.is_waiting_for_brokers, core.reason = True, "waiting_for_brokers"
-            self._snapshot.is_new = False
+            self._snapshot.is_new = self.is_outdated = False  # a broker makes a new picture, and that a plan
             return
         self.is_waiting_for_brokers = False
         planned = yield from self._planned(picture)

@@ -140,13 +140,13 @@ class Membership:
     def _create_over(self, version: int) -> Procedure[None]:
         assert self.data is not None
         operations = (Delete(self._paths.own, version), Create(self._paths.own, self.data, ephemeral=True))
-        answer = yield from write(operations, self._paths.own)
+        answer = yield from write(operations, (self._paths.own,))
         if isinstance(answer, MultiDone):
             self._registered(answer.zxid)
 
     def remove(self) -> Procedure[None]:
         """The last act of a member that shares its client (recipes.md 7)."""
-        yield from write([Delete(self._paths.own, 0)], self._paths.own)
+        yield from write([Delete(self._paths.own, 0)], (self._paths.own,))
         raise FencedError(self._paths.own)
 
     def lost(self) -> None:

@@ -48,6 +48,10 @@ class Settling:
         self._due_ms = self._core.now.ms
         self._core.cancel_timer(SNAPSHOT_TIMER)
 
+    def breathe(self) -> None:
+        """The group moved during every pass: a pause, so that other work and other members come to theirs."""
+        self._wait_until(self._core.now.ms + self._core.config.settings.settle_max_ms)
+
     def joined(self) -> None:
         """A new registration of ours: look at once."""
         self._joined_ms = self._core.now.ms

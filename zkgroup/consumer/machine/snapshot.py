@@ -161,7 +161,7 @@ class Snapshot:
                 if self._settle_picture(listing, evaluation):
                     self.settling.done(marks)
                     return owned
-        self.settling.mark()
+        self.settling.breathe()
         return None
 
     def _group_age_ms(self) -> int:
