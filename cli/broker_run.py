@@ -11,8 +11,8 @@ import click
 
 from zkgroup.errors import StoreUnavailableError
 
-from .connection import add_connect_timeout, client_settings, target
-from .frame import command, output, quiet_connecting, shared
+from .connection import add_connect_timeout, client_settings, connecting, target
+from .frame import command, output, shared
 from .output import say
 from .parameters import Assignment
 from .signals import StopSignals
@@ -177,7 +177,7 @@ def _serve(
     hurry: Callable[[], None] | None = None,
 ) -> None:
     """`connect` raises where the start was none; `hurry` is for a second signal, which else interrupts."""
-    with quiet_connecting() as connected, StopSignals(interrupts=hurry is None) as stop:
+    with connecting() as connected, StopSignals(interrupts=hurry is None) as stop:
         try:
             served.start()
             connect(stop)

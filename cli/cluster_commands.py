@@ -74,11 +74,17 @@ def _show(out: Output, found: ClusterUsage) -> None:
         for row in found.rows
     ]
     out.table(columns, rows)
+    reasons: dict[str, list[str]] = {}
     for row in found.rows:
         if row.reason:
-            say(f"note: {row.quantity.replace('_', ' ')}: {row.reason}")
+            reasons.setdefault(row.reason, []).append(row.quantity.replace("_", " "))
+    for reason, quantities in reasons.items():
+        say(f"note: {', '.join(quantities)}: {reason}")
+    if found.unreadable:
+        paths = counted(len(found.unreadable), "path")
+        say(f"note: {paths} may not be read: the formulas may count too little")
     if found.release is None:
-        say("note: no formulas: no broker is registered, or one of 0.9 to 0.10.1")
+        say("note: no formulas: no broker is registered that may be read, or one of 0.9 to 0.10.1")
 
 
 def _cells(estimate: Estimate | None) -> tuple[int | None, Cell | None]:

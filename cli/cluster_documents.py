@@ -234,7 +234,13 @@ def usage(found: ClusterUsage) -> Json:
         for one in found.servers
     ]
     return document(
-        "cluster_usage", found.as_of, counts=counts, release=found.release, usage=rows, servers=servers
+        "cluster_usage",
+        found.as_of,
+        counts=counts,
+        release=found.release,
+        usage=rows,
+        servers=servers,
+        unreadable=list(found.unreadable),
     )
 
 

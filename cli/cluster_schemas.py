@@ -161,6 +161,7 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 reason=nullable(STRING),
             )
         ),
+        unreadable=list_of(STRING),
     ),
     "zkgroup.configs/1": document(
         "configs",

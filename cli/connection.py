@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, StoreUnavailableError
 
 from .frame import Shared, nearest, quiet_connecting, shared
 from .output import say
@@ -28,6 +30,9 @@ SESSION_TIMEOUT_MS = 10_000
 
 CONNECT_TIMEOUT_MS = 10_000
 """What `--connect-timeout` is where it is not given."""
+
+WAITING_AFTER_S = 1.0
+"""After so long without a connection a command says whom it waits for."""
 
 _TOLD = "zkgroup.told"
 """Key of `Context.meta` for what was said already."""
@@ -196,6 +201,51 @@ def _sasl_options(path: Path) -> dict[str, str]:
 
 
 @contextmanager
+def connecting() -> Iterator[Callable[[], None]]:
+    """Around the first connection of a command, quietly (`quiet_connecting`); what it yields ends the wait.
+
+    Says after a second whom it waits for. Raises StoreUnavailableError at once where no name of the address
+    can be resolved: nobody would answer later either.
+    """
+    found = target(shared())
+    where = found.zookeeper
+    waiting = threading.Timer(WAITING_AFTER_S, lambda: say(f"waiting for {where}"))
+    waiting.daemon = True
+    with quiet_connecting() as quiet_no_more:
+        if found.timeout_s > WAITING_AFTER_S:  # else the error itself comes as soon
+            waiting.start()
+
+        def reached() -> None:
+            waiting.cancel()
+            quiet_no_more()
+
+        try:
+            _check_names(where)
+            yield reached
+        finally:
+            waiting.cancel()
+            if waiting.ident is not None:
+                waiting.join()
+
+
+def _check_names(where: str) -> None:
+    from zkgroup.zookeeper.address import Address
+
+    unknown = []
+    for host, port in Address.parse(where).hosts:
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            unknown.append(f"{host}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise StoreUnavailableError(
+        f"no connection to ZooKeeper: expected a server at {where}, found no name that can be resolved "
+        f"({'; '.join(unknown)}); check the address"
+    )
+
+
+@contextmanager
 def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
     """The ensemble of the running command, connected; the session ends with the block.
 
@@ -215,7 +265,7 @@ def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
         address,
         client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
     )
-    with quiet_connecting() as connected:
+    with connecting() as connected:
         try:
             client.wait_connected(where.timeout_s)
             connected()

@@ -12,9 +12,9 @@ import click
 
 from zkgroup.errors import ConfigError, MemberClosedError
 
-from .connection import add_connect_timeout, client_settings, target
+from .connection import add_connect_timeout, client_settings, connecting, target
 from .documents import threads_text
-from .frame import command, output, quiet_connecting, shared
+from .frame import command, output, shared
 from .options import complete_topics, group_argument
 from .output import say
 from .parameters import DURATION, Assignment, NameAndCount
@@ -134,7 +134,7 @@ def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: in
     from zkgroup.consumer.consumer import Consumer
 
     printer.when_gone = member.stop
-    with quiet_connecting() as connected, StopSignals(on_stop=member.stop) as stop:
+    with connecting() as connected, StopSignals(on_stop=member.stop) as stop:
         if not _start(member, stop):
             return
         if not stop.received:  # else it may have returned for that, without a connection

@@ -10,16 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from zkgroup.admin.brokers import registrations
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import held
 from zkgroup.admin.ruling import Ruling, read_ruling
 from zkgroup.admin.znodes import PATHS_AT_ONCE, join
+from zkgroup.errors import AccessDeniedError
+from zkgroup.model.requests import Code
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
-from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.config_changes import config_changes_path
+from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.administration import ADMIN_PORT, ServerFigures, ask_server
+
+NAMED = 5
+"""Paths that one message names."""
+
+T = TypeVar("T")
 
 QUANTITIES = ("connections", "watches", "leaf_znodes", "znodes")
 
@@ -82,6 +90,8 @@ class ClusterUsage:
     """Whose formulas are taken: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
     rows: tuple[Usage, ...]
     servers: tuple[ServerFigures, ...]
+    unreadable: tuple[str, ...] = ()
+    """Paths that an ACL hides: they, and what is below them, are missing in the counts."""
 
 
 EARLY: Mapping[str, Formula] = {
@@ -162,15 +172,22 @@ def read_usage(
         words: whether four-letter words may be sent.
     """
     ensemble.zk.sync("/")
-    counts = _count(ensemble)
-    release = release_of(read_ruling(ensemble))
+    hidden: set[str] = set()
+    counts = _count(ensemble, hidden)
+    try:
+        release = release_of(read_ruling(ensemble))
+    except AccessDeniedError:
+        release = None  # whose formulas hold is not known; the walk names what is hidden
     figures = tuple(ask_server(host, port, admin_port=admin_port, words=words) for host, port in servers)
-    znodes, leaves = walk(ensemble)
+    znodes, leaves, unlisted = walk(ensemble)
+    reason = None
+    if unlisted:
+        reason = f"not counted, as their ACLs hide it: what is below {_named(unlisted)}"
     measured = {
         "connections": _summed(figures, lambda one: one.connections),
         "watches": _summed(figures, lambda one: one.watches),
-        "leaf_znodes": (leaves, "tree walk", None),
-        "znodes": (znodes, "tree walk", None),
+        "leaf_znodes": (leaves, "tree walk", reason),
+        "znodes": (znodes, "tree walk", reason),
     }
     formulas = CORRECTED[release] if release else {}
     rows = []
@@ -187,8 +204,18 @@ def read_usage(
             )
         )
     return ClusterUsage(
-        as_of=ensemble.as_of(), counts=counts, release=release, rows=tuple(rows), servers=figures
+        as_of=ensemble.as_of(),
+        counts=counts,
+        release=release,
+        rows=tuple(rows),
+        servers=figures,
+        unreadable=tuple(sorted(hidden | set(unlisted))),
     )
+
+
+def _named(paths: Sequence[str]) -> str:
+    named = ", ".join(paths[:NAMED])
+    return named if len(paths) <= NAMED else f"{named} and {len(paths) - NAMED} more"
 
 
 def release_of(ruling: Ruling) -> str | None:
@@ -201,38 +228,54 @@ def release_of(ruling: Ruling) -> str | None:
     return "zkgroup" if ruling.brokers else None
 
 
-def walk(ensemble: Ensemble) -> tuple[int, int]:
-    """Znodes below the chroot, itself included, and those without children; by names alone."""
+def walk(ensemble: Ensemble) -> tuple[int, int, tuple[str, ...]]:
+    """Znodes below the chroot, itself included, those without children, and paths that may not be listed.
+
+    By names alone. What may not be listed counts as a znode, of which nobody can say whether it is a leaf.
+    """
     znodes = leaves = 0
+    hidden: list[str] = []
     level = ["/"]
     while level:
         below = []
         for start in range(0, len(level), PATHS_AT_ONCE):
-            for parent, names in ensemble.zk.list_many(level[start : start + PATHS_AT_ONCE]).items():
+            for parent, names in ensemble.zk.list_each(level[start : start + PATHS_AT_ONCE]).items():
                 if names is None:
                     continue  # deleted since its name was read
                 znodes += 1
+                if isinstance(names, Code):
+                    hidden.append(parent)
+                    continue
                 leaves += not names
                 below += [join(parent, name) for name in names]
         level = below
-    return znodes, leaves
+    return znodes, leaves, tuple(sorted(hidden))
 
 
-def _count(ensemble: Ensemble) -> Counts:
-    listed = ensemble.zk.list_many([topics_path(), config_changes_path()])
+def _count(ensemble: Ensemble, hidden: set[str]) -> Counts:
+    """What may be read; paths that may not are added to `hidden`."""
+    parents = [topics_path(), config_changes_path(), broker_ids_path()]
+    listed = _allowed(ensemble.zk.list_each(parents), hidden)
     names = sorted(listed[topics_path()] or ())
-    found = ensemble.zk.read_many([*map(Topic.path, names), Reassignment.path(), PreferredElection.path()])
+    paths = [*map(Topic.path, names), Reassignment.path(), PreferredElection.path()]
+    found = _allowed(ensemble.zk.read_each(paths), hidden)
     topics = [held(znode, Topic.decode).value for name in names if (znode := found[Topic.path(name)])]
     request, election = found[Reassignment.path()], found[PreferredElection.path()]
     moves = held(request, Reassignment.decode).value if request else None
     return Counts(
-        brokers=len(registrations(ensemble)),
+        brokers=sum(number_of(name) is not None for name in listed[broker_ids_path()] or ()),
         topics=len(names),
         partitions=sum(len(topic.partitions) for topic in topics if topic),
         reassigning=len(moves.moves) if moves else 0,
         notifications=len(listed[config_changes_path()] or ()),
         requests=(request is not None) + (election is not None),
     )
+
+
+def _allowed(found: Mapping[str, T | Code | None], hidden: set[str]) -> dict[str, T | None]:
+    """None for what may not be read as well; its path is added to `hidden`."""
+    hidden |= {path for path, one in found.items() if isinstance(one, Code)}
+    return {path: None if isinstance(one, Code) else one for path, one in found.items()}
 
 
 def _estimate(formula: Formula | None, counts: Counts) -> Estimate | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worlds import golden_data
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from tests.worlds.stores import RecordedStore
+from tests.worlds.stores import HidingStore, RecordedStore
 from zkgroup.admin.ruling import read_ruling
 from zkgroup.admin.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
 
@@ -98,3 +98,28 @@ def test_a_silent_server_makes_the_sum_unknown(world: MemoryGroups) -> None:
     assert (connections.measured, watches.measured) == (None, None)
     assert connections.reason is not None
     assert connections.reason.startswith("127.0.0.1:1: mntr: ")
+
+
+def test_what_may_not_be_read_is_named_and_the_rest_counted(world: MemoryGroups) -> None:
+    """Past bug: one hidden znode anywhere, and nothing was counted."""
+    cluster = MemoryCluster(world, release="2.8.2")
+    cluster.topic("orders", (1, 2))
+    cluster.topic("clicks", (1, 2))
+    world.server.put("/private/a/b")
+    store = HidingStore(world.server.client("stranger"))
+    whole = read_usage(world.ensemble, [])
+    store.hidden = {"/private", "/brokers/topics/clicks"}
+    some = read_usage(world.operator(store), [])
+    store.hidden |= {"/brokers/topics", "/brokers/ids", "/admin", "/controller", "/config"}
+    least = read_usage(world.operator(store), [])
+
+    before, after = ({row.quantity: row for row in found.rows} for found in (whole, some))
+    assert (whole.unreadable, some.unreadable) == ((), ("/brokers/topics/clicks", "/private"))
+    assert (some.counts.topics, some.counts.partitions) == (2, whole.counts.partitions - 1)
+    assert before["znodes"].reason is None
+    assert after["znodes"].measured is not None
+    assert after["znodes"].measured < (before["znodes"].measured or 0)
+    assert after["znodes"].reason is not None
+    assert "/brokers/topics/clicks, /private" in after["znodes"].reason
+    assert (least.counts.topics, least.counts.brokers, least.release) == (0, 0, None)
+    assert {"/brokers/ids", "/brokers/topics", "/config", "/private"} <= set(least.unreadable)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from zkgroup_cli.output import say
 
+from tests.waiting import happened
 from tests.worlds.shell import Shell
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import MemberClosedError, StoreUnavailableError
@@ -152,4 +156,47 @@ def _staged(monkeypatch: pytest.MonkeyPatch, home: Path, command: str, connect: 
         return Connection(connect)
 
     monkeypatch.setattr(COMMANDS[command][0], make)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])
     return Shell(home)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_whom_a_command_waits_for_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """Past bug: ten seconds without a word, where a port was wrong."""
+    said = threading.Event()
+    monkeypatch.setattr("zkgroup_cli.connection.say", lambda text: (say(text), said.set()))
+    monkeypatch.setattr("zkgroup_cli.connection.WAITING_AFTER_S", 0.0)
+
+    def wait() -> None:
+        happened(said)
+        unanswered()
+
+    ran = _staged(monkeypatch, tmp_path, command, wait).run(*COMMANDS[command][1], *NOWHERE)
+
+    assert (ran.code, ran.err) == (7, "waiting for nowhere:1\nerror: no answer\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_cannot_be_resolved_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """No attempt is made; one name of several that can be resolved is enough."""
+    tries: list[str] = []
+    shell = _staged(monkeypatch, tmp_path, command, lambda: (tries.append("try"), unanswered()))
+
+    def resolve(host: str, *_: object, **__: object) -> list[object]:
+        if host == "nowhere":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    ran = shell.run(*COMMANDS[command][1], "-z", "nowhere:1,nowhere:2/kafka")
+    assert tries == []
+    some = shell.run(*COMMANDS[command][1], "-z", "nowhere:1,somewhere:2/kafka")
+
+    assert ran.code == 7
+    assert "expected a server at nowhere:1,nowhere:2/kafka, found no name that can be resolved" in ran.err
+    assert "nowhere: Name or service not known" in ran.err
+    assert (some.err, len(tries)) == ("error: no answer\n", 1)

@@ -100,6 +100,7 @@ def test_a_file_of_profiles_that_cannot_be_read_is_named(config: Path) -> None:
 
 def test_a_broken_file_of_profiles_is_told_of_once(shell: Shell, groups: ServerGroups) -> None:
     """Also by a command that asks several times where it is."""
+    groups.topic("orders", 1)
     groups.parents("billing", "orders")
     groups.offset("billing", "orders", 0, 1)
     folder = shell.home / "config" / "zkgroup"
