@@ -71,7 +71,7 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
     world.running.brokers[3].close()
     assert world.running.append(1, T0, 0, b"b").error == 0
     assert world.isr() == (1, 2)
-    assert ("isr", T0, 0, (1, 2)) in world.running.told[1].of("isr")
+    eventually(lambda: ("isr", T0, 0, (1, 2)) in world.running.told[1].of("isr"))
 
     del world.running.brokers[3]
     world.running.add(world.server.client("again"), 3, settings=QUICK)
