@@ -48,7 +48,6 @@ _STATE_STYLES = {
     GroupState.STABLE: "good",
     GroupState.REBALANCING: "warn",
     GroupState.INCONSISTENT: "bad",
-    GroupState.FROZEN: "warn",
     GroupState.EMPTY: "dim",
 }
 

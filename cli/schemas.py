@@ -31,7 +31,7 @@ from .schema_parts import (
     word,
 )
 
-_STATE = word("empty", "stable", "rebalancing", "inconsistent", "frozen")
+_STATE = word("empty", "stable", "rebalancing", "inconsistent")
 _PROBLEM = word(
     "unowned",
     "wrong_owner",

@@ -48,8 +48,8 @@ def page() -> str:
     intro = [
         "Every znode that zkgroup reads or writes is one frozen dataclass with `path`, `encode` and `decode`;",
         "what it only reads has no `encode`.",
-        "Paths, keys and data are those of Kafka 0.8.2.2 where it has the znode; `resets`, `views`, `plan`,",
-        "`frozen` and everything below `/zkgroup` are ours, and Kafka's members and tools never look at them.",
+        "Paths, keys and data are those of Kafka 0.8.2.2 where it has the znode; `resets`, `views`, `plan`",
+        "and everything below `/zkgroup` are ours, and Kafka's members and tools never look at them.",
         "Numbers of ours that may exceed 32 bits are JSON strings: Kafka 0.8 reads no larger JSON numbers.",
         "Keys that we do not know are kept when a znode is written again, but in `/admin/reassign_partitions`.",
         "What cannot be a name, an id or an epoch, or is more than a request holds, raises `ConfigError` on `encode`.",

@@ -55,7 +55,6 @@ class GroupPicture:
     """False when members or owners went on changing through every try: part of it is older."""
     ids: ZnodeStat | None
     """None where the group has no `ids`: nobody has ever joined it."""
-    frozen: bool
     registrations: Mapping[str, Held[Registration]]
     owners: Mapping[TopicPartition, Held[Owner]]
     offsets: Mapping[TopicPartition, Held[Offset]]
@@ -78,7 +77,6 @@ class GroupPicture:
             as_of=as_of,
             stood_still=True,
             ids=None,
-            frozen=False,
             registrations={},
             owners={},
             offsets={},

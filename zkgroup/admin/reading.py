@@ -18,7 +18,6 @@ from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import (
-    Frozen,
     Offset,
     Owner,
     Plan,
@@ -116,7 +115,7 @@ def _read_once(
 ) -> dict[str, GroupPicture | None]:
     zk = ensemble.zk
     seen = _Pass(groups)
-    single = [path for g in groups for path in (group_path(g), Plan.path(g), Frozen.path(g))]
+    single = [path for g in groups for path in (group_path(g), Plan.path(g))]
     parents = [path for g in groups for path in (ids_path(g), owners_path(g), offsets_path(g), views_path(g))]
     seen.before = zk.read_many([*single, *parents])
     present = [path for path in parents if seen.before[path] is not None]
@@ -181,7 +180,6 @@ def _picture(ensemble: Ensemble, seen: _Pass, group: str) -> GroupPicture | None
         as_of=ensemble.as_of(),
         stood_still=_stood_still(seen, group),
         ids=ids.stat if ids else None,
-        frozen=seen.before[Frozen.path(group)] is not None,
         registrations=_members(seen, group, ids_path(group), Registration),
         owners={tp: held(znode, Owner.decode) for path, tp in owners if (znode := seen.leaves[path])},
         offsets={tp: held(znode, Offset.decode) for path, tp in offsets if (znode := seen.leaves[path])},

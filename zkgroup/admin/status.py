@@ -216,8 +216,6 @@ def _groups(groups: Sequence[GroupSummary]) -> Iterator[Finding]:
             yield Finding("error", subject, detail, verify)
         elif group.state is GroupState.REBALANCING:
             yield Finding("info", subject, "is rebalancing", f"{verify} --wait")
-        elif group.state is GroupState.FROZEN:
-            yield Finding("warning", subject, "is frozen: nothing moves")
         elif group.members and not group.partitions:
             wanted = ", ".join(group.topics) or "no topic that exists"
             create = f"zkgroup topic create {group.topics[0]} --partitions N" if group.topics else None

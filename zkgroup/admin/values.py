@@ -25,8 +25,6 @@ class GroupState(Enum):
     """Wrong, and something moved less than 10 s ago or while we looked."""
     INCONSISTENT = "inconsistent"
     """Wrong and still: nobody is about to mend it."""
-    FROZEN = "frozen"
-    """An operator has frozen it."""
 
 
 class ProblemKind(Enum):

@@ -41,8 +41,6 @@ def group_state(
     picture: GroupPicture, expected: Expectation, *, now_ms: int, later: GroupPicture | None = None
 ) -> GroupState:
     """The state by the picture, the time and, where there is one, a second look about 2 s later."""
-    if picture.frozen:
-        return GroupState.FROZEN
     if not picture.registrations:
         return GroupState.EMPTY
     if is_settled(picture, expected):

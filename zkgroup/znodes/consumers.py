@@ -11,12 +11,11 @@ from zkgroup.znodes.consumer_paths import (
     resets_path,
     views_path,
 )
-from zkgroup.znodes.group_state import Frozen, Plan, Reset, View
+from zkgroup.znodes.group_state import Plan, Reset, View
 from zkgroup.znodes.ownership import Offset, Owner
 from zkgroup.znodes.registration import Kind, Registration, kind
 
 __all__ = [
-    "Frozen",
     "Kind",
     "Offset",
     "Owner",

@@ -1,4 +1,4 @@
-"""Znodes of ours beside Kafka's in a group: resets, plan, views, frozen.
+"""Znodes of ours beside Kafka's in a group: resets, plan, views.
 
 Numbers that may not fit 32 bits are stored as text, so that a JVM parser that ever meets them survives.
 """
@@ -6,7 +6,7 @@ Numbers that may not fit 32 bits are stored as text, so that a JVM parser that e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
@@ -143,31 +143,6 @@ class View:
             integer_text_of(path, fields, "generation"),
             text_of(path, fields, "inputs"),
             text_of(path, fields, "result"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """`/consumers/<g>/frozen`: an operator asked the members of ours to keep what they have. Persistent."""
-
-    time_ms: int
-    by: str
-    reason: str = field(default="")
-
-    @staticmethod
-    def path(group: str) -> str:
-        return f"{group_path(group)}/frozen"
-
-    def encode(self) -> bytes:
-        return write_object({"version": 1, "time": str(self.time_ms), "by": self.by, "reason": self.reason})
-
-    @classmethod
-    def decode(cls, path: str, data: bytes | None) -> Self:
-        fields = read_object(path, data, "a freeze marker")
-        return cls(
-            integer_text_of(path, fields, "time"),
-            text_of(path, fields, "by"),
-            text_of(path, fields, "reason"),
         )
 
 

@@ -1,4 +1,4 @@
-"""The state of a group: empty, stable, rebalancing, inconsistent, frozen, and how each is told."""
+"""The state of a group: empty, stable, rebalancing, inconsistent, and how each is told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkgroup.admin.values import GroupState
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, ReadMany, Request
-from zkgroup.znodes.consumers import Frozen, Owner
+from zkgroup.znodes.consumers import Owner
 
 OLD_MS = 11_000
 
@@ -78,13 +78,12 @@ def test_a_wrong_group_that_moves_while_we_look_is_rebalancing(world: MemoryGrou
     assert describe(operator, "g").state is GroupState.REBALANCING
 
 
-def test_a_frozen_group_is_frozen_whatever_it_owns(world: MemoryGroups) -> None:
-    """The operator's mark outranks what is owned."""
+def test_a_mark_that_no_member_obeys_says_nothing(world: MemoryGroups) -> None:
+    """Past bug: a group with `/consumers/g/frozen` was shown as frozen, and its members moved on."""
     _group(world)
-    _unown(world)
-    world.server.put(Frozen.path("g"), Frozen(0, "somebody").encode())
+    world.server.put("/consumers/g/frozen", b'{"version":1,"time":"0","by":"somebody","reason":""}')
 
-    assert describe(world.ensemble, "g").state is GroupState.FROZEN
+    assert describe(world.ensemble, "g").state is GroupState.STABLE
 
 
 def test_one_pause_serves_all_doubtful_groups(world: MemoryGroups) -> None:

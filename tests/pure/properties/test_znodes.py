@@ -14,7 +14,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.model.java_regex import compile_java, normalise
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.consumers import Frozen, Offset, Owner, Plan, Registration, Reset, View, kind
+from zkgroup.znodes.consumers import Offset, Owner, Plan, Registration, Reset, View, kind
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.ids import make_member_id, parse_member_id, split_thread_id, thread_id
 from zkgroup.znodes.jvm_json import JvmJsonError, parse
@@ -24,7 +24,6 @@ CODECS: list[Any] = [
     BrokerRegistration,
     Controller,
     ControllerEpoch,
-    Frozen,
     Offset,
     Owner,
     PartitionState,

@@ -10,7 +10,7 @@ import pytest
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
-from zkgroup.znodes.consumers import Frozen, Offset, Owner, Plan, Registration, Reset, View
+from zkgroup.znodes.consumers import Offset, Owner, Plan, Registration, Reset, View
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.topics import TopicConfig
 
@@ -26,7 +26,6 @@ def test_paths_are_kafkas() -> None:
         Reset.path("g", TP),
         View.path("g", "g_a"),
         Plan.path("g"),
-        Frozen.path("g"),
         BrokerRegistration.path(1),
         Topic.path("orders"),
         PartitionState.path(TP),
@@ -40,7 +39,6 @@ def test_paths_are_kafkas() -> None:
         "/consumers/g/resets/orders-3",
         "/consumers/g/views/g_a",
         "/consumers/g/plan",
-        "/consumers/g/frozen",
         "/brokers/ids/1",
         "/brokers/topics/orders",
         "/brokers/topics/orders/partitions/3/state",
@@ -115,7 +113,6 @@ OURS: list[tuple[Any, dict[str, object]]] = [
         },
     ),
     (View(7, "ab", "cd"), {"version": 1, "generation": "7", "inputs": "ab", "result": "cd"}),
-    (Frozen(5, "me", 'a "reason"'), {"version": 1, "time": "5", "by": "me", "reason": 'a "reason"'}),
 ]
 
 
@@ -161,7 +158,6 @@ def test_hostile_data_is_reported_and_ends_nothing(data: bytes | None) -> None:
         Reset,
         Plan,
         View,
-        Frozen,
         BrokerRegistration,
         Topic,
         PartitionState,
