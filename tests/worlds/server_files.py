@@ -8,13 +8,13 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.model.stat import Znode, ZnodeStat
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 SMALL_FILES = {"snapCount": "500", "preAllocSize": "64", "extendedTypesEnabled": "true"}
-SESSION_S = 60
 
 
 def churn(client: KazooClient, nodes: int, rounds: int) -> None:
@@ -59,21 +59,12 @@ def shown(tree: Tree) -> list[Znode]:
     return [each for each in tree.znodes() if each.path.split("/")[1] != "zookeeper"]
 
 
-def connected(address: str) -> KazooClient:
-    """With a session that outlives what is done to the servers."""
-    client = KazooClient(address, timeout=SESSION_S)
-    client.start(PATIENCE_S)
-    return client
-
-
 def write(address: str, name: str, count: int) -> None:
     """A znode whose data is its name and a number, from 0."""
-    client = connected(address)
-    client.retry(client.ensure_path, f"/{name}")
-    for turn in range(count):
-        client.retry(client.set, f"/{name}", b"%s %d" % (name.encode(), turn))
-    client.stop()
-    client.close()
+    with kazoo_on(address) as client:
+        client.retry(client.ensure_path, f"/{name}")
+        for turn in range(count):
+            client.retry(client.set, f"/{name}", b"%s %d" % (name.encode(), turn))
 
 
 def leader_of(ensemble: EmbeddedZooKeeper) -> int:
@@ -91,22 +82,18 @@ class Written:
 def without_its_leader(folder: Path, writes: int) -> Written:
     """Three servers: churn, writes before, after and since the leader's death and return."""
     with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=folder) as ensemble:
-        client = connected(ensemble.address)
-        churn(client, 200, 1)
-        client.stop()
-        client.close()
+        with kazoo_on(ensemble.address) as client:
+            churn(client, 200, 1)
         write(ensemble.address, "before", writes)
         leader = leader_of(ensemble)
         ensemble.server(leader).kill()
         write(ensemble.address, "after", writes)
         ensemble.server(leader).restart()
         write(ensemble.address, "again", writes)
-        client = connected(ensemble.address)
-        client.sync("/again")
-        live = walked(client)
-        folders = tuple(ensemble.server(number).folder for number in range(3))
-        client.stop()
-        client.close()
+        with kazoo_on(ensemble.address) as client:
+            client.sync("/again")
+            live = walked(client)
+            folders = tuple(ensemble.server(number).folder for number in range(3))
     return Written(folders, live)
 
 

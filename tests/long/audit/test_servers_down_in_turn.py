@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worlds.server_files import SMALL_FILES, churn, compared, connected, shown, walked
+from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.server_files import SMALL_FILES, churn, compared, shown, walked
 from zkgroup.zkfiles.history import History
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -14,26 +15,20 @@ def test_three_servers_together_have_what_one_lacks(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(3, fsync=False, config=SMALL_FILES, data_dir=tmp_path) as ensemble:
         addresses = ",".join(ensemble.server(number).address for number in range(3))
         for number in range(3):
-            client = connected(addresses)
-            churn(client, 200, 1)
-            client.stop()
-            client.close()
+            with kazoo_on(addresses) as client:
+                churn(client, 200, 1)
             ensemble.server(number).kill()
-            client = connected(addresses)
-            for turn in range(300):
-                client.retry(client.set, "/held", b"%d" % turn)
-            client.stop()
-            client.close()
+            with kazoo_on(addresses) as client:
+                for turn in range(300):
+                    client.retry(client.set, "/held", b"%d" % turn)
             ensemble.server(number).restart()
-        client = connected(addresses)
-        client.retry(client.set, "/held", b"last")
-        client.sync("/held")
-        live = walked(client)
-        folders = [ensemble.server(number).folder for number in range(3)]
-        history = History(*folders)
-        assert shown(history.tree_at().tree) == live
-        client.stop()
-        client.close()
+        with kazoo_on(addresses) as client:
+            client.retry(client.set, "/held", b"last")
+            client.sync("/held")
+            live = walked(client)
+            folders = [ensemble.server(number).folder for number in range(3)]
+            history = History(*folders)
+            assert shown(history.tree_at().tree) == live
     history = History(*folders)
     found = history.verify()
     assert (found.digest_verdict, found.is_right, found.splits) == ("clean", True, {})

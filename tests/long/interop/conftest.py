@@ -16,6 +16,7 @@ from tests.long.interop.members import HERE, Host, Kind, Ledger, Member
 from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
+from tests.worlds.kazoo_clients import kazoo_on
 
 _numbers = itertools.count(1)
 
@@ -96,13 +97,8 @@ def _hosting(kind: Kind, folders: pytest.TempPathFactory) -> Iterator[Host]:
 @pytest.fixture
 def tree(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
     """The znodes as a third party sees them."""
-    client = KazooClient(real_zookeeper.address, timeout=60)
-    client.start(60)
-    try:
+    with kazoo_on(real_zookeeper.address) as client:
         yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
+from tests.worlds.kazoo_clients import kazoo_on
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,15 +28,10 @@ REAL, OURS = 1, 100
 @pytest.fixture
 def hand(real_zookeeper: RealZooKeeper) -> Iterator[KazooClient]:
     """Writes in the broker's chroot."""
-    client = KazooClient(real_zookeeper.address, timeout=60)
-    client.start(60)
-    client.create(CHROOT)
-    client.chroot = CHROOT
-    try:
+    with kazoo_on(real_zookeeper.address) as client:
+        client.create(CHROOT)
+        client.chroot = CHROOT
         yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 @pytest.fixture

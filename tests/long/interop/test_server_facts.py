@@ -23,6 +23,7 @@ from tests.long.interop.wire import (
     text,
 )
 from tests.waiting import eventually
+from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.timeout(300)
@@ -239,9 +240,7 @@ class TestBulkReads:
 
     def test_the_watch_flag_is_ignored(self, embedded_address: str) -> None:
         """A watch asked for in a bulk read never fires; the same read by itself does."""
-        client = KazooClient(embedded_address, timeout=60)
-        client.start(60)
-        try:
+        with kazoo_on(embedded_address) as client:
             client.create("/bulk", b"1")
             with WireSession(embedded_address) as session:
                 session.multi_read([(GET_DATA, "/bulk", True)])
@@ -250,9 +249,6 @@ class TestBulkReads:
                 assert session.next_notification(0.3) is None
                 client.set("/bulk", b"3")
                 assert session.next_notification(60.0) is not None
-        finally:
-            client.stop()
-            client.close()
 
     def test_children_come_without_a_stat(self, embedded_address: str) -> None:
         """Of the two only getChildren is served: names and nothing else, so the parent is read too."""

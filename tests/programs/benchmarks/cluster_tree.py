@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
+from tests.worlds.kazoo_clients import kazoo_on
+
 FIRST_BROKER = 101
 BATCH = 500
 _CLOSED_PORT = 9
@@ -74,9 +76,7 @@ class ClusterTree:
 
     def lay_out(self, address: str) -> None:
         """Writes it on a fresh server."""
-        client = KazooClient(address, timeout=30)
-        client.start(60)
-        try:
+        with kazoo_on(address) as client:
             batch: list[tuple[str, bytes]] = []
             for znode in self.znodes():
                 batch.append(znode)
@@ -84,9 +84,6 @@ class ClusterTree:
                     _create(client, batch)
                     batch = []
             _create(client, batch)
-        finally:
-            client.stop()
-            client.close()
 
 
 def _create(client: KazooClient, batch: list[tuple[str, bytes]]) -> None:

@@ -6,31 +6,27 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from kazoo.client import KazooClient
-
 from tests.programs.benchmarks.scenarios import GroupBench, Result
 from tests.programs.benchmarks.server import BenchServer, Cost
 from tests.programs.benchmarks.sides import OURS, Side
+from tests.worlds.kazoo_clients import kazoo_on
 
 
 @contextlib.contextmanager
 def kazoo_sets(server: BenchServer, count: int) -> Iterator[Callable[[int], Cost]]:
     """One synchronous `set` for each partition."""
-    client = KazooClient(server.address, timeout=30)
-    client.start(30)
-    client.create("/offsets")
-    for number in range(count):
-        client.create(f"/offsets/{number}", b"0")
-
-    def commit(base: int) -> Cost:
-        meter = server.meter([os.getpid()])
+    with kazoo_on(server.address) as client:
+        client.create("/offsets")
         for number in range(count):
-            client.set(f"/offsets/{number}", str(base + number).encode())
-        return meter.stop()
+            client.create(f"/offsets/{number}", b"0")
 
-    yield commit
-    client.stop()
-    client.close()
+        def commit(base: int) -> Cost:
+            meter = server.meter([os.getpid()])
+            for number in range(count):
+                client.set(f"/offsets/{number}", str(base + number).encode())
+            return meter.stop()
+
+        yield commit
 
 
 def ours_beside_kazoo(count: int, repeats: int) -> tuple[list[Result], list[Cost]]:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
 from tests.long.interop.jars import compiled
 from tests.programs.benchmarks.server import BenchServer, Cost
+from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.model.requests import Outcome, Read, ReadDone
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -29,35 +28,29 @@ Act = Callable[[], None]
 
 def lay_out(address: str, count: int) -> list[str]:
     """Writes the znodes to read; their paths."""
-    client = KazooClient(address, timeout=30)
-    client.start(30)
-    paths = [f"{PREFIX}{number}" for number in range(count)]
-    client.create("/bulk")
-    for first in range(0, count, 500):
-        transaction = client.transaction()
-        for path in paths[first : first + 500]:
-            transaction.create(path, DATA)
-        transaction.commit()
-    client.stop()
-    client.close()
+    with kazoo_on(address) as client:
+        paths = [f"{PREFIX}{number}" for number in range(count)]
+        client.create("/bulk")
+        for first in range(0, count, 500):
+            transaction = client.transaction()
+            for path in paths[first : first + 500]:
+                transaction.create(path, DATA)
+            transaction.commit()
     return paths
 
 
 @contextlib.contextmanager
 def kazoo_reads(address: str, paths: list[str]) -> Iterator[Act]:
     """kazoo as it is: all reads sent without waiting, then all answers awaited."""
-    client = KazooClient(address, timeout=30)
-    client.start(30)
+    with kazoo_on(address) as client:
 
-    def act() -> None:
-        answers = [client.get_async(path) for path in paths]
-        for answer in answers:
-            data, _ = answer.get(timeout=120)
-            assert data == DATA
+        def act() -> None:
+            answers = [client.get_async(path) for path in paths]
+            for answer in answers:
+                data, _ = answer.get(timeout=120)
+                assert data == DATA
 
-    yield act
-    client.stop()
-    client.close()
+        yield act
 
 
 @contextlib.contextmanager

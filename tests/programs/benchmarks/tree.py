@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from kazoo.client import KazooClient
+from tests.worlds.kazoo_clients import kazoo_on
 
 
 def _json(document: object) -> bytes:
@@ -28,12 +28,7 @@ def _znodes(topics: int, partitions: int) -> Iterator[tuple[str, bytes]]:
 
 def lay_out(address: str, topics: int, partitions: int) -> list[str]:
     """Writes the tree on a fresh server; the names of the topics."""
-    client = KazooClient(address, timeout=30)
-    client.start(60)
-    try:
+    with kazoo_on(address) as client:
         for path, data in _znodes(topics, partitions):
             client.create(path, data)
-    finally:
-        client.stop()
-        client.close()
     return [f"t{topic}" for topic in range(topics)]

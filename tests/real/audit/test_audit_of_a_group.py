@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S, becomes
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
-from tests.worlds.server_files import connected
+from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.run import audit
@@ -27,13 +27,9 @@ ORDERS = tuple(TopicPartition("orders", number) for number in range(4))
 @pytest.fixture
 def stranger(zk_ensemble: Tree) -> Iterator[KazooClient]:
     """Somebody's own client, who has also made the topic."""
-    client = connected(zk_ensemble.address)
-    try:
+    with kazoo_on(zk_ensemble.address) as client:
         client.create(Topic.path("orders"), Topic(dict.fromkeys(range(4), (0,))).encode(), makepath=True)
         yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def _member(tree: Tree, name: str) -> GroupMember:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import joined
-from tests.worlds.server_files import connected
+from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.zkfiles.hops import HopIndex, index_log
 from zkgroup.zkfiles.logs import LogReader, inspect_log
 from zkgroup.zkfiles.names import ServerFile, list_files
@@ -28,14 +28,10 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 
 def _write(address: str) -> None:
     """Data of all sizes, so that records end at any place of a page."""
-    client = connected(address)
-    try:
+    with kazoo_on(address) as client:
         client.create("/a")
         for number in range(WRITES):
             client.set("/a", b"B\0\0\0\0" * (number * 37 % 900))
-    finally:
-        client.stop()
-        client.close()
 
 
 def _newest(folder: Path) -> ServerFile:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, connected, shown, walked
+from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
 from zkgroup.zkfiles.bases import Window, candidates, load
 from zkgroup.zkfiles.history import History
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -26,17 +27,14 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
 ) -> None:
     """In a real server's windows znodes are deleted and made anew, which replays get wrong first."""
     server = zookeeper.server(0)
-    leaving, client = connected(server.address), connected(server.address)
-    churn(leaving, 50, 1)
-    churn(client, NODES, ROUNDS)
-    leaving.stop()
-    leaving.close()
-    client.set("/held", b"last")
-    live = walked(client)
-    history = History(server.folder)
-    assert shown(history.tree_at().tree) == live
-    client.stop()
-    client.close()
+    with kazoo_on(server.address) as client:
+        with kazoo_on(server.address) as leaving:
+            churn(leaving, 50, 1)
+            churn(client, NODES, ROUNDS)
+        client.set("/held", b"last")
+        live = walked(client)
+        history = History(server.folder)
+        assert shown(history.tree_at().tree) == live
     server.kill()
     found = History(server.folder).verify()
     assert (found.digest_verdict, found.is_right, found.unchecked) == ("clean", True, 0)

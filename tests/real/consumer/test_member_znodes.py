@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing.plugin import Tree
@@ -35,13 +36,8 @@ def third_party(zk_server: Tree) -> Iterator[KazooClient]:
         zk.multi(Create(Topic.path("orders"), Topic({0: (0,), 1: (0,)}).encode()))
     finally:
         ours.close()
-    client = KazooClient(zk_server.address)
-    client.start(60)
-    try:
+    with kazoo_on(zk_server.address) as client:
         yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server: Tree) -> None:
