@@ -22,6 +22,13 @@ def alone(partitions: int = 4, owned: int = 4, **extensions: str) -> AuditLog:
     return log
 
 
+def rested() -> AuditLog:
+    """The same, ten seconds later."""
+    log = alone()
+    log.wait(10_000)
+    return log
+
+
 def shared(**extensions: str) -> AuditLog:
     """Then b of session 2 comes, a lets go of everything, and each claims two."""
     log = alone(**extensions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.groups import OURS, T, alone, causes, rebalances, shared
+from tests.pure.audit.groups import OURS, T, alone, causes, rebalances, rested, shared
 from tests.worlds.audit_log import AuditLog, owner, registration
 from zkgroup.audit.rebalances import Rebalance
 from zkgroup.zkfiles.records import TransactionType
@@ -51,8 +51,7 @@ def test_a_crash_takes_registration_and_owners_in_one_transaction() -> None:
 
 def test_a_member_that_comes_back_in_a_new_session_had_expired() -> None:
     """An expired member that registers again was not crashed but too slow: the cause is expiry."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.expire(1)
     log.wait(60_000)
     log.open(2)
@@ -74,8 +73,7 @@ def test_a_close_by_the_client_and_a_leave_without_one_are_clean() -> None:
 
 def test_a_registration_that_another_session_deleted_was_removed() -> None:
     """A registration that session 7 deletes, though session 1 made it, is a removal."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.leave("g", "g_a", 7)
 
     assert causes(log)[1:] == [[("removal", "g_a")]]
@@ -106,8 +104,7 @@ def test_another_number_of_threads_is_a_changed_subscription_too() -> None:
 
 def test_registered_again_much_later_in_the_same_session_it_has_left_and_joined() -> None:
     """Unregistered, and registered a minute later in the same session, is a leave and then a join."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.leave("g", "g_a", 1)
     log.wait(60_000)
     log.join("g", "g_a", 1)
@@ -117,8 +114,7 @@ def test_registered_again_much_later_in_the_same_session_it_has_left_and_joined(
 
 def test_new_partitions_set_one_off_and_begin_it() -> None:
     """A topic that grows is the cause and the beginning; the claim of the new partition ends it."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     grown = log.topic("t", 5)
     log.wait(50)
     log.claim("g", ("t", 4), "g_a-0", 1)
@@ -131,8 +127,7 @@ def test_new_partitions_set_one_off_and_begin_it() -> None:
 
 def test_a_topic_that_is_made_before_anybody_wants_it_sets_nothing_off() -> None:
     """Nor do topics that nobody of the group wants."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.topic("other", 2)
     log.release("g", T[0], 1)
     log.claim("g", T[0], "g_a-0", 1)
@@ -142,8 +137,7 @@ def test_a_topic_that_is_made_before_anybody_wants_it_sets_nothing_off() -> None
 
 def test_a_deleted_topic_lets_go_of_its_partitions() -> None:
     """The deletion of a topic is the cause; its partitions are unowned at the end and none has moved."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.delete("/brokers/topics/t")
     for partition in T:
         log.release("g", partition, 1)
@@ -156,8 +150,7 @@ def test_a_deleted_topic_lets_go_of_its_partitions() -> None:
 
 def test_a_registration_that_nobody_can_read_is_named() -> None:
     """A registration that is no JSON sets one off, and the cause names the member."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.create("/consumers/g/ids/g_x", "t", 9, ephemeral=True)
 
     assert causes(log)[1:] == [[("unreadable registration", "g_x")]]
@@ -181,8 +174,7 @@ def test_a_stolen_claim_begins_one_by_itself() -> None:
 
 def test_members_that_come_while_it_goes_on_are_part_of_it() -> None:
     """Two members that join before the group is at rest are two causes of one rebalance."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.open(2)
     log.open(3)
     first = log.join("g", "g_b", 2)
@@ -221,8 +213,7 @@ def test_a_member_that_leaves_at_rest_begins_the_next_whatever_its_close_lists_f
 
 def test_quiet_ends_one_that_never_got_to_its_plan() -> None:
     """4,999 ms between two releases keep it going, 5,000 ms end it, planned or not."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.release("g", T[0], 1)
     log.wait(4_999)
     log.release("g", T[1], 1)
@@ -238,8 +229,7 @@ def test_quiet_ends_one_that_never_got_to_its_plan() -> None:
 
 def test_a_clock_that_steps_back_neither_ends_one_nor_gives_it_a_negative_length() -> None:
     """A clock that goes back a minute between release and claim leaves one rebalance of 0 ms."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.release("g", T[0], 1)
     log.wait(-60_000)
     log.claim("g", T[0], "g_a-0", 1)
@@ -305,8 +295,7 @@ def test_other_groups_are_left_alone() -> None:
 
 def test_the_times_of_a_partition_without_owner_add_up() -> None:
     """Let go of twice in one rebalance, it stood still for both times together."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     for ms in (100, 250):
         log.release("g", T[0], 1)
         log.wait(ms)
@@ -320,8 +309,7 @@ def test_the_times_of_a_partition_without_owner_add_up() -> None:
 
 def test_a_topic_that_grew_long_ago_is_no_cause() -> None:
     """Nobody took notice of it then; a member that comes a minute later is the cause by itself."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     log.topic("t", 5)
     log.wait(60_000)
     log.open(2)
@@ -343,8 +331,7 @@ def test_a_member_that_lets_go_at_rest_goes_on_with_the_rebalance() -> None:
 
 def test_each_that_takes_claims_of_others_is_a_cause() -> None:
     """Once, however many it took."""
-    log = alone()
-    log.wait(10_000)
+    log = rested()
     for session, partition in ((8, T[0]), (9, T[1]), (8, T[2])):
         log.release("g", partition, session)
 

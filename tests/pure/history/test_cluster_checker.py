@@ -13,6 +13,13 @@ from zkgroup.znodes.controller import Controller, ControllerEpoch
 SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
 
 
+def asked(*target: int) -> ClusterHistory:
+    """A cluster in which somebody has asked for a move to these brokers."""
+    world = ClusterHistory()
+    world.ask_move(*target)
+    return world
+
+
 def test_a_cluster_by_the_recipes_holds() -> None:
     """Elections, a move, a deletion of a broker's session: nothing is held against it."""
     world = ClusterHistory()
@@ -168,8 +175,7 @@ def test_s13_the_isr_is_well_formed(isr: tuple[int, ...]) -> None:
 
 def test_s13_a_move_brings_its_target_in() -> None:
     """The ISR may hold who is asked for before the replica list does."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.state(100, 1, 0, (1, 2, 3, 4))
 
     assert world.check().holds
@@ -189,8 +195,7 @@ def test_s13_what_an_operator_took_out_of_the_list_is_not_ours() -> None:
 
 def test_s14_a_move_does_not_go_without_a_record() -> None:
     """K12."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.put(100, "delete", Reassignment.path())
 
     assert broken(world.check()) == {"S14"}
@@ -198,8 +203,7 @@ def test_s14_a_move_does_not_go_without_a_record() -> None:
 
 def test_s14_a_move_is_done_when_it_is() -> None:
     """A record says done while the list and the ISR still are those of the way: both are named."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(100, *world.ending(4, 1))
 
@@ -216,8 +220,7 @@ def test_s14_a_move_ends_once_and_as_asked() -> None:
     world.write(100, world.ending(4, 2, 3)[1])
     assert broken(world.check()) == {"S14"}
 
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, *world.ending(3, outcome="dropped"))
     assert broken(world.check()) == {"S14"}
 
@@ -239,8 +242,7 @@ def test_s14_an_entry_may_be_dropped_beside_what_the_topic_tells() -> None:
 
 def test_s14_a_drop_says_why() -> None:
     """A record of a dropped entry without a reason."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, *world.ending(4, 1, outcome="dropped", reason=""))
 
     assert broken(world.check()) == {"S14"}
@@ -248,8 +250,7 @@ def test_s14_a_drop_says_why() -> None:
 
 def test_s14_an_operator_may_take_a_request_away() -> None:
     """It is no end that lacks its record; the report counts it."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.put(OPERATOR, "delete", Reassignment.path())
     report = world.check()
 
@@ -259,8 +260,7 @@ def test_s14_an_operator_may_take_a_request_away() -> None:
 
 def test_s15_the_floor_of_replicas() -> None:
     """Fewer than before and than asked for; and somebody in sync is left out."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, world.topic_change(4))
 
     found = [violation.invariant for violation in world.check().violations]
@@ -269,8 +269,7 @@ def test_s15_the_floor_of_replicas() -> None:
 
 def test_s16_no_list_comes_back() -> None:
     """The controller writes a replica list that it has already replaced."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(100, world.topic_change(4, 1, 3, 2))
     world.write(100, world.topic_change(4, 1, 2, 3))
@@ -280,8 +279,7 @@ def test_s16_no_list_comes_back() -> None:
 
 def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
     """Recipes 15: a tool that grows the topic writes the old list over the union."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(OPERATOR, world.topic_change(1, 2, 3))
     world.write(100, world.topic_change(4, 1, 2, 3))
@@ -291,8 +289,7 @@ def test_s16_what_a_foreign_hand_wrote_is_written_back() -> None:
 
 def test_s16_a_controller_takes_nobody_into_the_isr() -> None:
     """Only a leader knows who has caught up."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.state(100, 1, 1, (1, 2, 3, 4))
 
@@ -312,8 +309,7 @@ def test_s16_who_was_in_sync_before_comes_back_for_one_that_could_not_serve(
     between: tuple[tuple[int, ...], ...], then: tuple[int, tuple[int, ...]], expected: set[str]
 ) -> None:
     """It was elected alone, has never written its state, and another leads: nothing was taken in by it."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     world.state(100, 2, 1, (2,))
     for isr in between:
         world.state(200, 2, 1, isr)
@@ -367,8 +363,7 @@ def test_l6_somebody_rules_and_stays() -> None:
 
 def test_l7_a_move_whose_targets_live_ends() -> None:
     """One to a broker that is down stays and is no failure."""
-    world = ClusterHistory()
-    world.ask_move(4, 1)
+    world = asked(4, 1)
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
 
     world.expire(400)

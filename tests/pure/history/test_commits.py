@@ -17,6 +17,15 @@ def forget(world: GroupHistory, kind: str) -> Record:
     return world.records.pop()
 
 
+def not_written(world: GroupHistory, told: str, *, behind: int = 0) -> None:
+    """A commit of b that is not in the server's log, by what b was told; it may know an older fence."""
+    row = {"topic": TOPIC, "partition": 2}
+    fence = world.versions[tp(2)] - behind
+    invoked = {**row, "offset": 3, "fence": fence, "token": world.tokens[tp(2)]}
+    world.note("b", "commit.invoke", id=1, offsets=[invoked])
+    world.note("b", f"commit.{told}", id=1, partitions=[row], reason="x")
+
+
 # --- S6 -------------------------------------------------------------------------------------------
 
 
@@ -35,10 +44,7 @@ def test_a_commit_without_an_answer_may_not_be_written() -> None:
     """`info` may be either: here the request was lost, and is sent again under the same fence."""
     world = good_history()
     world.deliver("b", 2, 2)
-    fence, row = world.versions[tp(2)], {"topic": TOPIC, "partition": 2}
-    invoked = {**row, "offset": 3, "fence": fence, "token": world.tokens[tp(2)]}
-    world.note("b", "commit.invoke", id=1, offsets=[invoked])
-    world.note("b", "commit.info", id=1, partitions=[row], reason="x")
+    not_written(world, "info")
     world.commit("b", 2, 3)
 
     assert world.check().violations == ()
@@ -48,10 +54,7 @@ def test_a_refused_commit_may_be_sent_again() -> None:
     """The same position under the same fence: only the second one is in the log."""
     world = good_history()
     world.deliver("b", 2, 2)
-    row = {"topic": TOPIC, "partition": 2}
-    invoked = {**row, "offset": 3, "fence": world.versions[tp(2)], "token": world.tokens[tp(2)]}
-    world.note("b", "commit.invoke", id=1, offsets=[invoked])
-    world.note("b", "commit.fail", id=1, partitions=[row], reason="BadVersion")
+    not_written(world, "fail")
     world.commit("b", 2, 3)
 
     assert world.check().violations == ()
@@ -65,10 +68,7 @@ def test_a_stranger_may_write_the_very_value_that_was_refused() -> None:
     world.sessions["b"] = 2
     world.deliver("b", 2, 2)
     world.write(0, world._offset(2, 3))
-    row = {"topic": TOPIC, "partition": 2}
-    invoked = {**row, "offset": 3, "fence": world.versions[tp(2)] - 1, "token": world.tokens[tp(2)]}
-    world.note("b", "commit.invoke", id=1, offsets=[invoked])
-    world.note("b", "commit.fail", id=1, partitions=[row], reason="BadVersion")
+    not_written(world, "fail", behind=1)
 
     assert world.check().violations == ()
 
