@@ -17,7 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from zkgroup.testing.clock import FakeClock
 
 T = TypeVar("T")
 What = str | Callable[[], str]
@@ -63,6 +66,25 @@ async def eventually_on_loop(
         await asyncio.sleep(pause_s)
     look.last()
     return look.found
+
+
+def eventually_at(
+    clock: FakeClock,
+    read: Callable[[], T],
+    predicate: Callable[[T], object] = bool,
+    *,
+    what: What = "",
+) -> T:
+    """As `eventually`, on a clock that moves until then, by an hour of its own at most."""
+    found: list[T] = []
+
+    def is_so() -> bool:
+        found[:] = [read()]
+        return bool(predicate(found[0]))
+
+    with waiting():
+        clock.advance_until(is_so, lambda: f"{_text(what)}; last read {found!r}", timeout_s=PATIENCE_S)
+    return found[0]
 
 
 def becomes(

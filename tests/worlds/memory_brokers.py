@@ -1,15 +1,20 @@
-"""Whole brokers in one process, on a server in memory."""
+"""Whole brokers in one process, on a server in memory and a clock that the test moves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.waiting import eventually_at
 from tests.worlds.running_brokers import QUICK, RunningBrokers
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.testing import MemoryZooKeeper
+from zkgroup.testing.clock import FakeClock
 from zkgroup.znodes.partitions import PartitionState
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
 
+T = TypeVar("T")
 T0 = TopicPartition("t", 0)
 
 
@@ -17,8 +22,9 @@ class MemoryBrokers:
     """A server in memory, brokers, and somebody who looks."""
 
     def __init__(self) -> None:
-        self.server = MemoryZooKeeper(SystemClock())
-        self.running = RunningBrokers()
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock)
+        self.running = RunningBrokers(clock=self.clock)
         self.zk = Blocking(self.server.client("witness"))
 
     def add(self, *brokers: int, settings: BrokerSettings = QUICK, **more: object) -> None:
@@ -28,3 +34,11 @@ class MemoryBrokers:
     def isr(self, tp: TopicPartition = T0) -> tuple[int, ...]:
         path = PartitionState.path(tp)
         return PartitionState.decode(path, self.zk.read(path).data).isr
+
+    def eventually(self, read: Callable[[], T], predicate: Callable[[T], object] = bool) -> T:
+        """The first value of `read()` that satisfies the predicate; time passes until then."""
+        return eventually_at(self.clock, read, predicate)
+
+    def becomes(self, read: Callable[[], T], expected: object) -> T:
+        """`read()` once it equals what is expected; time passes until then."""
+        return eventually_at(self.clock, read, lambda found: found == expected, what=f"expected {expected!r}")

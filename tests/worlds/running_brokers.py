@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Connected, Create, SessionEvent, SetData
+from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import Broker as Address
 from zkgroup.wire.control import (
     ControlledShutdownResponse,
@@ -44,10 +46,14 @@ CONTROLLER = 9
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 
-def ask(port: int, request: Request, kind: type[ResponseT]) -> ResponseT:
-    """One request on a connection of its own."""
+def ask(port: int, request: Request, kind: type[ResponseT], clock: FakeClock | None = None) -> ResponseT:
+    """One request on a connection of its own. `clock`: of the broker, which moves until the answer comes."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(encode_request(request, 0, "test"))
+        if clock is not None:
+            clock.advance_until(
+                lambda: any(select.select([connection], [], [], 0)), f"an answer to {request}"
+            )
         with connection.makefile("rb") as stream:
             size = int.from_bytes(stream.read(4), "big")
             payload = stream.read(size)
@@ -124,6 +130,8 @@ class Told(BrokerListener):
 class RunningBrokers:
     """Brokers by id, and the orders of a controller that is nowhere."""
 
+    clock: FakeClock | None = None
+    """Of all that is given to brokers, where it is not the system's."""
     brokers: dict[int, Broker] = field(default_factory=dict)
     told: dict[int, Told] = field(default_factory=dict)
     idle: dict[int, Idle] = field(default_factory=dict)
@@ -155,6 +163,7 @@ class RunningBrokers:
             listener=told,
             settings=settings or QUICK,
             make_controller=make,
+            **({"clock": self.clock} if self.clock is not None else {}),
             **more,
         )
         self.all.append(one)
@@ -206,18 +215,22 @@ class RunningBrokers:
         living = list(self.brokers)
         for broker in sorted(told or replicas, key=lambda one: one != leader):
             request = LeaderAndIsrRequest(CONTROLLER, self.controller_epoch, (info,), (self.address(leader),))
-            answer = ask(self.address(broker).port, request, LeaderAndIsrResponse)
+            answer = self.ask(broker, request, LeaderAndIsrResponse)
             assert answer.error == 0
             assert [one.error for one in answer.partitions] == [0]
         addresses = tuple(map(self.address, living))
         for broker in living:
             update = UpdateMetadataRequest(CONTROLLER, self.controller_epoch, (info,), addresses)
-            assert ask(self.address(broker).port, update, UpdateMetadataResponse).error == 0
+            assert self.ask(broker, update, UpdateMetadataResponse).error == 0
 
     def append(self, broker: int, tp: TopicPartition, epoch: int, *lines: bytes) -> AppendLinesResponse:
         """With acks=all."""
         request = AppendLinesRequest(tp.topic, tp.partition, epoch, ACKS_ALL, lines)
-        return ask(self.address(broker).port, request, AppendLinesResponse)
+        return self.ask(broker, request, AppendLinesResponse)
+
+    def ask(self, broker: int, request: Request, kind: type[ResponseT]) -> ResponseT:
+        """One request to a broker; on a clock of the test's own, time passes until it is answered."""
+        return ask(self.address(broker).port, request, kind, self.clock)
 
     def view(self, broker: int, tp: TopicPartition) -> ReplicaView:
         return self.brokers[broker].replicas()[tp]

@@ -10,10 +10,11 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from zkgroup.broker.replica_host import ReplicaHost
+from zkgroup.machinery.clock_loop import party_beside
 from zkgroup.model import TopicPartition
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class HostThread:
         host.listen(self._moved.add)
         if leader_failed is not None:
             host.listen_to_failures(lambda tp, why: self._tell(leader_failed, tp, why))
+        self._given = self._taken = 0
+        self._party = party_beside(self._loop, name, lambda: self._given != self._taken)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -68,6 +71,7 @@ class HostThread:
             else:
                 self._tell(_give, answer, value)
 
+        self._given += 1
         self._jobs.put(job)
         return await answer
 
@@ -91,6 +95,7 @@ class HostThread:
         """
         if not self._closing:
             self._closing = True
+            self._given += 1
             self._jobs.put(None)
         try:
             async with asyncio.timeout(timeout_s):
@@ -104,7 +109,7 @@ class HostThread:
 
     def _run(self) -> None:
         try:
-            while (job := self._jobs.get()) is not None:
+            while (job := self._next()) is not None:
                 job()
                 if self._moved:
                     moved = frozenset(self._moved)
@@ -115,6 +120,14 @@ class HostThread:
                 self._host.close()
             finally:
                 self._tell(self._ended.set)
+                if self._party is not None:
+                    self._party.leave()
+
+    def _next(self) -> Job | None:
+        with self._party.resting() if self._party is not None else nullcontext():
+            job = self._jobs.get()
+        self._taken += 1
+        return job
 
     def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
         """Calls back on the loop; a loop that is closed has nobody left who would wait."""

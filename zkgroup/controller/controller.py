@@ -128,7 +128,7 @@ class Controller:
         self._on_failure = on_failure
         self._name = f"zkgroup-controller-{broker}"
         self._lease = Lease(clock)
-        self._thread = LoopThread(f"{self._name}-channels")
+        self._thread = LoopThread(f"{self._name}-channels", clock)
         self._loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
             machine,
             store,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Hashable, Mapping
 
 from zkgroup.errors import StoreUnavailableError
 from zkgroup.lines.leaders import Leader, Leaders, addresses_of, epoch_question
 from zkgroup.lines.links import CONNECTIONS_MAX, Links, Reply
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
 from zkgroup.wire.error_codes import ErrorCode, describe
 from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import MetadataResponse
@@ -31,16 +31,21 @@ class ClusterLink:
     """For one thread, except `wake`. Gives the replies to its owner's requests; finds leaders meanwhile."""
 
     def __init__(
-        self, registered: Registered, client_id: str, connections_max: int = CONNECTIONS_MAX
+        self,
+        registered: Registered,
+        client_id: str,
+        connections_max: int = CONNECTIONS_MAX,
+        clock: Clock | None = None,
     ) -> None:
         """Connects to nothing yet.
 
         Args:
             registered: the brokers in `/brokers/ids` that can be read, by id; asked when it must be known.
             connections_max: to one broker, for the owner's requests.
+            clock: in the place of the system's.
         """
         self._registered = registered
-        self._links = Links(client_id, connections_max)
+        self._links = Links(client_id, connections_max, clock)
         self._leaders = Leaders()
         self._asked_epochs: set[TopicPartition] = set()
         self._looked_up_ms: int | None = None
@@ -51,7 +56,7 @@ class ClusterLink:
         return self._leaders.trouble
 
     def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return int(self._links.now_s() * 1000)
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         """The leader with its epoch; None until both are known, which `wait` works on."""

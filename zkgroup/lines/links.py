@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import selectors
 import socket
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from zkgroup.errors import WireError
 from zkgroup.lines.leaders import Address
+from zkgroup.model.ports import Clock, DrivenClock
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
 from zkgroup.wire.splitter import FrameSplitter
 
@@ -83,8 +85,12 @@ class Links:
     What goes wrong with a connection is a `Reply`, never an exception; UnencodableError goes through.
     """
 
-    def __init__(self, client_id: str, connections_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(
+        self, client_id: str, connections_max: int = CONNECTIONS_MAX, clock: Clock | None = None
+    ) -> None:
+        """`clock`: time is that of the system where there is none."""
         self._client_id = client_id
+        self._clock = clock
         self._connections_max = connections_max
         self._selector = selectors.DefaultSelector()
         self._links: dict[Address, list[Link]] = {}
@@ -117,7 +123,7 @@ class Links:
         link.correlation_id = next(self._numbers) & 0x7FFFFFFF
         link.out = memoryview(encode_request(request, link.correlation_id, self._client_id))
         link.request, link.tag, link.was_sent = request, tag, False
-        link.deadline_s = time.monotonic() + timeout_ms / 1000
+        link.deadline_s = self.now_s() + timeout_ms / 1000
         if link.sock is None:
             self._find(link)
         else:
@@ -125,22 +131,32 @@ class Links:
 
     def wait(self, timeout_ms: int) -> list[Reply]:
         """Replies, as soon as there is one; none after so long, or after `wake`."""
-        until_s = time.monotonic() + timeout_ms / 1000
+        until_s = self.now_s() + timeout_ms / 1000
         while not self._replies:
-            left_s = until_s - time.monotonic()
             busy = [link for links in self._links.values() for link in links if link.is_busy]
             soonest_s = min((link.deadline_s for link in busy), default=until_s)
             rang = False
-            for key, events in self._selector.select(max(0.0, min(left_s, soonest_s - time.monotonic()))):
+            for key, events in self._select(min(until_s, soonest_s)):
                 if key.data is None:
                     rang = self._has_rung() or rang
                 else:
                     self._attend(key.data, events)
             self._end_late(busy)
-            if rang or time.monotonic() >= until_s:
+            if rang or self.now_s() >= until_s:
                 break
         replies, self._replies = self._replies, []
         return replies
+
+    def now_s(self) -> float:
+        """A steady time in seconds, which timeouts are counted in."""
+        return time.monotonic() if self._clock is None else self._clock.now_ms() / 1000
+
+    def _select(self, until_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+        if not isinstance(self._clock, DrivenClock):
+            return self._selector.select(max(0.0, until_s - self.now_s()))
+        until_ms = math.ceil(until_s * 1000 - 0.001)
+        self._clock.wait_for(lambda: self._selector.select(0), until_ms)
+        return self._selector.select(0)
 
     def watch(self, file: int) -> None:
         """From now on `wait` also ends when this file descriptor can be read (a pipe, a terminal)."""
@@ -263,7 +279,7 @@ class Links:
         return True
 
     def _end_late(self, busy: list[Link]) -> None:
-        now_s = time.monotonic()
+        now_s = self.now_s()
         for link in busy:
             if link.is_busy and link.deadline_s <= now_s:
                 self._fail(link, "no answer in time")

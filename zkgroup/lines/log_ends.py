@@ -10,6 +10,7 @@ from zkgroup.lines.cluster_link import ANSWER_TIMEOUT_MS
 from zkgroup.lines.leaders import Address, addresses_of
 from zkgroup.lines.links import Links, Reply
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
 from zkgroup.wire.error_codes import ErrorCode, describe
 from zkgroup.wire.replica_host import (
     NO_BROKER_EPOCH,
@@ -48,10 +49,12 @@ def read_log_ends(
     registered: Mapping[int, BrokerRegistration],
     replicas: Iterable[Replica],
     timeout_ms: int = ANSWER_TIMEOUT_MS,
+    clock: Clock | None = None,
 ) -> dict[Replica, LogEnd]:
     """Asks the brokers of these replicas, all at the same time; raises nothing.
 
     A broker that does not answer is given up at its first silence, of at most `timeout_ms`.
+    `clock`: in the place of the system's.
     """
     addresses = addresses_of(registered)
     found: dict[Replica, LogEnd] = {}
@@ -62,7 +65,7 @@ def read_log_ends(
         else:
             why = "its broker is Kafka's" if broker in registered else "its broker is not registered"
             found[tp, broker] = LogEnd(broker=broker, reason=why)
-    links = Links("zkgroup-log-ends", CONNECTIONS)
+    links = Links("zkgroup-log-ends", CONNECTIONS, clock)
     try:
         under_way = _ask(links, addresses, waiting, timeout_ms)
         while under_way:

@@ -11,6 +11,7 @@ from zkgroup.lines.cluster_link import ClusterLink, Registered
 from zkgroup.lines.links import Reply
 from zkgroup.lines.producing import Delivery, Outcome, ProducerSettings, Producing
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
 from zkgroup.wire.replica_host import AppendLinesResponse
 
 LOOK_MS = 1_000
@@ -35,16 +36,19 @@ class LineProducer:
         registered: Registered,
         settings: ProducerSettings | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> None:
         """Connects to nothing yet.
 
         Args:
             registered: gives the brokers in `/brokers/ids` that can be read, by id.
             on_delivery: is called for every line exactly once, within the calls named above and `close`.
+            clock: in the place of the system's.
         """
         self._settings = settings or ProducerSettings()
         self._on_delivery = on_delivery
-        self._link = ClusterLink(registered, self._settings.client_id)
+        self._link = ClusterLink(registered, self._settings.client_id, clock=clock)
         self._producing = Producing(self._settings)
         self._count = 0
         self._failed: LinesNotAppendedError | None = None

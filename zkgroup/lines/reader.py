@@ -12,6 +12,7 @@ from zkgroup.lines.fetching import FetchedLine, Fetching, Verdict
 from zkgroup.lines.leaders import epoch_question
 from zkgroup.lines.links import CONNECTIONS_MAX, Reply
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
 from zkgroup.wire.error_codes import ErrorCode, describe
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 
@@ -38,6 +39,7 @@ class LineReader:
         request_timeout_ms: int = 30_000,
         connections_max: int = CONNECTIONS_MAX,
         count: Callable[[str], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Connects to nothing yet.
 
@@ -47,8 +49,9 @@ class LineReader:
             request_timeout_ms: for an answer, beyond the time that it may wait for lines.
             connections_max: to one broker.
             count: is called for each answer: `lines`, `none`, `doubt`, `out_of_range`, `unanswered`.
+            clock: in the place of the system's.
         """
-        self._link = ClusterLink(registered, client_id, connections_max)
+        self._link = ClusterLink(registered, client_id, connections_max, clock)
         self._fetching = Fetching(max_bytes)
         self._request_timeout_ms = request_timeout_ms
         self._connections_max = connections_max

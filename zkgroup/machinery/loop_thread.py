@@ -13,6 +13,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from zkgroup.machinery.clock_loop import loop_factory
+from zkgroup.model.ports import Clock, DrivenClock
+from zkgroup.model.waiting import after
+
 log = logging.getLogger("zkgroup.machinery")
 
 T = TypeVar("T")
@@ -21,8 +25,10 @@ T = TypeVar("T")
 class LoopThread:
     """Starts with `start`, ends with `stop`. Every method may be called from any thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        """`clock`: whose time the loop has, where that is driven."""
         self._name = name
+        self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -54,6 +60,13 @@ class LoopThread:
         nobody.cancel()
         return nobody
 
+    def result(self, future: Future[T], timeout_s: float | None = None) -> T:
+        """Waits for a future of `run`, on the loop's clock. Raises TimeoutError."""
+        if not isinstance(self._clock, DrivenClock):
+            return future.result(timeout_s)
+        self._clock.wait_for(future.done, None if timeout_s is None else after(self._clock, timeout_s))
+        return future.result(0)
+
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Cancels what runs on the loop and waits for the thread; whether it ended in time."""
         if self._over is not None:
@@ -65,7 +78,8 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._main())
+            with asyncio.Runner(loop_factory=loop_factory(self._clock, self._name)) as runner:
+                runner.run(self._main())
         finally:
             self._ready.set()
 

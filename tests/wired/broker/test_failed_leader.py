@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import becomes, eventually
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK
 from zkgroup.broker.replica_host import Role
@@ -59,7 +58,7 @@ def begin(
 def fail(world: MemoryBrokers) -> None:
     """The disk takes no line of the first partition; the broker has said so."""
     assert world.running.append(1, T0, 0, b"too much").error == 6
-    eventually(lambda: world.running.told[1].of("failed"))
+    world.eventually(lambda: world.running.told[1].of("failed"))
 
 
 @pytest.mark.usefixtures("full_disk")
@@ -69,7 +68,7 @@ def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
     """It has the controller take all its leaderships without waiting for `close`, and says what is wrong."""
     begin(world, tmp_path / "one")
     fail(world)
-    becomes(lambda: world.running.idle[2].asked, [1])
+    world.becomes(lambda: world.running.idle[2].asked, [1])
     assert world.running.append(1, T1, 0, b"too much").error == 6
     broker = world.running.brokers[1]
     with pytest.raises(ReplicaStorageError) as caught:
@@ -117,13 +116,13 @@ def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
     """It was started with an empty folder, and told to lead on: ZooKeeper would show a leader that serves
     nobody."""
     begin(world, tmp_path / "one", led=(T0,))
-    becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
+    world.becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
     world.running.brokers[1].close()
     del world.running.brokers[1]
     client = world.server.client("b1 again")
     world.running.add(client, 1, settings=QUICK, data=tmp_path / "emptied")
     world.running.lead(world.zk, T0, 1, (1, 2), told=(1,))
-    eventually(lambda: world.running.told[1].of("failed"))
+    world.eventually(lambda: world.running.told[1].of("failed"))
     broker = world.running.brokers[1]
 
     with pytest.raises(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S, becomes, eventually, joined
+from tests.waiting import PATIENCE_S, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
@@ -57,7 +57,7 @@ def test_many_partitions_share_the_connections_to_a_leader(world: MemoryBrokers)
         assert world.running.append(1, tp, 0, b"x").error == 0
 
     assert world.running.brokers[2].health().following == 7
-    becomes(lambda: world.running.brokers[1].health().connections, 2)
+    world.becomes(lambda: world.running.brokers[1].health().connections, 2)
 
 
 def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
@@ -71,14 +71,14 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
     world.running.brokers[3].close()
     assert world.running.append(1, T0, 0, b"b").error == 0
     assert world.isr() == (1, 2)
-    eventually(lambda: ("isr", T0, 0, (1, 2)) in world.running.told[1].of("isr"))
+    world.eventually(lambda: ("isr", T0, 0, (1, 2)) in world.running.told[1].of("isr"))
 
     del world.running.brokers[3]
     world.running.add(world.server.client("again"), 3, settings=QUICK)
     world.running.lead(world.zk, T0, 1, (1, 2, 3), isr=(1, 2), leader_epoch=1)
-    becomes(lambda: set(world.isr()), {1, 2, 3})
+    world.becomes(lambda: set(world.isr()), {1, 2, 3})
     assert world.running.view(3, T0).log_end_offset == 2
-    becomes(
+    world.becomes(
         lambda: [each.message for each in caplog.records if each.name == "zkgroup.state_change"],
         [
             "isr.shrank partition=t-0 isr=(1, 2) was=(1, 2, 3)",
@@ -94,9 +94,11 @@ def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBro
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0
     world.running.brokers[2].close()
-    becomes(world.isr, (1,))
+    world.becomes(world.isr, (1,))
 
-    becomes(lambda: world.running.append(1, T0, 0, b"b").error, 19)  # the broker hears of its write last
+    world.becomes(
+        lambda: world.running.append(1, T0, 0, b"b").error, 19
+    )  # the broker hears of its write last
     end = world.running.view(1, T0).log_end_offset
     assert world.running.append(1, T0, 0, b"c").error == 19
     assert world.running.view(1, T0).log_end_offset == end
@@ -137,10 +139,10 @@ def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> Non
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b1")
     world.server.suspend("b2")
-    eventually(lambda: world.running.told[1].of("disconnected"))
+    world.eventually(lambda: world.running.told[1].of("disconnected"))
 
     assert world.running.append(1, T0, 0, b"a").error == 0
-    answer = ask(world.running.address(2).port, MetadataRequest(("t",)), MetadataResponse)
+    answer = world.running.ask(2, MetadataRequest(("t",)), MetadataResponse)
     assert [one.leader for one in answer.topics[0].partitions] == [1]
     health = world.running.brokers[1].health()
     assert health.controller_epoch == 1
@@ -160,7 +162,7 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
     assert idle.connected == [1]
     first = world.zk.read(BrokerRegistration.path(1)).stat.czxid
     world.server.expire("b1")
-    becomes(lambda: idle.connected, [1, 2])
+    world.becomes(lambda: idle.connected, [1, 2])
 
     assert world.zk.read(BrokerRegistration.path(1)).stat.czxid > first
     assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
@@ -172,12 +174,12 @@ def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0
     world.server.expire("b2")
-    becomes(lambda: len(world.running.told[2].of("registered")), 2)
+    world.becomes(lambda: len(world.running.told[2].of("registered")), 2)
     for line in (b"b", b"c"):
         assert world.running.append(1, T0, 0, line).error == 0
 
-    becomes(lambda: world.running.view(2, T0).log_end_offset, 3)
-    becomes(lambda: world.isr(), (1, 2))
+    world.becomes(lambda: world.running.view(2, T0).log_end_offset, 3)
+    world.becomes(lambda: world.isr(), (1, 2))
 
 
 def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
@@ -194,12 +196,12 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     data = [world.zk.read(path).data for path in paths]
     world.zk.multi(*(Delete(path, -1) for path in reversed(paths)), *map(Create, paths, data))
     world.server.resume("b2")
-    eventually(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
+    world.eventually(lambda: "topic.not_followed path=/brokers/topics/t" in caplog.text)
 
     def order(leader_epoch: int) -> None:
         told = PartitionStateInfo(*T0, 1, 1, leader_epoch, (1, 2), 0, (1, 2))
         request = LeaderAndIsrRequest(1, 1, (told,), (world.running.address(1),))
-        answer = ask(world.running.address(2).port, request, LeaderAndIsrResponse)
+        answer = world.running.ask(2, request, LeaderAndIsrResponse)
         assert [one.error for one in answer.partitions] == [13]
 
     order(-1)
@@ -207,7 +209,7 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
     order(0)
     assert world.running.brokers[2].health().following == 1
     assert world.running.append(1, T0, 0, b"a").error == 0
-    becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
+    world.becomes(lambda: world.running.view(2, T0).log_end_offset, 1)
 
 
 def test_a_stopping_broker_asks_the_controller_until_nothing_remains(world: MemoryBrokers) -> None:
@@ -238,7 +240,7 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers
         Create(Controller.path(), Controller(1, 0).encode(), True), session_id=session.session_id
     )
     world.running.lead(world.zk, T0, 1, (1, 2))
-    becomes(lambda: world.running.brokers[2].health().following, 1)
+    world.becomes(lambda: world.running.brokers[2].health().following, 1)
     answer: Future[ControlledShutdownResponse] = Future()
     asked = threading.Event()
 
@@ -281,7 +283,7 @@ def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBroke
     world.zk.create_missing("/brokers", "/brokers/ids")
     world.zk.multi(Create(BrokerRegistration.path(1), ghost.encode(), ephemeral=True))
     broker = world.running.add(world.server.client("b1"), 1, wait=False, port=port)
-    eventually(lambda: broker.serving is not None)
+    world.eventually(lambda: broker.serving is not None)
 
     assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 11
     assert 1 not in world.running.idle
@@ -307,7 +309,7 @@ def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: Mem
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b2")
-    eventually(lambda: world.running.told[2].of("disconnected"))
+    world.eventually(lambda: world.running.told[2].of("disconnected"))
     assert world.running.brokers[2].health().controller == 9
     world.running.brokers[2].close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S, becomes, eventually
+from tests.waiting import PATIENCE_S, eventually_at
 from tests.worlds.running_brokers import QUICK
 from zkgroup.admin.brokers import readable, registrations
 from zkgroup.admin.ensemble import Ensemble
@@ -30,7 +30,7 @@ StartBroker = Callable[[int, str], Broker]
 
 @pytest.fixture
 def server() -> MemoryZooKeeper:
-    """Its clock is that of the controllers and of the brokers' sessions; lines are fetched in real time."""
+    """Its clock is that of everybody here."""
     return MemoryZooKeeper()
 
 
@@ -59,9 +59,8 @@ def broker(server: MemoryZooKeeper, tmp_path: Path) -> Iterator[StartBroker]:
         yield start
 
 
-def told(operator: Ensemble, server: MemoryZooKeeper) -> str:
-    """What the deletion waits for, a second later; the controller writes its status every few seconds."""
-    server.clock.advance(1000)
+def told(operator: Ensemble) -> str:
+    """What the deletion waits for; the controller writes its status every few seconds."""
     pending = describe_topics(operator, ["t"])[1][0].deletion
     return (pending.detail if pending else None) or ""
 
@@ -72,7 +71,7 @@ def make_topic(operator: Ensemble) -> None:
 
 def produce(operator: Ensemble, *lines: bytes) -> None:
     """Acknowledged by all replicas in sync when it returns."""
-    with LineProducer(lambda: readable(registrations(operator))) as producer:
+    with LineProducer(lambda: readable(registrations(operator)), clock=operator.clock) as producer:
         for line in lines:
             producer.append(T0, line)
         producer.flush()
@@ -91,19 +90,19 @@ def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
     broker(1, "one")
     lost = broker(2, "two")
     make_topic(operator)
-    eventually(lambda: (tmp_path / "two" / "t").is_dir())
+    eventually_at(server.clock, lambda: (tmp_path / "two" / "t").is_dir())
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
     awaited = "waits for broker 2 to be back"
-    eventually(lambda: told(operator, server).startswith(awaited), what=lambda: told(operator, server))
+    eventually_at(server.clock, lambda: told(operator).startswith(awaited), what=lambda: told(operator))
     broker(2, "new")
-    eventually(lambda: not topic_exists(operator, "t"))
+    eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
 
     assert list((tmp_path / "two" / "t").iterdir()), "what the lost broker had is where it was"
 
 
 def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
-    operator: Ensemble, broker: StartBroker, tmp_path: Path
+    operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
     """K16 and K20, from end to end: the topic has moved away while the broker was down, no list names it, and
     the deletion does not wait for it. The next topic of the name gives it a place and has more lines: with
@@ -114,18 +113,18 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
     make_topic(operator)
     for line in (b"old 0", b"old 1"):
         produce(operator, line)
-    becomes(lambda: left.replicas()[T0].high_watermark, 2)
+    eventually_at(server.clock, lambda: left.replicas()[T0].high_watermark, lambda found: found == 2)
     left.close()
     operator.zk.multi(Create(Reassignment.path(), Reassignment((Move(T0, (1, 3)),)).encode()))
-    becomes(lambda: operator.zk.exists(Reassignment.path()), None)
+    eventually_at(server.clock, lambda: operator.zk.exists(Reassignment.path()), lambda found: found is None)
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    eventually(lambda: not topic_exists(operator, "t"))
+    eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
     make_topic(operator)
     for line in (b"new 0", b"new 1", b"new 2"):
         produce(operator, line)
     back = broker(2, "two")
 
-    eventually(lambda: follows(back, 3), what=lambda: str(back.replicas()))
+    eventually_at(server.clock, lambda: follows(back, 3), what=lambda: str(back.replicas()))
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\nnew 2\n"
     assert operator.zk.children(abandoned_replicas_path())[0] == ()
 
@@ -139,18 +138,22 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     lost = broker(2, "two")
     make_topic(operator)
     produce(operator, b"old 0", b"old 1", b"old 2")
-    becomes(lambda: lost.replicas()[T0].high_watermark, 3)
+    eventually_at(server.clock, lambda: lost.replicas()[T0].high_watermark, lambda found: found == 3)
     lost.close()
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    eventually(lambda: "--without-broker 2" in told(operator, server), what=lambda: told(operator, server))
+    eventually_at(
+        server.clock,
+        lambda: "--without-broker 2" in told(operator),
+        what=lambda: told(operator),
+    )
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
-    eventually(lambda: not topic_exists(operator, "t"))
+    eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
     old = (tmp_path / "two" / "t" / "0.jsonl").read_bytes()
     make_topic(operator)
     produce(operator, b"new 0", b"new 1")
     back = broker(2, "two")
 
-    eventually(lambda: follows(back, 2), what=lambda: str(back.replicas()))
+    eventually_at(server.clock, lambda: follows(back, 2), what=lambda: str(back.replicas()))
     assert old == b"old 0\nold 1\nold 2\n"
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
     assert operator.zk.children(abandoned_replicas_path())[0] == ()
@@ -166,19 +169,23 @@ def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
     (name,) = (name for name in server.clients if name.startswith("two"))
     make_topic(operator)
     produce(operator, b"old 0", b"old 1", b"old 2")
-    becomes(lambda: lost.replicas()[T0].high_watermark, 3)
+    eventually_at(server.clock, lambda: lost.replicas()[T0].high_watermark, lambda found: found == 3)
     server.suspend(name)
     server.expire(name)
     delete_topic(operator, plan_topic_deletion(operator, "t"))
-    eventually(lambda: "--without-broker 2" in told(operator, server), what=lambda: told(operator, server))
+    eventually_at(
+        server.clock,
+        lambda: "--without-broker 2" in told(operator),
+        what=lambda: told(operator),
+    )
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
-    eventually(lambda: not topic_exists(operator, "t"))
+    eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
     make_topic(operator)
     produce(operator, b"new 0", b"new 1")
     assert lost.replicas()[T0].log_end_offset == 3
     server.resume(name)
 
-    eventually(lambda: follows(lost, 2), what=lambda: str(lost.replicas()))
+    eventually_at(server.clock, lambda: follows(lost, 2), what=lambda: str(lost.replicas()))
     view = leader.replicas()[T0]
     assert (view.role, view.leader_epoch, view.failure) == (Role.LEADER, 0, None)
     leader.check()

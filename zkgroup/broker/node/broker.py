@@ -33,6 +33,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store
+from zkgroup.model.waiting import after, wait_for
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.address import Address
 from zkgroup.zookeeper.blocking import Blocking
@@ -165,7 +166,8 @@ class Broker:
 
         Raises what made it fail, and StoreUnavailableError where the time is over.
         """
-        done = self._registered.wait(timeout_s)
+        until_ms = None if timeout_s is None else after(self._clock, timeout_s)
+        done = wait_for(self._clock, self._registered.is_set, until_ms, self._registered.wait)
         self.check()
         if not done:
             raise StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")

@@ -72,7 +72,7 @@ class ControllerOnly:
         self._connection = client_settings(self.settings, connection)
         self._listener = listener or BrokerListener()
         self._clock = clock or SystemClock()
-        self._thread = LoopThread(f"zkgroup-controller-{broker}-port")
+        self._thread = LoopThread(f"zkgroup-controller-{broker}-port", self._clock)
         self._port: ControllerPort | None = None
         self._controller: Controller | None = None
         self._failure: BaseException | None = None

@@ -118,7 +118,7 @@ class BrokerLife:
         self._store, self._clock = parts.store, parts.clock
         self._settings, self._listener = parts.settings, parts.listener
         self.machine = BrokerMachine(parts.config)
-        self.thread = LoopThread("zkgroup-broker-network")
+        self.thread = LoopThread("zkgroup-broker-network", parts.clock)
         self.network: Network | None = None
         self.serving: tuple[str, int] | None = None
         """Where others reach it."""
@@ -188,7 +188,7 @@ class BrokerLife:
     def _shut_down(self, stopping: Future[bool]) -> None:
         broker = self.machine.core.broker
         try:
-            stopping.result()
+            self.thread.result(stopping)
         except CancelledError:
             log.warning(
                 "broker %d: controlled shutdown given up; its session's end takes what it leads", broker
@@ -196,10 +196,9 @@ class BrokerLife:
         except Exception:
             log.exception("broker %d: controlled shutdown failed", broker)
 
-    @staticmethod
-    def _wait(future: Future[None], timeout_s: float) -> None:
+    def _wait(self, future: Future[None], timeout_s: float) -> None:
         try:
-            future.result(timeout_s)
+            self.thread.result(future, timeout_s)
         except (CancelledError, FutureTimeoutError):
             log.warning("a part of the broker did not end in time")
         except Exception:
