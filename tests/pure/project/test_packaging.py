@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -72,6 +73,16 @@ def test_core_install_needs_four_packages() -> None:
     names = {re.split(r"[ <>=~]", line)[0] for line in lines if line}
 
     assert names == {"kazoo", "tenacity", "click", "rich"}
+
+
+def test_kazoo_is_held_at_the_minor_release_that_was_tested() -> None:
+    """The client rides on kazoo's main loop, which is nobody's interface: another one has to be tried first."""
+    (line,) = [
+        one for one in setup_cfg()["options"]["install_requires"].split("\n") if one.startswith("kazoo")
+    ]
+    major, minor = map(int, importlib.metadata.version("kazoo").split(".")[:2])
+
+    assert line == f"kazoo >= {major}.{minor}, < {major}.{minor + 1}"
 
 
 def test_extras_are_those_documented() -> None:
