@@ -15,7 +15,6 @@ from zkgroup.consumer.arguments import check_count, check_offset, checked_timeou
 from zkgroup.consumer.consumer_face import ConsumerFace
 from zkgroup.consumer.consuming import grouped
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.facing import CLOSE_TIMEOUT_S
 from zkgroup.consumer.listener import AsyncRebalanceListener
 from zkgroup.consumer.opening import MemberOptions, Topics, open_engine, subscription_of
 from zkgroup.consumer.records import Record
@@ -74,13 +73,6 @@ class AsyncGroupMember(AsyncFace):
 
     def _build(self, runner: AsyncRunner) -> MemberEngine:
         return open_engine(self._options, runner)
-
-    def stop(self) -> None:
-        """Begins to leave and returns at once; may be called in a signal handler. `close()` waits for it."""
-        self._closed.set()
-        engine = self._engine_made
-        if engine is not None and not engine.forked:
-            engine.begin_close(CLOSE_TIMEOUT_S)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
         """See `GroupMember.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""

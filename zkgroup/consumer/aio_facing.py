@@ -86,7 +86,7 @@ class AsyncFace(Face):
             self._begin_close(engine, 1.0)
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
         try:
-            connected = engine.when(lambda: engine.incarnation > 0 or self._stopping())
+            connected = engine.when(lambda: engine.incarnation > 0 or self._stopped)
             await _result(engine, connected, timeout_ms / 1000)
         except ZkGroupError:
             if engine.incarnation == 0:
@@ -140,10 +140,12 @@ class AsyncFace(Face):
         """See `GroupMember.wait_until_assigned`."""
         engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
-            await _result(engine, engine.when(lambda: engine.state is MemberState.STABLE), timeout_s)
+            assigned = engine.when(lambda: engine.state is MemberState.STABLE or self._stopped)
+            await _result(engine, assigned, timeout_s)
         except TimeoutError:
             engine.check_usable()
             raise not_assigned(engine, await _picture(engine)) from None
+        self._check_stopped(engine)
 
     async def wait_until_stable(self, timeout_s: float = 30.0) -> None:
         """See `GroupMember.wait_until_stable`. The reads run on the event loop's executor, one at a time."""
@@ -155,6 +157,8 @@ class AsyncFace(Face):
             engine.check_usable()
             if found is not None and found.converged:
                 break
+            if self._stopped:
+                raise MemberClosedError(f"{engine.member} was asked to stop")
             left_s = seconds_until(engine.clock, deadline_ms)
             if left_s <= 0:
                 raise not_stable(engine.group, found, told(engine, await _picture(engine)))

@@ -1,4 +1,4 @@
-"""What both faces of a consumer have beside polling: acknowledging, positions, pausing, stopping."""
+"""What both faces of a consumer have beside polling: acknowledging, positions, pausing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class ConsumerFace(Face):
         super().__init__(options)
         self._source = checked_source(source)
         self._consuming: ConsumingMember | None = None
-        self._stopped = False
 
     @abstractmethod
     def _wake(self) -> None:
@@ -45,18 +44,6 @@ class ConsumerFace(Face):
         engine = self._engine
         assert self._consuming is not None, engine
         return self._consuming
-
-    def stop(self) -> None:
-        """Ends the iteration after the record in hand, and `start` where it waits for a connection.
-
-        May be called in a signal handler.
-        """
-        self._stopped = True
-        if self._consuming is not None and not self._consuming.engine.forked:
-            self._consuming.engine.call_soon(self._wake)
-
-    def _stopping(self) -> bool:
-        return self._stopped
 
     def ack(self, record: Record) -> None:
         """Says that a record is processed. Ignored and counted when its partition has been lost meanwhile."""

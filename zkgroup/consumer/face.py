@@ -28,16 +28,39 @@ class Face(ABC):
         self._settings = options.settings
         self._engine_made: MemberEngine | None = None
         self._closed = threading.Event()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Asks to end, and does nothing else: may be called in a signal handler, and from any thread.
+
+        Iterations and polls end after the records in hand, waits with `MemberClosedError`, `start` without
+        waiting for a connection. What is owned stays owned until `close()`, or the end of the `with` block:
+        that leaves, and waits for it.
+        """
+        self._stopped = True
+        engine = self._engine_made
+        if engine is not None and not engine.forked:
+            engine.call_soon(self._wake)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called: for loops of your own."""
+        return self._stopped
+
+    def _wake(self) -> None:
+        """There may be something new for whoever waits; on the engine's thread, or from any other."""
+        return  # waits of a member are asked again after every task of its loop
+
+    def _check_stopped(self, engine: MemberEngine) -> None:
+        """Raises MemberClosedError where a wait ended because of `stop`."""
+        if self._stopped and engine.state is not MemberState.STABLE:
+            raise MemberClosedError(f"{engine.member} was asked to stop")
 
     def _launch(self, engine: MemberEngine) -> None:
         engine.start()
 
     def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
         engine.begin_close(timeout_s)
-
-    def _stopping(self) -> bool:
-        """Whether nobody needs the connection any more that `start` waits for."""
-        return False
 
     @property
     def _engine(self) -> MemberEngine:

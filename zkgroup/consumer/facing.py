@@ -82,9 +82,7 @@ class BlockingFace(Face):
     def _wait_connected(self, engine: MemberEngine) -> None:
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
         try:
-            result_of(
-                engine, engine.when(lambda: engine.incarnation > 0 or self._stopping()), timeout_ms / 1000
-            )
+            result_of(engine, engine.when(lambda: engine.incarnation > 0 or self._stopped), timeout_ms / 1000)
         except ZkGroupError:
             if engine.incarnation == 0:
                 self.close(timeout_s=1.0)
@@ -139,14 +137,16 @@ class BlockingFace(Face):
     def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
         """Returns when this member owns all that the plan gives it (perhaps nothing); no extra reads.
 
-        Raises `StableTimeoutError` naming what it waits for.
+        Raises `StableTimeoutError` naming what it waits for, `MemberClosedError` after `stop`.
         """
         engine, timeout_s = self._engine, checked_timeout(timeout_s)
         try:
-            result_of(engine, engine.when(lambda: engine.state is MemberState.STABLE), timeout_s)
+            assigned = engine.when(lambda: engine.state is MemberState.STABLE or self._stopped)
+            result_of(engine, assigned, timeout_s)
         except FutureTimeoutError:
             engine.check_usable()
             raise not_assigned(engine, _picture(engine)) from None
+        self._check_stopped(engine)
 
     def wait_until_stable(self, timeout_s: float = 30.0) -> None:
         """Returns when the whole group has converged: every partition is owned as the plan says.
@@ -157,8 +157,12 @@ class BlockingFace(Face):
         deadline_ms = after(engine.clock, checked_timeout(timeout_s))
         self.wait_until_assigned(timeout_s)
         with self._reads() as reads:
-            reads.wait_converged(deadline_ms, lambda: told(engine, _picture(engine)))
+            converged = reads.wait_converged(
+                deadline_ms, lambda: told(engine, _picture(engine)), lambda: self._stopped
+            )
         engine.check_usable()
+        if not converged:
+            raise MemberClosedError(f"{engine.member} was asked to stop")
         # the reads may have shown a claim of this very member whose answer had yet to come
         self.wait_until_assigned(max(LOOK_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from zkgroup.consumer.engine import MemberEngine
-from zkgroup.consumer.facing import CLOSE_TIMEOUT_S, BlockingFace, answer_timeout_s, result_of
+from zkgroup.consumer.facing import BlockingFace, answer_timeout_s, result_of
 from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.opening import MemberOptions, Topics, open_engine, subscription_of
 from zkgroup.consumer.worker import CallbackWorker
@@ -78,13 +78,6 @@ class GroupMember(BlockingFace):
     def _build(self) -> MemberEngine:
         worker = CallbackWorker(f"zkgroup-{self._options.group}", self._options.clock_used)
         return open_engine(self._options, worker)
-
-    def stop(self) -> None:
-        """Begins to leave and returns at once; may be called in a signal handler. `close()` waits for it."""
-        self._closed.set()
-        engine = self._engine_made
-        if engine is not None and not engine.forked:
-            engine.begin_close(CLOSE_TIMEOUT_S)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
         """Writes offsets (of the *next* record to process) of owned partitions: fenced, in one transaction

@@ -81,19 +81,25 @@ class GroupReads:
         except NotFoundError:
             return None
 
-    def wait_converged(self, deadline_ms: int, told: Callable[[], str]) -> None:
-        """Returns once nothing is wrong with the group; `deadline_ms` is on the member's clock.
+    def wait_converged(
+        self, deadline_ms: int, told: Callable[[], str], is_stopped: Callable[[], bool]
+    ) -> bool:
+        """True once nothing is wrong with the group, or the member has ended; False where it is to stop.
 
-        Raises `StableTimeoutError` naming what is wrong, with what this member itself waits for.
+        `deadline_ms` is on the member's clock. Raises `StableTimeoutError` naming what is wrong, with what
+        this member itself waits for.
         """
         for pause_s in pauses():
             found = self.look()
             if (found is not None and found.converged) or self._ended.is_set():
-                return
+                return True
+            if is_stopped():
+                return False
             left_ms = deadline_ms - self._ensemble.clock.now_ms()
             if left_ms <= 0:
                 raise not_stable(self._group, found, told())
             self._ensemble.pause(min(pause_s, left_ms / 1000))
+        raise AssertionError("pauses have no end")
 
 
 def pauses() -> Iterator[float]:

@@ -76,7 +76,7 @@ def test_core_install_needs_four_packages() -> None:
 
 
 def test_kazoo_is_held_at_the_minor_release_that_was_tested() -> None:
-    """The client rides on kazoo's main loop, which is nobody's interface: another one has to be tried first."""
+    """The client rides on kazoo's main loop, which is no interface: another is tried first."""
     (line,) = [
         one for one in setup_cfg()["options"]["install_requires"].split("\n") if one.startswith("kazoo")
     ]

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,15 +145,22 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
     assert member.state is MemberState.CLOSED
 
 
-def test_stop_before_start_is_not_lost(world: MemberWorld) -> None:
-    """A signal handler may come first; the member then does not join at all."""
-    member = GroupMember(
-        client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
-    )
-    member.stop()
+@pytest.mark.parametrize("kind", ["member", "consumer"])
+def test_stop_before_start_is_not_lost(face: Face, world: MemberWorld, kind: str) -> None:
+    """A signal handler may come first; the start waits for nothing, and whoever waits then is told."""
+    client = world.client("a")
+    world.server.cut("a")
+    named = {"source": filled(1)} if kind == "consumer" else {}
+    patient = settings(connection_timeout_ms=200_000)
+    made = getattr(face, kind)(client=client, settings=patient, **named)
+    made.stop()
 
-    with pytest.raises(MemberClosedError):
-        member.start()
+    with made:
+        for wait in (made.wait_until_assigned, made.wait_until_stable):
+            with pytest.raises(MemberClosedError, match="asked to stop"):
+                wait(PATIENCE_S)
+
+    assert (made.stopped, made.state) == (True, MemberState.CLOSED)
 
 
 def test_close_inside_a_coroutine_of_the_listener(world: MemberWorld) -> None:
@@ -237,15 +245,48 @@ def test_stop_ends_the_wait_for_a_connection(face: Face, world: MemberWorld) -> 
     assert (came, thread.is_alive()) == ([[]], False)
 
 
-def test_stop_of_a_member_in_a_signal_handler(world: MemberWorld) -> None:
-    """It only begins to leave."""
-    with GroupMember(
-        client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=settings()
+@pytest.mark.parametrize("kind", ["member", "consumer"])
+def test_stop_only_asks_and_close_leaves(face: Face, world: MemberWorld, kind: str) -> None:
+    """Past bug: `stop` of a member began to leave, a consumer's did not. Both own on, and commit."""
+    named = {"source": filled(0)} if kind == "consumer" else {}
+    with getattr(face, kind)(client=world.client("a"), **named) as made:
+        made.wait_until_stable(PATIENCE_S)
+        (first, *_) = made.leases()
+
+        made.stop()
+        made.wait_until_assigned(PATIENCE_S)  # is so: nothing has been left
+        made.commit({first.topic_partition: 7})
+
+        assert (made.stopped, made.state, len(world.owners())) == (True, MemberState.STABLE, 4)
+
+    assert (made.state, world.owners(), world.offsets()[0]) == (MemberState.CLOSED, {}, 7)
+
+
+@pytest.mark.parametrize("kind", [GroupMember, Consumer])
+def test_stop_in_a_signal_handler_ends_a_wait(
+    world: MemberWorld, monkeypatch: pytest.MonkeyPatch, kind: type[GroupMember | Consumer]
+) -> None:
+    """The handler interrupts the very thread that begins to wait; nothing is locked twice."""
+    world.server.remove("/brokers/topics/orders")
+    post, waiting = MachineLoop.post, threading.Event()
+
+    def interrupted(loop: MachineLoop[Any, Any], entry: Any) -> None:
+        if waiting.is_set() and threading.current_thread() is threading.main_thread():
+            waiting.clear()
+            signal.raise_signal(signal.SIGUSR1)
+        post(loop, entry)
+
+    monkeypatch.setattr(MachineLoop, "post", interrupted)
+    named: dict[str, Any] = {"source": MemorySource()} if kind is Consumer else {}
+    patient = settings(require_brokers=True)
+    with kind(
+        client=world.client("a"), group="g", topics=["orders"], clock=world.clock, settings=patient, **named
     ) as member:
         former = signal.signal(signal.SIGUSR1, lambda *_: member.stop())
+        waiting.set()
         try:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            world.until(lambda: member.state is MemberState.CLOSED)
+            with pytest.raises(MemberClosedError, match="asked to stop"):
+                member.wait_until_assigned(PATIENCE_S)
         finally:
             signal.signal(signal.SIGUSR1, former)
 
