@@ -40,21 +40,12 @@ def test_a_commit_without_an_answer_may_be_written() -> None:
     assert world.check().violations == ()
 
 
-def test_a_commit_without_an_answer_may_not_be_written() -> None:
-    """`info` may be either: here the request was lost, and is sent again under the same fence."""
+@pytest.mark.parametrize("told", ["info", "fail"], ids=["no answer", "refused"])
+def test_a_commit_that_was_not_written_may_be_sent_again(told: str) -> None:
+    """`info` may be either, here the request was lost; of a refused one only the second is in the log."""
     world = good_history()
     world.deliver("b", 2, 2)
-    not_written(world, "info")
-    world.commit("b", 2, 3)
-
-    assert world.check().violations == ()
-
-
-def test_a_refused_commit_may_be_sent_again() -> None:
-    """The same position under the same fence: only the second one is in the log."""
-    world = good_history()
-    world.deliver("b", 2, 2)
-    not_written(world, "fail")
+    not_written(world, told)
     world.commit("b", 2, 3)
 
     assert world.check().violations == ()

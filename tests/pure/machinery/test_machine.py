@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -276,27 +277,19 @@ def test_work_that_asks_nothing_and_is_never_done_is_a_mistake() -> None:
         Spinning().step(connected())
 
 
-def test_a_fence_that_is_a_text_is_a_mistake() -> None:
-    """Past bug: a refusal at `/consumers` was found within the text of the fence below it."""
+@pytest.mark.parametrize(
+    ("fence", "error", "told"),
+    [("/fence/below", AssertionError, "a collection of paths"), (["/fence"], FencedError, "/fence")],
+    ids=["a text", "in a machine that has none"],
+)
+def test_a_fence_that_is_a_mistake(fence: Any, error: type[Exception], told: str) -> None:
+    """Past bug: a refusal at `/consumers` was found within a text. Who has one says what its loss means."""
 
     class Fenced(Machine):
         def _sync(self) -> Procedure[None]:
-            yield from write([Delete("/fence", 0)], "/fence/below")
+            yield from write([Delete("/fence", 0)], fence)
 
     machine = Fenced()
     machine.step(connected())
-    with pytest.raises(AssertionError, match="a collection of paths"):
-        machine.answer(MultiRefused(0, Code.BAD_VERSION))
-
-
-def test_a_fence_in_a_machine_that_has_none_is_a_mistake() -> None:
-    """Who has one says what its loss means."""
-
-    class Fenced(Machine):
-        def _sync(self) -> Procedure[None]:
-            yield from write([Delete("/fence", 0)], ["/fence"])
-
-    machine = Fenced()
-    machine.step(connected())
-    with pytest.raises(FencedError, match="/fence"):
+    with pytest.raises(error, match=told):
         machine.answer(MultiRefused(0, Code.BAD_VERSION))
