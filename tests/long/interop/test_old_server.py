@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.long.interop.servers import RealZooKeeper
-from zkgroup.model.ports import Store
+from tests.worlds.clients import opener
 from zkgroup.testing.conformance import CHECKS, Target
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,11 +30,7 @@ def address(real_zookeeper: RealZooKeeper) -> str:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_store(address: str, check: Callable[[Target], None]) -> None:
     """The store keeps every rule of its contract on a 3.4 server too (recipes 3 [T])."""
-
-    def open_store(session_timeout_ms: int) -> Store:
-        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms))
-
-    with Target(open_store) as target:
+    with Target(opener(address)) as target:
         check(target)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.worlds.clients import opener
 from zkgroup.model.ports import Store
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.conformance import CHECKS, Target
 from zkgroup.testing.plugin import Tree
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 
 Check = Callable[[Target], None]
 
@@ -28,10 +28,7 @@ def memory() -> Iterator[Target]:
 
 
 def _real(address: str) -> Iterator[Target]:
-    def open_store(session_timeout_ms: int) -> Store:
-        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms))
-
-    with Target(open_store) as target:
+    with Target(opener(address)) as target:
         yield target
 
 

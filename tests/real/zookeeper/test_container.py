@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.worlds.clients import opener
 from zkgroup import GroupMember, GroupSettings, TopicPartition
-from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create
 from zkgroup.testing.conformance import CHECKS, Target
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 _numbers = itertools.count(1)
@@ -43,11 +43,7 @@ def address(container_address: str) -> str:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_store(address: str, check: Callable[[Target], None]) -> None:
     """Our client keeps every rule of the contract against the server in the container."""
-
-    def open_store(session_timeout_ms: int) -> Store:
-        return ZooKeeperClient(address, ClientSettings(session_timeout_ms=session_timeout_ms))
-
-    with Target(open_store) as target:
+    with Target(opener(address)) as target:
         check(target)
 
 
