@@ -12,7 +12,7 @@ from zkgroup.controller.machine.reign import Reign
 from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.procedures import Procedure
-from zkgroup.model.requests import Create, Multi, SetData
+from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.testing.memory_zookeeper import Step
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
@@ -106,6 +106,15 @@ class SteppedCandidates(SteppedMachines[CandidateNode]):
     def record(self, epoch: int) -> ControllerRecord:
         path = ControllerRecord.path(epoch)
         return ControllerRecord.decode(path, self.find(path).data)
+
+    def depose(self) -> None:
+        """Somebody deletes `/controller` by hand."""
+        self.write(Delete(CONTROLLER, -1))
+        self.run()
+
+    def pass_grace(self) -> None:
+        self.run()
+        self.advance(GRACE_AND_SPREAD_MS)
 
     # --- the others -------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from tests.worlds.duties import Writer, fails
 from tests.worlds.stepped_candidates import (
     CONTROLLER,
     EPOCH,
-    GRACE_AND_SPREAD_MS,
     SteppedCandidates,
     alone,
     elected,
@@ -76,8 +75,7 @@ def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
     assert world.server.find(CONTROLLER) is None
     assert world.server.find(ControllerRecord.path(1)) is None
     assert world.epoch() == (1, 1)
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
     assert elected(node).fence == Fence(2, 2)
     assert elected(node).foreign_epoch == 1
 
@@ -122,8 +120,7 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
     world.run(lambda: node.machine.election.stage is Stage.VACANT)
     world.write(Create(CONTROLLER, Controller(1, 5).encode(), True), session_id=node.session_id)
     stray = world.find(CONTROLLER).stat.czxid
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
 
     assert node.rules
     assert world.find(CONTROLLER).stat.czxid == elected(node).czxid != stray
@@ -138,8 +135,7 @@ def test_controller_deleted_by_hand_is_elected_anew() -> None:
     node, other = world.node(1), world.node(2)
     world.run()
     (ruler,) = world.rulers
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
 
     assert resigned(ruler) == ["/controller was deleted"]
     assert len(world.rulers) == 1
@@ -193,8 +189,7 @@ def test_after_a_bump_by_another_process_no_write_passes() -> None:
     assert world.find("/work").stat == before
     assert resigned(node) == ["a write was refused at its fence"]
     assert not node.machine.election.may_send
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
     assert elected(node).fence == Fence(3, 3)
     assert elected(node).foreign_epoch == 2
 
@@ -242,8 +237,7 @@ def test_a_failure_of_its_work_ends_the_rule_and_lets_others_try() -> None:
     assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
     assert world.server.find(CONTROLLER) is None
     other = world.node(2)
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
 
     assert other.rules
     assert resigned(failing) == ["failed: ValueError: an unreadable znode"]
@@ -262,8 +256,7 @@ def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
     for _ in range(2):
         (ruler,) = world.rulers
         world.server.expire(ruler.name)
-        world.run()
-        world.advance(GRACE_AND_SPREAD_MS)
+        world.pass_grace()
     (ruler,) = world.rulers
     other = second if ruler is first else first
     before = world.epoch()[0]
@@ -272,8 +265,7 @@ def test_an_epoch_deleted_while_nobody_rules_comes_back_no_smaller() -> None:
     ruler.loop.stop()
     world.server.expire(ruler.name)
     world.write(Delete(EPOCH, -1))
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
 
     assert other.rules
     assert elected(other).epoch == before + 1
@@ -283,12 +275,10 @@ def test_an_epoch_deleted_by_hand_comes_back_no_smaller() -> None:
     """S11: epochs grow, also where somebody has removed the znode."""
     world, node = alone()
     world.bump()
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
     assert elected(node).epoch == 3
     world.write(Delete(EPOCH, -1))
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
 
     assert resigned(node)[-1] == "/controller_epoch was deleted"
     assert elected(node).epoch == 4

@@ -120,8 +120,7 @@ def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
     """Recipes 14: `/controller` is deleted alone; what is of our session goes before the next election."""
     world, node = alone(7, controller_only=True)
     first = world.find(BrokerRegistration.path(7)).stat.czxid
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
 
     assert elected(node).epoch == 2
     assert world.find(BrokerRegistration.path(7)).stat.czxid == elected(node).czxid > first
@@ -133,8 +132,7 @@ def test_an_id_of_a_broker_is_in_use() -> None:
     session_id = world.real(7)
     world.write(Delete(CONTROLLER, -1))
     node = world.node(7, controller_only=True)
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
 
     assert node.story == [IdInUse(7, BrokerRegistration.path(7), session_id)]
     assert world.server.find(CONTROLLER) is None
@@ -187,8 +185,7 @@ def test_who_retires_takes_off_what_is_its_own_and_stands_no_more(controller_onl
     assert world.server.find(CONTROLLER) is None
 
     other = world.node(8)
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
     assert other.rules
     assert node.machine.has_left
 
@@ -227,8 +224,7 @@ def test_who_retires_within_the_grace_does_not_stand() -> None:
     world.real(9)
     node = world.node(1)
     world.run()
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
     assert node.machine.election.stage is Stage.GRACE
     node.loop.post(Retire("stopped"))
     world.run()
@@ -265,8 +261,7 @@ def test_the_record_says_how_long_loading_took() -> None:
     node = world.node(1, duties=load)  # type: ignore[arg-type]
     world.run()
     assert world.record(1).load_ms == 345
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
 
     kept = world.record(1)
     assert (kept.load_ms, kept.ended) == (345, "/controller was deleted")
@@ -317,8 +312,7 @@ def test_old_records_go_where_a_real_controller_has_ruled_since() -> None:
         record = ControllerRecord(1, 1, "started", 0)
         world.server.put(ControllerRecord.path(epoch), record.encode())
     node = world.node(1)
-    world.run()
-    world.advance(GRACE_AND_SPREAD_MS)
+    world.pass_grace()
 
     assert elected(node).foreign_epoch == 121
     kept = {int(path.rpartition("/")[2]) for path in world.server.tree() if path.startswith(_HISTORY)}

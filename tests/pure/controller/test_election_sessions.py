@@ -147,8 +147,7 @@ def test_a_living_real_controller_gets_time_to_notice() -> None:
     node = world.node(1)
     world.run()
     assert node.machine.election.stage is Stage.WATCHING
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
     world.advance(GRACE_MS)
     assert node.machine.election.stage is Stage.GRACE
     assert not node.story
@@ -176,8 +175,7 @@ def test_a_real_controller_that_comes_back_within_the_grace_keeps_its_place() ->
     session = world.real()
     node = world.node(1)
     world.run()
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
     assert node.machine.election.stage is Stage.GRACE
     world.real_rules(9, session)
     world.advance(GRACE_AND_SPREAD_MS)
@@ -193,8 +191,7 @@ def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
     session = world.real()
     node = world.node(1)
     world.run()
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
     world.real_rules(9, session)
     world.write(Delete(CONTROLLER, -1))
     world.advance(GRACE_AND_SPREAD_MS)
@@ -212,8 +209,7 @@ def test_somebody_who_ruled_unseen_is_given_the_grace_as_well() -> None:
     (ruler,) = world.rulers
     waits = other if ruler is node else node
     world.bump()
-    world.write(Delete(CONTROLLER, -1))
-    world.run()
+    world.depose()
 
     assert waits.machine.election.stage is Stage.GRACE
     world.advance(GRACE_AND_SPREAD_MS)
