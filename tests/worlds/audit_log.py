@@ -175,6 +175,13 @@ class AuditLog:
             f"/consumers/{group}/ids/{member}", registration(wants, **extensions), session, ephemeral=True
         )
 
+    def come(
+        self, group: str, member: str, session: int, wants: Mapping[str, int] | None = None, **extensions: str
+    ) -> int:
+        """Opens the session and registers in it; the zxid of the registration."""
+        self.open(session)
+        return self.join(group, member, session, wants, **extensions)
+
     def leave(self, group: str, member: str, session: int) -> int:
         """Deletes the registration; the session lives on."""
         return self.delete(f"/consumers/{group}/ids/{member}", session)

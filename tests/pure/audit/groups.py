@@ -15,8 +15,7 @@ def alone(partitions: int = 4, owned: int = 4, **extensions: str) -> AuditLog:
     """Member a of session 1 owns the first partitions of t."""
     log = AuditLog()
     log.topic("t", partitions)
-    log.open(1)
-    log.join("g", "g_a", 1, **extensions)
+    log.come("g", "g_a", 1, **extensions)
     for partition in T[: min(partitions, owned)]:
         log.claim("g", partition, "g_a-0", 1)
     return log
@@ -33,8 +32,7 @@ def shared(**extensions: str) -> AuditLog:
     """Then b of session 2 comes, a lets go of everything, and each claims two."""
     log = alone(**extensions)
     log.wait(10_000)
-    log.open(2)
-    log.join("g", "g_b", 2, **extensions)
+    log.come("g", "g_b", 2, **extensions)
     for partition in T:
         log.release("g", partition, 1)
     log.wait(300)

@@ -172,8 +172,7 @@ def test_what_failed_is_no_fact() -> None:
 def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions() -> None:
     """Spark folds these alone, and brings ends and sessions from elsewhere."""
     log = AuditLog()
-    log.open(1)
-    log.join("g", "g_a", 1)
+    log.come("g", "g_a", 1)
     log.topic("t", 2)
     log.commit("g", ("t", 0), 3, 1)
     log.create("/consumers/g/resets/t-0", "{}")

@@ -54,8 +54,7 @@ def test_a_member_that_comes_back_in_a_new_session_had_expired() -> None:
     log = rested()
     log.expire(1)
     log.wait(60_000)
-    log.open(2)
-    log.join("g", "g_a", 2)
+    log.come("g", "g_a", 2)
 
     assert causes(log)[1:] == [[("expiry", "g_a")], [("join", "g_a")]]
 
@@ -191,8 +190,7 @@ def test_members_that_come_when_all_is_as_planned_begin_the_next() -> None:
     """However soon after the one before."""
     log = shared()
     log.wait(1)
-    log.open(3)
-    joined = log.join("g", "g_c", 3)
+    joined = log.come("g", "g_c", 3)
 
     assert [each.from_zxid for each in rebalances(log)][-1] == joined
     assert len(rebalances(log)) == 3
@@ -246,8 +244,7 @@ def test_seeds_are_where_it_starts_from_and_no_rebalance() -> None:
     log.seed(A_IDS, registration(), zxid=2, session=1)
     log.seed(owner("g", T[0]), "g_a-0", zxid=3, session=1)
     log.seed(owner("g", T[1]), "g_a-0", zxid=4, session=1)
-    log.open(2)
-    log.join("g", "g_b", 2)
+    log.come("g", "g_b", 2)
     log.release("g", T[1], 1)
     log.claim("g", T[1], "g_b-0", 2)
 
@@ -261,8 +258,7 @@ def test_moves_beyond_the_least_possible_are_counted() -> None:
     """c takes over from b, and a and b swap what they need not."""
     log = shared()
     log.wait(10_000)
-    log.open(3)
-    log.join("g", "g_c", 3)
+    log.come("g", "g_c", 3)
     for partition, thread, session in ((T[0], "g_c-0", 3), (T[1], "g_b-0", 2), (T[2], "g_a-0", 1)):
         log.release("g", partition, 1 if partition[1] < 2 else 2)
         log.claim("g", partition, thread, session)
@@ -312,8 +308,7 @@ def test_a_topic_that_grew_long_ago_is_no_cause() -> None:
     log = rested()
     log.topic("t", 5)
     log.wait(60_000)
-    log.open(2)
-    log.join("g", "g_b", 2)
+    log.come("g", "g_b", 2)
 
     assert causes(log)[1:] == [[("join", "g_b")]]
 
@@ -342,14 +337,12 @@ def test_what_members_of_ours_write_beside_is_none() -> None:
     """The bump of the owner in a claim and the view of a member neither begin one nor prolong it."""
     log = AuditLog()
     log.topic("t", 1)
-    log.open(1)
-    log.join("g", "g_a", 1, **OURS)
+    log.come("g", "g_a", 1, **OURS)
     claimed = log.claim_ours("g", T[0], "g_a-0", 1)
     log.wait(4_000)
     log.create("/consumers/g/views/g_a", "{}", 1, ephemeral=True)
     log.wait(4_000)
-    log.open(2)
-    log.join("g", "g_b", 2, {"u": 1}, **OURS)
+    log.come("g", "g_b", 2, {"u": 1}, **OURS)
 
     first, second = rebalances(log)
 

@@ -52,8 +52,7 @@ def _rule(**changes: Any) -> Rule:
 
 def _log() -> AuditLog:
     log = AuditLog()
-    log.open(1)
-    log.join("g", "g_a", 1)
+    log.come("g", "g_a", 1)
     log.join("h", "h_a", 1)
     log.claim("g", ("t", 0), "g_a-0", 1)
     log.commit("g", ("t", 1), 5, 1)

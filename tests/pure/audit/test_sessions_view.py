@@ -81,8 +81,7 @@ def test_closed_open_and_older_sessions() -> None:
 def test_only_ephemerals_that_stand_are_a_sessions() -> None:
     """Not what is persistent, nor what a refused multi would have made; one that it failed to drop stays."""
     log = AuditLog()
-    log.open(A)
-    log.join("g", "g_a", A)
+    log.come("g", "g_a", A)
     log.create("/persistent", "", A)
     failed = Operation(TransactionType.ERROR, error=-103)
     log.multi(A, log.creation("/never", ephemeral=True), failed)

@@ -15,8 +15,7 @@ def left() -> AuditLog:
     log = AuditLog()
     for path in ("/consumers/g", "/consumers/g/ids", "/consumers/g/offsets", "/consumers/g/offsets/t"):
         log.create(path)
-    log.open(A)
-    log.join("g", "g_a", A)
+    log.come("g", "g_a", A)
     log.commit("g", T0, 4, A)
     log.commit("g", T1, 4, A)
     return log

@@ -43,8 +43,7 @@ def test_a_member_that_was_paused_past_its_session_is_known_again_in_its_next_on
     log = _two()
     log.expire(1)
     claimed = log.claim("g", T0, "g_b-0", 2)
-    log.open(3)
-    log.join("g", "g_a", 3)
+    log.come("g", "g_a", 3)
     last = log.commit("g", T0, 6, 3)
 
     assert log.told(RULE, "from_zxid", "to_zxid", "session") == [(claimed, last, 3)]

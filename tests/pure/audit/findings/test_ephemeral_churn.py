@@ -51,8 +51,7 @@ def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
     closed = log.close(A)
     log.open(B)
     log.close(B)
-    log.open(0xD)
-    log.join("g", "g_d", 0xD)
+    log.come("g", "g_d", 0xD)
 
     (found,) = log.find(RULE)
 
@@ -63,8 +62,7 @@ def test_a_session_that_had_ephemerals_for_moments_only_is_told() -> None:
 def test_a_session_of_a_minute_is_not_short() -> None:
     """The bound itself is long enough."""
     log = AuditLog()
-    log.open(A)
-    log.join("g", "g_a", A)
+    log.come("g", "g_a", A)
     log.wait(60_000)
     log.close(A)
 

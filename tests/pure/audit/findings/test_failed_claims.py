@@ -12,8 +12,7 @@ NODE_EXISTS, NO_NODE, NOT_TRIED = -110, -101, -2
 
 def joined() -> AuditLog:
     log = AuditLog()
-    log.open(A)
-    log.join("g", "g_a", A)
+    log.come("g", "g_a", A)
     return log
 
 

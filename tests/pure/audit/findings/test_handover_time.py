@@ -83,8 +83,7 @@ def test_a_group_without_another_member_hands_nothing_over() -> None:
     log.close(B)
     log.close(A)
     log.wait(86_400_000)
-    log.open(0xD)
-    log.join("g", "g_d", 0xD)
+    log.come("g", "g_d", 0xD)
     log.claim("g", T0, "g_d-0", 0xD)
 
     assert log.find(RULE) == []
@@ -116,8 +115,7 @@ def test_members_that_left_before_or_came_after_are_no_heirs() -> None:
 def test_the_last_heir_decides_how_long_it_lasts() -> None:
     """Of those that outlived the session the one that stayed longest, be it to the end."""
     log = two_members()
-    log.open(0xC)
-    log.join("g", "g_c", 0xC)
+    log.come("g", "g_c", 0xC)
     log.wait(1_000)
     ended = log.close(A)
     log.wait(15_000)

@@ -27,8 +27,7 @@ def _swap(**extensions: str) -> AuditLog:
     """b joins and gets two; a gives those, and takes nothing back."""
     log = alone(**extensions)
     log.wait(10_000)
-    log.open(2)
-    log.join("g", "g_b", 2, **extensions)
+    log.come("g", "g_b", 2, **extensions)
     for partition in T[2:]:
         log.release("g", partition, 1)
         log.claim("g", partition, "g_b-0", 2)
@@ -41,8 +40,7 @@ def test_moves_beyond_the_least_are_a_warning_where_sticky_was_promised() -> Non
         log = _swap(**extensions)
         assert log.find(RULE) == []
         log.wait(10_000)
-        log.open(3)
-        log.join("g", "g_c", 3, **extensions)
+        log.come("g", "g_c", 3, **extensions)
         for partition, thread, session in ((T[0], "g_c-0", 3), (T[1], "g_b-0", 2), (T[2], "g_a-0", 1)):
             log.release("g", partition, 1 if partition[1] < 2 else 2)
             log.claim("g", partition, thread, session)

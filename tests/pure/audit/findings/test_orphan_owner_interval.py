@@ -53,8 +53,7 @@ def test_what_goes_in_one_transaction_has_not_outlived() -> None:
 
     for with_lists in (False, True):
         log = AuditLog(with_lists=with_lists)
-        log.open(1)
-        log.join("g", "g_a", 1)
+        log.come("g", "g_a", 1)
         log.claim("g", T0, "g_a-0", 1)
         log.expire(1)
         assert log.find(RULE) == []

@@ -60,8 +60,7 @@ def test_a_members_own_claims_are_none() -> None:
     log.release("g", T0, 1)
     log.claim_ours("g", T0, "g_a-1", 1)
     log.expire(1)
-    log.open(3)
-    log.join("g", "g_a", 3)
+    log.come("g", "g_a", 3)
     log.claim("g", T0, "g_a-0", 3)
 
     assert log.find(RULE) == []

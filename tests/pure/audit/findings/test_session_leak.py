@@ -62,8 +62,7 @@ def test_ephemerals_writes_and_ends_excuse() -> None:
     """Each by itself."""
     log = AuditLog(zxid=100)
     log.seed("/brokers/ids/1", "{}", zxid=5, session=1)
-    log.open(2)
-    log.join("g", "g_a", 2)
+    log.come("g", "g_a", 2)
     log.close(4)
     log.wait(5 * DAY)
     log.create("/written", session=3)

@@ -12,8 +12,7 @@ from zkgroup.audit.findings.skew import RULE
 def test_an_idle_member_that_the_plan_has_partitions_for_is_a_warning() -> None:
     """A member without partitions that the plan gives some is a warning, since its join."""
     log = alone()
-    log.open(2)
-    joined = log.join("g", "g_b", 2)
+    joined = log.come("g", "g_b", 2)
 
     (found,) = log.passes(10_001).find(RULE)
 
@@ -40,8 +39,7 @@ def test_a_plan_that_is_uneven_by_itself_is_info() -> None:
     for topic in wants:
         log.topic(topic, 1)
     for session, name in ((1, "g_a"), (2, "g_b")):
-        log.open(session)
-        log.join("g", name, session, wants)
+        log.come("g", name, session, wants)
     for topic in wants:
         log.claim("g", (topic, 0), "g_a-0", 1)
 
@@ -60,8 +58,7 @@ def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> 
     log = AuditLog()
     log.topic("t", 1)
     for session, name in ((1, "g_a"), (2, "g_b")):
-        log.open(session)
-        log.join("g", name, session)
+        log.come("g", name, session)
     log.claim("g", ("t", 0), "g_a-0", 1)
     assert log.passes(10_001).find(RULE) == []
 
@@ -70,8 +67,7 @@ def test_an_even_group_and_one_with_more_members_than_partitions_have_none() -> 
 def test_a_group_that_has_just_changed_is_given_ten_seconds(ms: int, found: int) -> None:
     """Ten seconds after a join the uneven shares are not told yet; a millisecond later they are."""
     log = alone()
-    log.open(2)
-    log.join("g", "g_b", 2)
+    log.come("g", "g_b", 2)
 
     assert len(log.passes(ms).find(RULE)) == found
 
@@ -92,8 +88,7 @@ def test_idle_members_beyond_three_are_a_number() -> None:
     log = AuditLog()
     log.topic("t", 6)
     for session in range(1, 7):
-        log.open(session)
-        log.join("g", f"g_{session}", session)
+        log.come("g", f"g_{session}", session)
     for number in range(6):
         log.claim("g", ("t", number), "g_1-0", 1)
 
@@ -137,8 +132,7 @@ def test_an_uneven_plan_is_told_of_equals_only_and_where_it_is_what_they_own() -
 def test_only_members_and_owners_count_as_a_change() -> None:
     """What members publish beside them goes on at rest, too."""
     log = alone()
-    log.open(2)
-    log.join("g", "g_b", 2)
+    log.come("g", "g_b", 2)
     log.wait(10_001)
     log.create("/consumers/g/views/g_a", "{}", 1, ephemeral=True)
 

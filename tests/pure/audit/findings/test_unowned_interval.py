@@ -41,11 +41,9 @@ def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
     log = alone(1)
     log.expire(1)
     log.wait(60_000)
-    log.open(2)
-    log.join("g", "g_other", 2, {"other": 1})
+    log.come("g", "g_other", 2, {"other": 1})
     log.wait(60_000)
-    log.open(3)
-    joined = log.join("g", "g_b", 3)
+    joined = log.come("g", "g_b", 3)
     log.wait(2_000)
     taken = log.claim("g", T0, "g_b-0", 3)
 
