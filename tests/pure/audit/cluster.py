@@ -19,14 +19,18 @@ class Cluster(AuditLog):
     def start(self, *brokers: int, controller: int | None = None) -> int:
         """Opens sessions and registers; the first broker is elected, in epoch 1, unless another is named."""
         for broker in brokers:
-            self.open(broker)
-            self.broker(broker, broker)
+            self.broker_comes(broker, broker)
         ruler = brokers[0] if controller is None else controller
         return self.elect(ruler, ruler, 1)
 
     def broker(self, broker: int, session: int, data: str | None = None) -> int:
         fields = {"jmx_port": -1, "timestamp": "1", "host": "h", "version": 1, "port": 9092}
         return self.create(f"/brokers/ids/{broker}", data or json.dumps(fields), session, ephemeral=True)
+
+    def broker_comes(self, broker: int, session: int) -> int:
+        """Opens the session and registers in it; the zxid of the registration."""
+        self.open(session)
+        return self.broker(broker, session)
 
     def elect(self, broker: int, session: int, epoch: int | None) -> int:
         """As 0.8.2.2 does it: `/controller`, then the epoch, which None leaves out."""

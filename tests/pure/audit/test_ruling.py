@@ -59,8 +59,7 @@ def test_absences_lie_between_registrations_within_the_time_asked_for() -> None:
     log.wait(1_000)
     down = log.expire(2)
     log.wait(1_000)
-    log.open(22)
-    back = log.broker(2, 22)
+    back = log.broker_comes(2, 22)
     log.create("/later")
     facts = log.facts()
 

@@ -63,11 +63,9 @@ def test_a_broker_that_was_started_again_is_none() -> None:
     log.state(T0, 1, (1, 2))
     log.expire(3)
     log.state(T0, 1, (1,))
-    log.open(33)
-    log.broker(3, 33)
+    log.broker_comes(3, 33)
     log.expire(2)
-    log.open(22)
-    log.broker(2, 22)
+    log.broker_comes(2, 22)
     log.state(T0, 1, (1, 3, 2))
 
     assert [each.detail for each in log.find(RULE)] == []

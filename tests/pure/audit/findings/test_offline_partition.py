@@ -48,8 +48,7 @@ def test_a_leader_whose_registration_ended_is_one_too_and_the_spell_goes_on_with
     log.wait(4_000)
     log.state(T0, -1, (), epoch=1)
     log.wait(8_000)
-    log.open(22)
-    log.broker(2, 22)
+    log.broker_comes(2, 22)
     back = log.state(T0, 2, (2,), epoch=2)
 
     (found,) = log.find(RULE)
@@ -73,8 +72,7 @@ def test_a_leader_that_comes_back_before_anybody_elects_ends_it() -> None:
     log = led()
     died = log.expire(2)
     log.wait(5_000)
-    log.open(22)
-    back = log.broker(2, 22)
+    back = log.broker_comes(2, 22)
     log.wait(5_000)
     log.open(23)
 
