@@ -133,12 +133,16 @@ def _member(address: str, records: RecordSource | None, options: dict[str, Any])
 def _run(member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None) -> None:
     from zkgroup.consumer.consumer import Consumer
 
+    from .sources import KINDS
+
     printer.when_gone = member.stop
     with connecting() as connected, StopSignals(on_stop=member.stop) as stop:
         if not _start(member, stop):
             return
         if not stop.received:  # else it may have returned for that, without a connection
             connected()
+            if not isinstance(member, Consumer):
+                say(f"note: --source none: this member owns partitions and delivers nothing; else {KINDS}")
         with member:
             if not isinstance(member, Consumer):
                 while not stop.wait(LOOK_S):

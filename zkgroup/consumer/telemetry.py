@@ -67,6 +67,10 @@ class Telemetry:
             self._metrics.gauge("zkgroup_session_state", labels, 1.0 if state is change.after else 0.0)
 
     def note(self, note: Note) -> None:
+        if note.kind == "missing_topic":
+            topic = note.fields["topic"]
+            told = "%s: topic %s does not exist, it has none of it: zkgroup topic create %s --partitions N"
+            log.warning(told, self._member, topic, topic)
         level = logging.WARNING if note.kind in _WARNINGS else logging.DEBUG
         log.log(level, "%s: %s %s", self._member, note.kind, dict(note.fields))
         if self._history is not None:

@@ -59,6 +59,17 @@ def test_a_member_without_a_source_owns_until_a_signal(
     assert shell.json("group", "list")["groups"][0]["state"] == "empty"
 
 
+def test_a_topic_that_does_not_exist_is_warned_of(shell: Shell, groups: ServerGroups) -> None:
+    """Stable with nothing looks like success: the command that makes the topic is named."""
+    with shell.start("consume", "g", "--topic", "order", *QUICK) as member:
+        member.until(lambda event: event["event"] == "state" and event["after"] == "stable")
+        code = member.stop(signal.SIGTERM)
+
+    assert code == 0
+    assert "zkgroup topic create order --partitions N" in member.errors
+    assert "--source none: this member owns partitions and delivers nothing" in member.errors
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("source", ["none", "files"])
 def test_a_member_that_has_not_connected_ends_when_asked(
@@ -132,7 +143,7 @@ def test_a_member_leaves_after_so_many_messages(shell: Shell, groups: ServerGrou
 def test_a_reader_that_goes_is_no_failure(
     shell: Shell, groups: ServerGroups, records: Path, delivers: bool
 ) -> None:
-    """`| head -1`: the member leaves, exit code 0 and not a word."""
+    """`| head -1`: the member leaves, exit code 0 and not a word about it."""
     groups.topic("orders", 2)
     source = f"files:{records}" if delivers else "none"
     words = ("consume", "g", "--topic", "orders", "--source", source, "--commit-interval", "100ms", *QUICK)
@@ -146,7 +157,8 @@ def test_a_reader_that_goes_is_no_failure(
         told = member.stderr.read()
         code = ended(member)
 
-    assert (code, told, first["event"]) == (0, b"", "state")
+    assert told == b"" if delivers else told.startswith(b"note: --source none: ") and told.count(b"\n") == 1
+    assert (code, first["event"]) == (0, "state")
     assert shell.json("group", "list")["groups"][0]["members"] == 0
 
 

@@ -124,6 +124,19 @@ def test_one_refused_partition_does_not_stop_the_others(face: Face, world: Membe
         assert list(refused.value.result.refused) == [foreign]
 
 
+def test_a_topic_that_does_not_exist_is_warned_of(
+    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The member is stable with nothing, which looks like success; the warning names what to do."""
+    with face.member(client=world.client("a"), topics=["order", "orders"]) as member:
+        member.wait_until_assigned(PATIENCE_S)
+        assert len(member.leases()) == 4
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (warning,) = [text for text in warnings if "does not exist" in text]
+    assert "topic order does not exist" in warning
+    assert warning.endswith("zkgroup topic create order --partitions N")
+
+
 def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
     """item 59: behind another's commit OffsetConflictError, behind one's own it stands already; mixed kinds
     of refusals are a CommitRefusedError with each reason."""

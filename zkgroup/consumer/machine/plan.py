@@ -11,7 +11,7 @@ stays unassigned rather than disagree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkgroup.assignment import assign
@@ -61,6 +61,7 @@ class Planning:
         self.is_outdated = False
         """A claim was refused at the plan: it is read again before the next one."""
         self._has_read_topics_again = False
+        self._told_missing: frozenset[str] = frozenset()
 
     def forget(self) -> None:
         """The registration is gone: nothing is planned."""
@@ -183,9 +184,17 @@ class Planning:
         owned.handed_back.clear()
         own = core.config.member_id
         threads = next((m.threads for m in picture.members if m.member == own), {})
+        self._tell_missing(topic for topic in threads if picture.topic_versions.get(topic) is None)
         numbers = {thread_id(own, n): n for n in range(max(threads.values(), default=0))}
         owned.retarget({tp: numbers[who] for tp, who in planned.owners.items() if who in numbers})
         self.waits_for_releases = self._others_must_release(picture, before)
+
+    def _tell_missing(self, topics: Iterable[str]) -> None:
+        """Once for each topic that this member asks for and that does not exist."""
+        missing = frozenset(topics)
+        for topic in sorted(missing - self._told_missing):
+            self._core.note("missing_topic", topic=topic)
+        self._told_missing = missing
 
     def _others_must_release(self, picture: Picture, before: Planned | None) -> bool:
         """Somebody who is still there owned (by the plan before) what this member gains."""

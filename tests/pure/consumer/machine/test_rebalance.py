@@ -71,10 +71,14 @@ def test_creation_of_a_missing_topic_rebalances() -> None:
     stage = SteppedGroup(topics={})
     member = stage.join("a")
     assert is_stable(member)
+    stage.join("b")
+    missing = [note.fields["topic"] for note in stage.notes("missing_topic", "a")]
+    stage.actors["b"].give(ev.CloseRequested(close_session=True, deadline_ms=stage.clock.now_ms() + 1000))
 
     stage.topic("t", 2)
     stage.run(1000)
     assert owned(member) == [0, 1]
+    assert missing == ["t"]
 
 
 def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
