@@ -61,6 +61,11 @@ class MinInsync:
         if known is not None and known[0] == leader_epoch:
             self._stored[tp] = leader_epoch, len(isr)
 
+    def stored(self, tp: TopicPartition) -> int | None:
+        """The size of the ISR that stands in ZooKeeper; None where this broker does not lead."""
+        stored = self._stored.get(tp)
+        return None if stored is None else stored[1]
+
     def left(self, tp: TopicPartition) -> None:
         """It is led here no more."""
         self._stored.pop(tp, None)
@@ -71,8 +76,8 @@ class MinInsync:
         `counted` are those that the high watermark waits for: as soon as one fewer, while the news of it is
         still on its way here. A member that is only proposed counts for the high watermark and not for this.
         """
-        stored = self._stored.get(tp)
-        return stored is not None and min(stored[1], counted) < self.wanted(tp.topic)
+        stored = self.stored(tp)
+        return stored is not None and min(stored, counted) < self.wanted(tp.topic)
 
 
 def _set(numbers: dict[Any, int], key: object, number: int | None) -> None:

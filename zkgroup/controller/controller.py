@@ -29,38 +29,20 @@ from zkgroup.controller.machine.effects import (
     ShutdownAnswered,
 )
 from zkgroup.controller.machine.events import ControllerEvent, Retire, ShutdownAsked
+from zkgroup.controller.machine.figures import Figures
 from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.telemetry import ControllerTelemetry
 from zkgroup.errors import ConflictError, ZkGroupError
 from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import Machine, MachineLoop
 from zkgroup.machinery.loop_thread import LoopThread
-from zkgroup.model.ports import Clock, Store
+from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.wire.error_codes import ErrorCode
 
 log = logging.getLogger("zkgroup.controller")
-state_log = logging.getLogger("zkgroup.state_change")
 
-_STATE_CHANGES: Final = {
-    "leader.changed": logging.INFO,
-    "election.unclean": logging.WARNING,
-    "election.failed": logging.WARNING,
-}
-"""Kinds of notes for the log of changes, with their levels."""
-_WARNINGS: Final = frozenset(
-    {
-        "broker.refused",
-        "controller_epoch.unreadable",
-        "duty.failed",
-        "duty.put_off",
-        "duty.refused",
-        "odd_answer",
-        "replica.unfit",
-        "znode.unreadable",
-    }
-)
-"""Kinds of notes that a person should see; the others go to the log at debug level."""
 LEAVE_TIMEOUT_S: Final = 5.0
 
 
@@ -84,6 +66,10 @@ class ControllerMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
     @property
     def picture(self) -> Picture | None:
         """What it knows of the cluster; None while it does not rule or has not loaded."""
+        ...
+
+    def figures(self) -> Figures | None:
+        """What it counts now; None while it does not rule or has not loaded."""
         ...
 
     @property
@@ -110,6 +96,7 @@ class Controller:
         on_news: Callable[[News], None] = lambda news: None,
         on_failure: Callable[[BaseException], None] = lambda error: None,
         channels: ChannelSettings | None = None,
+        metrics: MetricsSink | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """
@@ -120,6 +107,7 @@ class Controller:
             client_id: what brokers are told in requests (`controller_client_id`).
             on_news: called on the machine's thread, which waits for it; must not raise.
             on_failure: it stands for election no more, and why; once, on any thread.
+            metrics: called on the machine's thread.
         """
         self.broker = broker
         self._machine = machine
@@ -128,13 +116,14 @@ class Controller:
         self._on_failure = on_failure
         self._name = f"zkgroup-controller-{broker}"
         self._lease = Lease(clock)
+        self._telemetry = ControllerTelemetry(broker, clock, metrics)
         self._thread = LoopThread(f"{self._name}-channels", clock)
         self._loop: MachineLoop[ControllerEvent, ControllerEffect] = MachineLoop(
             machine,
             store,
             clock,
             perform=self._perform,
-            after_step=self._look_at_leaving,
+            after_step=self._after_step,
             on_crash=self._crashed,
             name=self._name,
         )
@@ -243,7 +232,7 @@ class Controller:
             case ShutdownAnswered(request_id, error, remaining):
                 self._answer(request_id, ControlledShutdownResponse(error, remaining))
             case Elected():
-                state_log.info("broker %d is the controller, epoch %d", self.broker, effect.epoch)
+                self._telemetry.elected(effect)
                 self._on_news(effect)
             case Resigned():
                 self._resigned(effect)
@@ -256,27 +245,22 @@ class Controller:
         """Nothing more is sent: what a loop's thread has in hand by now finds the lease over."""
         self._lease.extend(None)
         self._pool.close_all()
-        state_log.info(
-            "broker %d is no controller any more, epoch %d: %s", self.broker, effect.epoch, effect.reason
-        )
+        self._telemetry.resigned(effect)
         self._on_news(effect)
 
     def _note(self, note: Note) -> None:
         fields = note.fields
         if note.kind == "controller.loaded":
             self._on_news(Loaded(**{name: fields[name] for name in Loaded.__slots__}))  # type: ignore[arg-type]
-        told = " ".join(f"{name}={value}" for name, value in fields.items())
-        if (level := _STATE_CHANGES.get(note.kind)) is not None:
-            state_log.log(level, "%s %s", note.kind, told)
-        else:
-            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, told)
+        self._telemetry.note(note)
 
     def _leave(self) -> None:
         if not self._is_leaving:
             self._is_leaving = True
             self._loop.step(Retire("stopped"))
 
-    def _look_at_leaving(self) -> None:
+    def _after_step(self) -> None:
+        self._telemetry.look(self._machine.figures)
         if self._is_leaving and self._machine.has_left:
             self._left.set()
 

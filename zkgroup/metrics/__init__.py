@@ -15,6 +15,26 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_ack_ignored_total` | counter | `group`, `member` |
 | `zkgroup_history_lost_total` | counter | `group`, `member` |
 | `zkgroup_lines_fetch_total` | counter, of `BrokerSource` | `outcome` |
+| `zkgroup_controller_active_controller_count` | gauge, 1 while it rules | `broker` |
+| `zkgroup_controller_global_topic_count` | gauge | `broker` |
+| `zkgroup_controller_global_partition_count` | gauge | `broker` |
+| `zkgroup_controller_offline_partitions_count` | gauge | `broker` |
+| `zkgroup_controller_preferred_replica_imbalance_count` | gauge | `broker` |
+| `zkgroup_controller_event_queue_size` | gauge | `broker` |
+| `zkgroup_controller_event_queue_oldest_seconds` | gauge | `broker` |
+| `zkgroup_controller_leader_election_seconds` | histogram | `broker` |
+| `zkgroup_controller_unclean_leader_elections_total` | counter | `broker` |
+| `zkgroup_broker_partition_count` | gauge | `broker` |
+| `zkgroup_broker_leader_count` | gauge | `broker` |
+| `zkgroup_broker_under_replicated_partitions` | gauge | `broker` |
+| `zkgroup_broker_isr_shrinks_total` | counter | `broker` |
+| `zkgroup_broker_isr_expands_total` | counter | `broker` |
+| `zkgroup_broker_connection_count` | gauge | `broker` |
+| `zkgroup_broker_requests_total` | counter | `broker`, `request` |
+| `zkgroup_broker_request_seconds` | histogram | `broker`, `request` |
+| `zkgroup_broker_bytes_in_total` | counter | `broker` |
+| `zkgroup_broker_bytes_out_total` | counter | `broker` |
+| `zkgroup_broker_log_end_offset` | gauge; NaN once the replica is gone | `broker`, `topic`, `partition` |
 """
 
 from zkgroup.metrics.sinks import GuardedMetrics, NoMetrics

@@ -150,7 +150,8 @@ class NamedHistorySink(HistorySink, Protocol):
 class MetricsSink(Protocol):
     """Where counters and gauges go. Names and labels: docs/operations.md.
 
-    Called on the member's own thread, which waits for it. What it raises is logged once.
+    Called on the member's own thread, which waits for it; of a broker on its own threads, two at a time. What
+    it raises is logged once.
     """
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None: ...

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
+from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
@@ -45,6 +47,32 @@ def test_lines_are_acknowledged_once_the_followers_have_them(world: MemoryBroker
         assert world.running.view(broker, T0).log_end_offset == 20
     assert world.running.told[1].of("leader") == [("leader", T0, 0)]
     assert world.running.told[2].of("follower") == [("follower", T0, 0)]
+
+
+def test_the_metrics_of_a_broker(world: MemoryBrokers) -> None:
+    """Replicas, requests, bytes and ISRs, counted as the broker works."""
+    registry = CollectorRegistry()
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"zkgroup_broker_{name}", {"broker": "1", **labels})
+
+    world.add(1, metrics=PrometheusMetrics(registry))
+    world.add(2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    for line in (b"abc", b"de"):
+        assert world.running.append(1, T0, 0, line).error == 0
+    world.becomes(lambda: value("log_end_offset", topic="t", partition="0"), 2)
+    world.becomes(lambda: (value("partition_count"), value("leader_count")), (1, 1))
+    world.becomes(lambda: value("under_replicated_partitions"), 0)
+    assert value("requests_total", request="AppendLines") == 2
+    assert value("request_seconds_count", request="AppendLines") == 2
+    assert value("bytes_in_total") == 5
+    world.becomes(lambda: value("bytes_out_total"), 7)  # with their newlines
+    assert (value("connection_count") or 0) >= 1
+
+    world.running.brokers[2].close()
+    world.becomes(lambda: value("isr_shrinks_total"), 1)
+    world.becomes(lambda: value("under_replicated_partitions"), 1)
 
 
 def test_many_partitions_share_the_connections_to_a_leader(world: MemoryBrokers) -> None:

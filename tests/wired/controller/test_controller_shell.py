@@ -9,15 +9,18 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, becomes, eventually
 from zkgroup.controller.controller import Controller, Loaded, News
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned, ShutdownAnswered
 from zkgroup.controller.machine.events import Retire, ShutdownAsked
 from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.figures import Figures
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.errors import AuthenticationError, ConflictError
 from zkgroup.machinery.effects import Note
+from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Lost, SessionEvent
@@ -33,9 +36,13 @@ class Machine:
     def __init__(self) -> None:
         self.events: list[object] = []
         self.picture: Picture | None = None
+        self.counted: Figures | None = None
         self.has_left = False
         self.leaves = True
         self.replies: dict[type, Callable[[Any], Sequence[Any]]] = {}
+
+    def figures(self) -> Figures | None:
+        return self.counted
 
     def step(self, event: object, now: Instant) -> Sequence[Any]:
         self.events.append(event)
@@ -49,6 +56,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.machine = Machine()
+        self.registry = CollectorRegistry()
         self.news: list[News] = []
         self.failures: list[BaseException] = []
         self.server = MemoryZooKeeper(FakeClock())
@@ -62,6 +70,7 @@ class Scene:
             client_id="c",
             on_news=self.news.append,
             on_failure=self.failures.append,
+            metrics=PrometheusMetrics(self.registry),
         )
 
     def ask(self) -> Future[ControlledShutdownResponse]:
@@ -123,6 +132,38 @@ def test_changes_of_the_cluster_have_a_log_of_their_own(
         ("WARNING", "election.failed partitions=1 detail=t-1: no replica of 3 is live"),
         ("INFO", "broker 7 is no controller any more, epoch 3: stopped"),
     ]
+
+
+def test_the_metrics_of_a_controller(scene: Scene) -> None:
+    """What it counts while it rules, elections with their time, and nothing of the cluster afterwards."""
+
+    def value(name: str) -> float | None:
+        return scene.registry.get_sample_value(f"zkgroup_controller_{name}", {"broker": "7"})
+
+    scene.machine.counted = Figures(2, 40, 3, 5, 7, 1_500)
+    scene.machine.replies[ShutdownAsked] = lambda event: (
+        Elected(Fence(3, 1), 7, 0),
+        Note("election.unclean", {"partition": "t-0", "leader": 2}),
+        Note("election.done", {"leaders": 4, "reason": "take-over", "ms": 250}),
+        ShutdownAnswered(event.request_id, 0),
+    )
+    scene.ask().result(PATIENCE_S)
+    becomes(lambda: value("global_partition_count"), 40)
+
+    names = ("active_controller_count", "global_topic_count", "offline_partitions_count")
+    assert [value(name) for name in names] == [1, 2, 3]
+    assert value("preferred_replica_imbalance_count") == 5
+    assert (value("event_queue_size"), value("event_queue_oldest_seconds")) == (7, 1.5)
+    assert (value("leader_election_seconds_count"), value("leader_election_seconds_sum")) == (1, 0.25)
+    assert value("unclean_leader_elections_total") == 1
+
+    scene.machine.counted = None
+    scene.machine.replies[ShutdownAsked] = lambda event: (
+        Resigned(3, "stopped"),
+        ShutdownAnswered(event.request_id, 0),
+    )
+    scene.ask().result(PATIENCE_S)
+    assert [value(name) for name in names] == [0, 0, 0]
 
 
 def test_who_waits_for_an_answer_gets_one_at_the_end(scene: Scene) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from zkgroup.broker.directory import DirectoryReplicaHost, broker_of
+from zkgroup.broker.directory import DirectoryReplicaHost, Flush, broker_of
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.core import BrokerConfig
+from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.node.controlling import client_settings, open_controller
 from zkgroup.broker.node.life import (
     BrokerLife,
@@ -23,8 +24,6 @@ from zkgroup.broker.node.life import (
     MakeController,
     Parts,
     Seat,
-    flush_of,
-    memory_host,
 )
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.network import BrokerHealth, Network
@@ -32,7 +31,7 @@ from zkgroup.broker.replica_host import ReplicaHost, ReplicaView
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, Store
+from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.waiting import after, wait_for
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.address import Address
@@ -57,6 +56,7 @@ def beside_a_broker(seat: Seat) -> HostedController:
         seat.clock,
         settings=seat.settings,
         listener=seat.listener,
+        metrics=seat.metrics,
         on_failure=seat.fail,
     )
 
@@ -77,6 +77,7 @@ class Broker:
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
+        metrics: MetricsSink | None = None,
         make_controller: MakeController = beside_a_broker,
     ) -> None:
         """
@@ -89,6 +90,7 @@ class Broker:
             data: folder of the lines; without one they are kept in memory.
             listener: is told what happens.
             connection: credentials and TLS for `address`.
+            metrics: gets the broker's and the controller's, on several threads (docs/operations.md).
             make_controller: makes the candidate for `/controller` beside it.
 
         Raises ConfigError, also for a folder that is no broker's or another broker's.
@@ -107,6 +109,7 @@ class Broker:
         self._connection = client_settings(self.settings, connection)
         self._clock = clock or SystemClock()
         self._listener = listener or BrokerListener()
+        self._metrics = metrics
         self._make_controller = make_controller
         self._failure: BaseException | None = None
         self._registered = threading.Event()
@@ -138,6 +141,7 @@ class Broker:
                 config=self._config,
                 settings=self.settings,
                 listener=self._listener,
+                metrics=self._metrics,
                 bind=self._bind,
                 open_host=self._open_host,
                 make_controller=self._make_controller,
@@ -197,8 +201,9 @@ class Broker:
 
     def _open_host(self, broker: int, cluster_id: str | None) -> ReplicaHost:
         if self._folder is None:
-            return memory_host(broker, cluster_id)
-        return DirectoryReplicaHost(broker, self._folder, cluster_id, flush_of(self.settings))
+            return MemoryReplicaHost(broker)
+        flush = Flush.BATCH if self.settings.flush == "batch" else Flush.NONE
+        return DirectoryReplicaHost(broker, self._folder, cluster_id, flush)
 
     def _fail(self, error: BaseException) -> None:
         """It goes on no more; `close` does the rest."""

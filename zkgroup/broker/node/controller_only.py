@@ -22,7 +22,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.controller import Controller
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.machinery.loop_thread import LoopThread
-from zkgroup.model.ports import Clock, Store
+from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, SessionEvent
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
@@ -49,6 +49,7 @@ class ControllerOnly:
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
+        metrics: MetricsSink | None = None,
     ) -> None:
         """
         Args:
@@ -59,6 +60,7 @@ class ControllerOnly:
             port: where to listen; 0 lets the system choose.
             listener: is told when it rules and when no more.
             connection: credentials and TLS for `address`.
+            metrics: gets the controller's (docs/operations.md).
 
         Raises ConfigError.
         """
@@ -72,6 +74,7 @@ class ControllerOnly:
         self._connection = client_settings(self.settings, connection)
         self._listener = listener or BrokerListener()
         self._clock = clock or SystemClock()
+        self._metrics = metrics
         self._thread = LoopThread(f"zkgroup-controller-{broker}-port", self._clock)
         self._port: ControllerPort | None = None
         self._controller: Controller | None = None
@@ -126,6 +129,7 @@ class ControllerOnly:
             settings=self.settings,
             listener=self._listener,
             alone=True,
+            metrics=self._metrics,
             on_failure=self._fail,
         )
         port.rule(self._controller)

@@ -15,7 +15,7 @@ from zkgroup.controller.machine.candidate import Candidate
 from zkgroup.controller.machine.core import CandidateConfig, ControllerOnly
 from zkgroup.controller.machine.effects import Resigned
 from zkgroup.controller.machine.rule_books import ControllerSettings
-from zkgroup.model.ports import Clock, Store
+from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.wire.control import controller_client_id
 from zkgroup.zookeeper import ClientSettings
 
@@ -30,6 +30,7 @@ def open_controller(
     settings: BrokerSettings,
     listener: BrokerListener,
     alone: bool = False,
+    metrics: MetricsSink | None = None,
     on_failure: Callable[[BaseException], None] = lambda error: None,
 ) -> Controller:
     """A controller that is not started yet.
@@ -55,6 +56,7 @@ def open_controller(
         client_id=controller_client_id(broker, host, port),
         on_news=lambda news: _tell(listener, news),
         on_failure=on_failure,
+        metrics=metrics,
         channels=ChannelSettings(socket_timeout_ms=settings.controller_socket_timeout_ms),
     )
 

@@ -19,7 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from zkgroup.broker.directory import DirectoryReplicaHost, Flush
+from zkgroup.broker.directory import DirectoryReplicaHost
 from zkgroup.broker.host_thread import HostClosedError
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import (
@@ -37,12 +37,11 @@ from zkgroup.broker.machine.effects import (
 )
 from zkgroup.broker.machine.events import BrokerEvent, ControllerWanted, Serving
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.node.gate import RegisteredStore
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.network import Network
 from zkgroup.broker.node.stopping import shut_down
-from zkgroup.broker.node.telemetry import log_note
+from zkgroup.broker.node.telemetry import BrokerTelemetry
 from zkgroup.broker.replica_host import ReplicaHost, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, ReplicaStorageError
@@ -50,7 +49,7 @@ from zkgroup.machinery.effects import Note
 from zkgroup.machinery.loop import MachineLoop
 from zkgroup.machinery.loop_thread import LoopThread
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, Store
+from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.wire.control import Broker as Address
 from zkgroup.wire.control import ControlledShutdownResponse
@@ -85,6 +84,7 @@ class Seat:
     clock: Clock
     settings: BrokerSettings
     listener: BrokerListener
+    metrics: MetricsSink | None
     fail: Callable[[BaseException], None]
 
 
@@ -105,6 +105,7 @@ class Parts:
     open_host: Callable[[int, str | None], ReplicaHost]
     """Opens the replicas of a broker, by its id and the cluster's."""
     make_controller: MakeController
+    metrics: MetricsSink | None
     fail: Callable[[BaseException], None]
     """The broker cannot go on. Called on any thread; must only take note."""
     registered: Callable[[], None]
@@ -127,10 +128,11 @@ class BrokerLife:
             parts.store,
             parts.clock,
             perform=self._perform,
-            after_step=lambda: None,
+            after_step=self._after_step,
             on_crash=parts.fail,
             name="zkgroup-broker",
         )
+        self._telemetry = BrokerTelemetry(parts.metrics)
         self._gate = RegisteredStore(parts.store)
         self._controller: HostedController | None = None
         self._unapplied: list[ConfigChanged] = []
@@ -219,6 +221,7 @@ class BrokerLife:
             listener=self._listener,
             controlled_shutdown=self._asked_to_shut_down,
             leader_failed=self._leader_failed,
+            telemetry=self._telemetry,
         )
         try:
             bound_host, bound_port = await network.open(*parts.bind)
@@ -324,7 +327,11 @@ class BrokerLife:
             case Failed(error):
                 self._parts.fail(error)
             case Note():
-                log_note(effect)
+                self._telemetry.note(effect)
+
+    def _after_step(self) -> None:
+        if self.network is not None and self._telemetry.is_due(self._clock.now_ms()):
+            self._on_network(Network.tell)
 
     def _opened(self, future: Future[Serving]) -> None:
         if future.cancelled():
@@ -344,8 +351,16 @@ class BrokerLife:
         self.thread.call(Network.registered, self.network, effect.epoch)
         self._listener.on_registered(broker, *serving, effect.epoch)
         if self._controller is None:
+            parts = self._parts
             seat = Seat(
-                broker, *serving, self._gate, self._clock, self._settings, self._listener, self._parts.fail
+                broker,
+                *serving,
+                self._gate,
+                self._clock,
+                self._settings,
+                self._listener,
+                parts.metrics,
+                parts.fail,
             )
             self._controller = self._parts.make_controller(seat)
             self._controller.start()
@@ -381,13 +396,3 @@ class BrokerLife:
         if self.network is not None:
             cache = self.network.cache
             self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)
-
-
-def memory_host(broker: int, cluster_id: str | None) -> ReplicaHost:
-    """Replicas in memory."""
-    return MemoryReplicaHost(broker)
-
-
-def flush_of(settings: BrokerSettings) -> Flush:
-    """What a folder does for each batch."""
-    return Flush.BATCH if settings.flush == "batch" else Flush.NONE

@@ -29,6 +29,7 @@ from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.node.controlling import limits_of
 from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.listener import BrokerListener
+from zkgroup.broker.node.telemetry import BrokerTelemetry
 from zkgroup.broker.node.throttling import Throttle
 from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver
 from zkgroup.broker.replica_host import Follower, ReplicaHost, ReplicaView, Role
@@ -97,6 +98,7 @@ class Network:
         listener: BrokerListener,
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
         leader_failed: Callable[[TopicPartition, str], None],
+        telemetry: BrokerTelemetry,
     ) -> None:
         """`host` belongs to the network from here on. `post` gives the machine an event. `leader_failed` is
         called, on the loop, when the files of a replica that leads have failed, with why."""
@@ -105,6 +107,8 @@ class Network:
         self._post = post
         self._listener = listener
         self._leader_failed = leader_failed
+        self._telemetry = telemetry
+        telemetry.is_broker(broker)
         self._epoch = -1
         self._obeys = False
         """Whether the broker is registered, as far as is known."""
@@ -136,7 +140,7 @@ class Network:
             knows=lambda broker: broker in self.cache.brokers,
             min_insync=self._min_insync,
         )
-        self._server = BrokerServer(self._service.respond, limits_of(settings))
+        self._server = BrokerServer(telemetry.metered(self._service.respond), limits_of(settings))
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Listens; returns where. Raises ConflictError or ConfigError."""
@@ -195,6 +199,12 @@ class Network:
     def follow_on(self, partitions: Collection[TopicPartition]) -> None:
         """Fetches these again."""
         self._fetchers.release(partitions)
+
+    async def tell(self) -> None:
+        """Has the replicas counted for the metrics."""
+        replicas = await self.replicas()
+        isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
+        self._telemetry.counted(self._server.connections, replicas, isrs)
 
     async def look(self, order: LookAtFollowers) -> None:
         """Asks the host how far the followers are."""

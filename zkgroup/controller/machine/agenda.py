@@ -116,6 +116,12 @@ class Agenda:
         waiting[work] = Waiting(now_ms, is_own)
         return True
 
+    @property
+    def oldest_ms(self) -> int | None:
+        """Since when the work has waited that has waited longest; None where none does."""
+        firsts = (next(iter(waiting.values())).since_ms for waiting in self._waiting.values() if waiting)
+        return min(firsts, default=None)
+
     def discard(self, work: Work) -> None:
         """Nobody need look there any more."""
         self._waiting.get(work.look, {}).pop(work, None)

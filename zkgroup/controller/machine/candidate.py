@@ -22,6 +22,8 @@ from zkgroup.controller.machine.events import (
     Retire,
     ShutdownAsked,
 )
+from zkgroup.controller.machine.figures import Figures
+from zkgroup.controller.machine.figures import figures as count
 from zkgroup.controller.machine.lease import HEARTBEAT_TIMER, Lease
 from zkgroup.controller.machine.picture import Picture
 from zkgroup.controller.machine.records import Records
@@ -74,6 +76,11 @@ class Candidate(ProcedureMachine[ControllerEffect]):
         """What it knows of the cluster; None while it does not rule or has not loaded."""
         reign = self.reign
         return reign.picture if reign is not None and reign.was_loaded else None
+
+    def figures(self) -> Figures | None:
+        """What it counts of the cluster now; None while it does not rule or has not loaded."""
+        reign = self.reign
+        return count(reign) if reign is not None and reign.is_loaded else None
 
     @property
     def has_left(self) -> bool:

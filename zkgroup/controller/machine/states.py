@@ -237,6 +237,7 @@ def _note_change(
     reign: Reign, topic_partition: TopicPartition, before: Standing | None, standing: Standing
 ) -> None:
     """Another leader, or another term of the same one."""
+    reign.elected += 1
     reign.core.note(
         "leader.changed",
         partition=str(topic_partition),

@@ -37,6 +37,8 @@ class Working(Reading):
         """At least once: what is loaded now is compared with it."""
         self.reason = ""
         """Why the duty under way changes something; for the log."""
+        self.elected = 0
+        """Leaders that the duty under way has changed."""
         self._duties = duties
         self._later: dict[agenda.Work, int] = {}
         self._pauses = Pauses()
@@ -97,7 +99,7 @@ class Working(Reading):
 
     def _on_duty(self, work: agenda.Work, duty: Callable[[str], Procedure[None]]) -> Procedure[None]:
         self._pauses.begun(work)
-        self.reason = REASONS.get(work.look, str(work))
+        self.reason, self.elected, begun_ms = REASONS.get(work.look, str(work)), 0, self.core.now.ms
         why = None
         try:
             yield from self._stepped(work, duty(work.subject))
@@ -109,6 +111,9 @@ class Working(Reading):
             why = str(error)
         except (DeniedError, OddAnswerError) as error:
             why = str(error)
+        if self.elected:
+            took_ms = self.core.now.ms - begun_ms
+            self.core.note("election.done", leaders=self.elected, reason=self.reason, ms=took_ms)
         self._is_on_duty = True
         self._done(work, why)
         self._is_on_duty = False

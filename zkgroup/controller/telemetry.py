@@ -1,0 +1,100 @@
+"""What a controller tells about itself: the log and the metrics, out of its effects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from zkgroup.controller.machine.effects import Elected, Resigned
+from zkgroup.controller.machine.figures import Figures
+from zkgroup.machinery.effects import Note
+from zkgroup.metrics import GuardedMetrics
+from zkgroup.model.ports import Clock, MetricsSink
+
+log = logging.getLogger("zkgroup.controller")
+state_log = logging.getLogger("zkgroup.state_change")
+
+COUNT_EVERY_MS: Final = 5_000
+"""How often the cluster is counted for the metrics."""
+_STATE_CHANGES: Final = {
+    "leader.changed": logging.INFO,
+    "election.unclean": logging.WARNING,
+    "election.failed": logging.WARNING,
+}
+"""Kinds of notes for the log of changes, with their levels."""
+_WARNINGS: Final = frozenset(
+    {
+        "broker.refused",
+        "controller_epoch.unreadable",
+        "duty.failed",
+        "duty.put_off",
+        "duty.refused",
+        "odd_answer",
+        "replica.unfit",
+        "znode.unreadable",
+    }
+)
+"""Kinds of notes that a person should see; the others go to the log at debug level."""
+
+
+class ControllerTelemetry:
+    """Reports of one candidate. Used on its machine's thread."""
+
+    def __init__(self, broker: int, clock: Clock, metrics: MetricsSink | None) -> None:
+        """metrics: None where nobody wants them; then nothing is counted."""
+        self._broker = broker
+        self._labels = {"broker": str(broker)}
+        self._clock = clock
+        self._metrics = None if metrics is None else GuardedMetrics(metrics)
+        self._counted_ms: int | None = None
+
+    def elected(self, effect: Elected) -> None:
+        """It rules."""
+        state_log.info("broker %d is the controller, epoch %d", self._broker, effect.epoch)
+        self._gauge("active_controller_count", 1)
+        self._counted_ms = None
+
+    def resigned(self, effect: Resigned) -> None:
+        """It rules no more: what it counted is another controller's to tell."""
+        state_log.info(
+            "broker %d is no controller any more, epoch %d: %s", self._broker, effect.epoch, effect.reason
+        )
+        self._gauge("active_controller_count", 0)
+        self._gauges(Figures(0, 0, 0, 0, 0, 0))
+
+    def note(self, note: Note) -> None:
+        """Something for people."""
+        told = " ".join(f"{name}={value}" for name, value in note.fields.items())
+        if (level := _STATE_CHANGES.get(note.kind)) is not None:
+            state_log.log(level, "%s %s", note.kind, told)
+        else:
+            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, told)
+        if self._metrics is None:
+            return
+        if note.kind == "election.unclean":
+            self._metrics.count("zkgroup_controller_unclean_leader_elections_total", self._labels)
+        elif note.kind == "election.done":
+            seconds = float(str(note.fields["ms"])) / 1000
+            self._metrics.observe("zkgroup_controller_leader_election_seconds", self._labels, seconds)
+
+    def look(self, count: Callable[[], Figures | None]) -> None:
+        """Has the cluster counted now and then; None: this candidate does not rule."""
+        now_ms = self._clock.now_ms()
+        if self._metrics is None or now_ms < (self._counted_ms or 0) + COUNT_EVERY_MS:
+            return
+        if (figures := count()) is not None:
+            self._counted_ms = now_ms
+            self._gauges(figures)
+
+    def _gauges(self, figures: Figures) -> None:
+        self._gauge("global_topic_count", figures.topics)
+        self._gauge("global_partition_count", figures.partitions)
+        self._gauge("offline_partitions_count", figures.offline_partitions)
+        self._gauge("preferred_replica_imbalance_count", figures.preferred_imbalance)
+        self._gauge("event_queue_size", figures.queue_size)
+        self._gauge("event_queue_oldest_seconds", figures.queue_oldest_ms / 1000)
+
+    def _gauge(self, name: str, value: float) -> None:
+        if self._metrics is not None:
+            self._metrics.gauge(f"zkgroup_controller_{name}", self._labels, value)
