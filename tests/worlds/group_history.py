@@ -219,6 +219,11 @@ class GroupHistory:
                 name, "own.end", topic=TOPIC, partition=number, token=self.tokens[tp(number)], reason="lost"
             )
 
+    def work(self, name: str, number: int, offset: int) -> None:
+        """A record is delivered, and the position behind it committed."""
+        self.deliver(name, number, offset)
+        self.commit(name, number, offset + 1)
+
     def deliver(
         self, name: str, number: int, offset: int, *, token: int | None = None, ended: bool = True
     ) -> None:
@@ -280,12 +285,10 @@ def good_history() -> GroupHistory:
     world.release("a", 2, 3)
     world.rebalance("a", ["a", "b"])
     world.claim("b", 2, 3)
-    world.deliver("b", 2, 1)
-    world.commit("b", 2, 2)
+    world.work("b", 2, 1)
     world.end_session("a", 0, 1)
     world.refused_commit("a", 0)
     world.rebalance("b", ["b"])
     world.claim("b", 0, 1)
-    world.deliver("b", 0, 1)
-    world.commit("b", 0, 2)
+    world.work("b", 0, 1)
     return world

@@ -36,6 +36,11 @@ def _end_session(world: SteppedBrokers) -> None:
     world.server.cut("n0")
 
 
+def _lose_session(world: SteppedBrokers) -> None:
+    _end_session(world)
+    world.run()
+
+
 def _make_again(world: SteppedBrokers, topic: str = "t") -> None:
     world.write(Delete(Topic.path(topic), -1))
     world.write(Create(Topic.path(topic), DATA))
@@ -51,8 +56,7 @@ def test_the_topic_that_was_ordered_is_followed_on() -> None:
     assert node.told(HoldFetches) == []
     for _ in range(2):
         node.effects.clear()
-        _end_session(world)
-        world.run()
+        _lose_session(world)
 
         told = [type(one) for one in node.effects if isinstance(one, HoldFetches | Registered | FollowOn)]
         assert told == [HoldFetches, Registered, FollowOn]
@@ -81,13 +85,11 @@ def test_what_was_refused_once_is_not_followed_on_after_the_next_session() -> No
     _end_session(world)
     _make_again(world)
     world.run()
-    _end_session(world)
-    world.run()
+    _lose_session(world)
     assert node.followed == set()
     _order(node, T1)
     world.run()
-    _end_session(world)
-    world.run()
+    _lose_session(world)
 
     assert node.followed == {T1}
 
@@ -95,13 +97,11 @@ def test_what_was_refused_once_is_not_followed_on_after_the_next_session() -> No
 def test_a_session_that_ends_while_nothing_is_followed_says_nothing_of_later_topics() -> None:
     """What is ordered in the next session is known as it was then."""
     world, node = _follower()
-    _end_session(world)
-    world.run()
+    _lose_session(world)
     world.server.put(Topic.path("t"), DATA)
     _order(node, T0)
     world.run()
-    _end_session(world)
-    world.run()
+    _lose_session(world)
 
     assert node.followed == {T0}
 
@@ -112,8 +112,7 @@ def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing
     world.server.put(Topic.path("t"), DATA)
     node.answers = False
     _order(node, T0)
-    _end_session(world)
-    world.run()
+    _lose_session(world)
     (hold,) = node.told(HoldFetches)
     assert _reads(node) == 0, "the order to hold is not answered yet"
     node.answers = True
@@ -123,8 +122,7 @@ def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing
     assert len(node.notes("topic.not_followed")) == 1
     _order(node, T0)
     world.run()
-    _end_session(world)
-    world.run()
+    _lose_session(world)
 
     assert node.followed == {T0}
 
@@ -140,8 +138,7 @@ def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
     _end_session(world)
     _make_again(world)
     world.run()
-    _end_session(world)
-    world.run()
+    _lose_session(world)
     first, second = node.told(HoldFetches)
     node.answer(first)
     world.run()
@@ -179,7 +176,6 @@ def test_a_process_that_was_never_registered_holds_nothing() -> None:
     world = SteppedBrokers()
     node = world.node()
     world.run(lambda: node.machine.core.connected)
-    _end_session(world)
-    world.run()
+    _lose_session(world)
 
     assert node.told(HoldFetches) == []

@@ -24,8 +24,7 @@ def test_an_operators_reset_is_obeyed(server: bool) -> None:
     world = good_history()
     world.stranger_sets(2, 0, marker=True)
     world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
-    world.deliver("b", 2, 0)
-    world.commit("b", 2, 1)
+    world.work("b", 2, 0)
 
     report = world.check(server=server)
 
@@ -96,8 +95,7 @@ def test_a_move_between_threads_of_a_member_is_one_transaction(server: bool) -> 
     world.note("b", "release.ok", id=1, zxid=zxid, partitions=[{**row, "token": old}])
     world.note("b", "own.begin", **row, token=zxid)
     world.tokens[tp(2)] = zxid
-    world.deliver("b", 2, 2)
-    world.commit("b", 2, 3)
+    world.work("b", 2, 2)
 
     assert world.check(server=server).violations == ()
 
@@ -195,8 +193,7 @@ def test_an_offset_that_a_stranger_made_again_begins_a_new_life(server: bool) ->
     world.note("b", "own.end", topic=TOPIC, partition=2, token=world.tokens[tp(2)], reason="fence_broken")
     world.write(2, world.guard("b"), Change("delete", Owner.path("g", tp(2))))
     world.claim("b", 2)
-    world.deliver("b", 2, 0)
-    world.commit("b", 2, 1)
+    world.work("b", 2, 0)
 
     assert world.check(server=server).violations == ()
 

@@ -94,8 +94,7 @@ def claim_that_passes_records_over(world: GroupHistory) -> None:
     world.register("c", 3)
     world.values[tp(2)] = 9
     world.claim("c", 2)
-    world.deliver("c", 2, 9)
-    world.commit("c", 2, 10)
+    world.work("c", 2, 9)
 
 
 def commit_that_is_not_written(world: GroupHistory) -> None:
@@ -124,14 +123,12 @@ def commit_sent_twice(world: GroupHistory) -> None:
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3, told="info")
     world.write(2, world.guard("b"), world._offset(2, 3))
-    world.deliver("b", 2, 3)
-    world.commit("b", 2, 4)
+    world.work("b", 2, 3)
 
 
 def commit_told_twice(world: GroupHistory) -> None:
     """Unknown first, done later: nobody can know what the application did in between."""
-    world.deliver("b", 2, 2)
-    world.commit("b", 2, 3)
+    world.work("b", 2, 2)
     done = world.records[-1]
     world.note("b", "commit.info", id=done.fields["id"], partitions=[], reason="x")
 

@@ -34,8 +34,7 @@ def test_a_commit_without_an_answer_may_be_written() -> None:
     world = good_history()
     world.deliver("b", 2, 2)
     world.commit("b", 2, 3, told="info")
-    world.deliver("b", 2, 3)
-    world.commit("b", 2, 4)
+    world.work("b", 2, 3)
 
     assert world.check().violations == ()
 
@@ -68,8 +67,7 @@ def test_a_stranger_may_write_the_very_value_that_was_refused() -> None:
 def test_a_member_killed_in_the_middle_of_a_commit_has_told_nothing(written: bool) -> None:
     """Whether the server had it or not."""
     world = good_history()
-    world.deliver("b", 2, 2)
-    world.commit("b", 2, 3)
+    world.work("b", 2, 2)
     forget(world, "commit.ok")
     if not written:
         world.transactions.pop()
@@ -87,8 +85,7 @@ def test_a_recording_that_ended_accuses_nobody() -> None:
     """The disk is full: what the member wrote afterwards is in the log alone."""
     world = good_history()
     recorded = list(world.records)
-    world.deliver("b", 2, 2)
-    world.commit("b", 2, 3)
+    world.work("b", 2, 2)
 
     report = check_history(recorded, world.transactions)
 
@@ -110,8 +107,7 @@ def test_without_the_servers_log_nothing_is_said_of_what_was_told() -> None:
 def test_a_commit_that_is_told_and_missing_names_its_zxid() -> None:
     """Partition, value and zxid lead to the place in the log."""
     world = good_history()
-    world.deliver("b", 2, 2)
-    world.commit("b", 2, 3)
+    world.work("b", 2, 2)
     lost = world.transactions.pop()
 
     (violation,) = [each for each in world.check().violations if each.invariant == "S6"]
@@ -130,8 +126,7 @@ def test_the_reset_policy_chooses_where_a_group_starts(server: bool) -> None:
     world.register("a", 1)
     world.claim("a", 0)
     world.commit("a", 0, 70)
-    world.deliver("a", 0, 70)
-    world.commit("a", 0, 71)
+    world.work("a", 0, 70)
 
     report = world.check(server=server)
 
@@ -173,8 +168,7 @@ def test_what_an_operator_passes_over_is_excused(server: bool) -> None:
     world = good_history()
     world.stranger_sets(2, 40, marker=True)
     world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=40, mzxid=world.zxid)
-    world.deliver("b", 2, 40)
-    world.commit("b", 2, 41)
+    world.work("b", 2, 40)
 
     assert world.check(server=server).violations == ()
 
@@ -199,8 +193,7 @@ def test_a_record_whose_end_was_torn_is_processed_by_the_successor(server: bool)
     world.end_session("b", 0, 1, 2, 3, told=False)
     world.register("c", 3)
     world.claim("c", 2)
-    world.deliver("c", 2, 2)
-    world.commit("c", 2, 3)
+    world.work("c", 2, 2)
 
     assert world.check(server=server).violations == ()
 
@@ -231,8 +224,7 @@ def test_offsets_with_gaps_need_an_end_of_what_was_begun() -> None:
     """Compacted topics: of the offsets in between nobody knows."""
     world = good_history()
     world.deliver("b", 2, 2)
-    world.deliver("b", 2, 7)
-    world.commit("b", 2, 8)
+    world.work("b", 2, 7)
 
     assert broken(world.check()) == {"S5"}
     assert world.check(gaps_allowed=True).violations == ()
@@ -253,8 +245,7 @@ def test_the_progress_of_others_is_not_ours_to_judge() -> None:
     world.register("j", 6, is_jvm=True)
     world.write(6, world._offset(2, 60))
     world.claim("b", 2)
-    world.deliver("b", 2, 60)
-    world.commit("b", 2, 61)
+    world.work("b", 2, 60)
 
     assert world.check().violations == ()
 
@@ -277,8 +268,7 @@ def test_an_offset_that_was_there_before_is_where_it_starts() -> None:
     world.versions[tp(0)], world.values[tp(0)] = 4, 500
     world.register("a", 1)
     world.claim("a", 0)
-    world.deliver("a", 0, 500)
-    world.commit("a", 0, 501)
+    world.work("a", 0, 500)
     assert world.check().violations == ()
 
 
