@@ -6,15 +6,17 @@ import stat
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import OnOutcome, WrappedStore
 from zkgroup.admin.group_deletion import delete_group, plan_deletion
 from zkgroup.admin.offset_plans import OffsetPlan, plan_values
 from zkgroup.admin.offsets import Act, apply_plan, missing_parents
 from zkgroup.admin.reading import picture_or_nothing, read_picture
-from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
+from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
 from zkgroup.admin.undoing import ZNODES_AT_ONCE, check_untouched, plan_restoration, plan_undo, restore_znodes
 from zkgroup.errors import (
@@ -29,6 +31,8 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Code, Multi, MultiRefused, Request
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset
@@ -74,6 +78,7 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
     [
         ({"group": "g", "offsets": {TP: (1, 2)}}, "1 offset of g"),
         ({"znodes": (("/a", None), ("/b", None))}, "2 znodes from /a"),
+        ({}, "0 znodes"),
         ({"command_back": ("config", "alter", "--set", "a=b c")}, "zkgroup config alter --set 'a=b c'"),
         ({"command_back": ("x",), "way_back": "brokers drop the records"}, "brokers drop the records"),
     ],
@@ -467,6 +472,44 @@ def test_what_comes_up_between_plan_and_act_is_a_conflict(world: MemoryGroups) -
         restore_znodes(world.ensemble, plan)
     with pytest.raises(ConflictError, match="/brokers/0000"):
         restore_znodes(world.ensemble, plan)
+
+
+class RefusingStore(WrappedStore):
+    """An ACL refuses every transaction but the first few."""
+
+    def __init__(self, store: Store, allowed: int) -> None:
+        super().__init__(store)
+        self._left = allowed
+
+    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
+        if isinstance(request, Multi):
+            self._left -= 1
+        if isinstance(request, Multi) and self._left < 0:
+            on_outcome(MultiRefused(0, Code.NO_AUTH))
+            return
+        super().submit(request, on_outcome=on_outcome, **rest)
+
+
+@pytest.mark.parametrize(("allowed", "error"), [(0, AccessDeniedError), (1, PartlyDoneError)])
+def test_what_is_done_in_part_is_never_told_as_refused(
+    world: MemoryGroups, allowed: int, error: type[Exception]
+) -> None:
+    """Past bug: by an ACL at the second of several transactions; the record would have gone with it."""
+    count = max(ZNODES_AT_ONCE, DELETES_AT_ONCE) + 1
+    missing = tuple((f"/brokers/{number:05}", b"") for number in range(count))
+    world.server.put("/brokers")
+    plan = plan_restoration(world.ensemble, _record(znodes=missing))
+    world.topic("orders", count)
+    for number in range(count):
+        world.server.put(f"/brokers/topics/orders/partitions/{number}")
+    deletion = plan_topic_deletion(world.ensemble, "orders")
+
+    client = world.server.client("refused")
+
+    with pytest.raises(error):
+        restore_znodes(world.operator(RefusingStore(client, allowed)), plan)
+    with pytest.raises(error):
+        delete_topic(world.operator(RefusingStore(client, allowed)), deletion)
 
 
 def test_a_topic_made_anew_meanwhile_is_left_alone(world: MemoryGroups) -> None:

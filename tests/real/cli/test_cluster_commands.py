@@ -79,6 +79,7 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluste
     cluster.topic("orders", (1, 2), (2, 1), leaders={1: 1})
 
     shown = shell.json("elect", "preferred")
+    told = shell.run("elect", "preferred").err
     before = shell.run("znode", "get", "/admin/preferred_replica_election")
     done = shell.json(
         "elect", "preferred", "--topic", "orders:1", "--execute", "--wait", "--timeout", "100ms", code=3
@@ -87,6 +88,7 @@ def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluste
 
     assert [row["outcome"] for row in shown["partitions"]] == ["leads", "elects"]
     assert (shown["executed"], before.code) == (False, 5)
+    assert "note: this cannot be undone: " in told
     assert (done["executed"], done["converged"]) == (True, False)
     assert shell.json("znode", "get", "/admin/preferred_replica_election")["data"] == (
         '{"version":1,"partitions":[{"topic":"orders","partition":1}]}'

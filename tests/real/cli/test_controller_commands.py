@@ -28,6 +28,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
         controllers.add(1)
 
         shown = shell.json("controller", "resign")
+        told = shell.run("controller", "resign").err
         untouched = shell.run("znode", "get", "/zkgroup/controller/resign")
         controllers.add(2)
         done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "10m")
@@ -38,6 +39,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
         )
 
     assert (shown["executed"], shown["resigned"], untouched.code) == (False, None, 5)
+    assert "note: this cannot be undone: " in told
     assert (done["controller"], done["epoch"], done["executed"], done["resigned"]) == (1, 1, True, True)
     assert done["successor"] == 2
     assert (again.code, again.out) == (0, "controller 2, epoch 2 has resigned; broker 1 rules now\n")
@@ -103,6 +105,7 @@ def test_an_unclean_election_is_asked_for_and_its_outcome_told(shell: Shell, gro
         done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait")
 
     assert shown.lines[-1] == "would ask for 1 election; 1 partition may lose records"
+    assert "note: this cannot be undone: " in shown.err
     assert [row["outcome"] for row in done["partitions"]] == ["unclean", "led"]
     assert (done["converged"], done["epoch"]) == (True, 7)
     assert [(row["verdict"], row["elected"]) for row in done["partitions"]] == [("unclean", 1), (None, None)]

@@ -253,6 +253,7 @@ def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: ServerGr
     groups.living("billing", "orders", 2)
 
     shown = shell.json("group", "nudge", "billing")
+    told = shell.run("group", "nudge", "billing").err
     done = shell.run("group", "nudge", "billing", "--execute")
     again = shell.run("group", "nudge", "billing", "--execute")
 
@@ -260,6 +261,7 @@ def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: ServerGr
     assert (done.code, done.out.startswith("nudged 2 members")) == (0, True)
     assert again.code == 2
     assert "nudged less than 10 s ago" in again.err
+    assert "note: this cannot be undone: " in told
     assert shell.run("group", "verify", "billing").code == 0
 
 

@@ -90,11 +90,19 @@ def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: ServerCluster) ->
 
     shown = shell.json("reassign", "plan", "--pause", name)
     paused = shell.run("reassign", "plan", "--pause", name, "--execute")
+    resumed = shell.json("undo", "--execute")
+    cluster.finish()
+    asked = shell.run("reassign", "plan", "--cancel", name)
     waited = shell.json("reassign", "plan", "--cancel", name, "--execute")
+    undone = shell.run("undo", "--execute")
     refused = shell.run("reassign", "plan", "--resume", name, "--execute")
 
     assert (shown["executed"], shown["state"]) == (False, "running")
     assert (paused.code, "what moves now goes on" in paused.err) == (0, True)
+    assert "to go back: zkgroup undo " in paused.err
+    assert (resumed["executed"], resumed["plan"]) == (True, name)
+    assert "note: this cannot be undone: a cancelled plan does not go on" in asked.err
+    assert (undone.code, "cannot be undone: a cancelled plan does not go on" in undone.err) == (2, True)
     assert (waited["state"], waited["done"], waited["reason"]) == (
         "cancelled",
         None,
