@@ -84,7 +84,9 @@ class UndoRecord:
             return shlex.join(["zkgroup", *self.command_back])
         count, what = (len(self.znodes), "znode") if self.group is None else (len(self.offsets), "offset")
         named = f"{count} {what}{'' if count == 1 else 's'}"
-        return f"{named} from {self.znodes[0][0]}" if self.group is None else f"{named} of {self.group}"
+        if self.group is not None:
+            return f"{named} of {self.group}"
+        return f"{named} from {self.znodes[0][0]}" if self.znodes else named
 
     def encode(self) -> bytes:
         document = {
