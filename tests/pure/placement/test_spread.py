@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -31,7 +30,6 @@ def dealt(*args: Any, **options: Any) -> Lists:
 
 FIVE = plain(*range(5))
 SIX = racked({0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"})
-EVEN_SIX = racked({0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"})
 
 
 @pytest.mark.parametrize(
@@ -71,20 +69,6 @@ def test_without_racks(
     assert dealt(brokers[::-1], partitions, factor, start=start) == expected
 
 
-@pytest.mark.parametrize(
-    ("factor", "start", "expected"),
-    [
-        (3, Start(), [(0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2)]),
-        (2, Start(), [(0, 3), (3, 1), (1, 5), (5, 4), (4, 2), (2, 0), (0, 4)]),
-        (4, Start(), [(0, 3, 1, 5), (3, 1, 5, 4)]),
-        (3, Start.fixed(2), [(1, 4, 0), (5, 2, 3), (4, 0, 1)]),
-    ],
-)
-def test_with_racks(factor: int, start: Start, expected: Lists) -> None:
-    """Example G of controller.md 6.3; its first row is the vector of AdminRackAwareTest."""
-    assert dealt(SIX, len(expected), factor, start=start) == expected
-
-
 def test_brokers_alternate_between_racks() -> None:
     """The two lists of AdminRackAwareTest; exhausted racks are passed over."""
     racks = {broker.id: broker.rack or "" for broker in SIX}
@@ -100,66 +84,6 @@ def test_racks_of_unequal_size_overload_the_small_one_and_say_so() -> None:
 
     assert list(found.replicas.values()) == [(0, 3), (3, 1), (1, 3), (2, 3)]
     assert found.notes == ("racks of unequal size (a 3, b 1): brokers of small racks get more replicas",)
-
-
-@pytest.mark.parametrize(
-    ("brokers", "partitions", "factor", "first_partition"),
-    [
-        pytest.param(EVEN_SIX, 6, 3, 0, id="testAssignmentWithRackAware"),
-        pytest.param(EVEN_SIX, 12, 2, 0, id="testAssignmentWith2ReplicasRackAware"),
-        pytest.param(EVEN_SIX, 6, 2, 0, id="testAssignmentWith2ReplicasRackAwareWith6Partitions"),
-        pytest.param(
-            racked({0: "rack1", 1: "rack2", 4: "rack3"}), 3, 2, 0, id="...With6PartitionsAnd3Brokers"
-        ),
-        pytest.param(
-            racked({6: "rack1", 7: "rack2", 8: "rack2", 9: "rack3", 10: "rack3", 11: "rack1"}),
-            *(12, 2, 12),
-            id="testRackAwareExpansion",
-        ),
-        pytest.param(
-            racked({n: f"rack{rack}" for n, rack in enumerate([1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 1, 3])}),
-            *(96, 3, 0),
-            id="testLargeNumberPartitionsAssignment",
-        ),
-        pytest.param(racked(dict.fromkeys(range(6), "rack1")), 6, 3, 0, id="testSingleRack"),
-    ],
-)
-def test_cases_of_kafka_whose_loads_are_even(
-    brokers: list[Broker], partitions: int, factor: int, first_partition: int
-) -> None:
-    """AdminRackAwareTest draws the start and checks the distribution; here it is checked for every start."""
-    racks = {broker.id: broker.rack for broker in brokers}
-    for index, shift in itertools.product(range(len(brokers)), repeat=2):
-        lists = dealt(brokers, partitions, factor, start=Start(index, shift), first_partition=first_partition)
-        replicas = Counter(itertools.chain.from_iterable(lists))
-        leaders = Counter(one[0] for one in lists)
-        assert set(replicas.values()) == {partitions * factor // len(brokers)}
-        assert set(leaders.values()) == {partitions // len(brokers)}
-        for one in lists:
-            assert len(set(one)) == factor
-            assert len({racks[broker] for broker in one}) == min(factor, len(set(racks.values())))
-
-
-@pytest.mark.parametrize(
-    ("racks", "factor", "rack_count"),
-    [
-        pytest.param(
-            ["rack1", "rack2", "rack2", "rack3", "rack3", "rack2"], 5, 3, id="testMoreReplicasThanRacks"
-        ),
-        pytest.param(
-            ["rack1", "rack2", "rack2", "rack3", "rack3", "rack2"], 2, 2, id="testLessReplicasThanRacks"
-        ),
-        pytest.param(["rack1", "rack1", "rack2", "rack3", "rack3", "rack1"], 3, 3, id="...WithUnevenRacks"),
-        pytest.param(["a", "b", "c", "a", "a"], 4, 3, id="testSkipBrokerWithReplicaAlreadyAssigned"),
-    ],
-)
-def test_cases_of_kafka_whose_racks_are_uneven(racks: list[str], factor: int, rack_count: int) -> None:
-    """Every list has its full length, no broker twice, and as many racks as it can have."""
-    brokers = racked(dict(enumerate(racks)))
-    for index in range(len(brokers)):
-        for one in dealt(brokers, 13, factor, start=Start.fixed(index)):
-            assert len(one) == len(set(one)) == factor
-            assert len({racks[broker] for broker in one}) == rack_count
 
 
 def test_more_replicas_than_racks_are_noted() -> None:
