@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import read_back
 from zkgroup.admin.picture import held
-from zkgroup.admin.ruling import Ruling, notes_on_settings, read_ruling, refuse_kraft
+from zkgroup.admin.ruling import Ruling, note_on_entity, notes_on_settings, read_ruling, refuse_kraft
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -131,8 +131,8 @@ def plan_config(
     changes = {entity: (set_to, removed)}
     ruling = ruling or read_ruling(ensemble)
     (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling)
-    ignored = tuple(notes_on_settings(ruling, set_to)) if entity.kind == "topics" else ()
-    return replace(plan, notes=(*plan.notes, *ignored))
+    notes = (*note_on_entity(ruling, entity), *notes_on_settings(ruling, entity.kind, set_to))
+    return replace(plan, notes=(*plan.notes, *notes))
 
 
 def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:

@@ -8,7 +8,7 @@ The data version of `/controller` tells a controller of ours (1) from a real one
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.admin.brokers import oldest_format, readable, registrations
@@ -17,12 +17,14 @@ from zkgroup.admin.picture import held
 from zkgroup.errors import NotFoundError, RefusedError
 from zkgroup.model import Znode
 from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.config_entity import ConfigEntity, EntityKind
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.controller_records import (
     ControllerRecord,
     ControllerStatus,
     controller_history_path,
 )
+from zkgroup.znodes.entity_settings import OBEYED, unknown_to_brokers
 from zkgroup.znodes.topic_settings import unknown_to
 
 NO_WORD = "its session ended"
@@ -143,10 +145,24 @@ def check_throttle(ruling: Ruling) -> str | None:
     return "brokers of Kafka 0.10.0 ignore the throttle, those of 0.10.1 obey: their registrations are alike"
 
 
-def notes_on_settings(ruling: Ruling, settings: Iterable[str]) -> Iterator[str]:
-    """Settings of a topic that the oldest brokers here will ignore."""
-    for name, release in unknown_to(settings, ruling.oldest):
-        yield f"{name} came with Kafka {release}: older brokers, of which one is registered, ignore it"
+def notes_on_settings(ruling: Ruling, kind: EntityKind, settings: Collection[str]) -> Iterator[str]:
+    """Settings that brokers here will ignore: the oldest of Kafka, those of zkgroup, or all."""
+    if kind == "topics":
+        for name, release in unknown_to(settings, ruling.oldest):
+            yield f"{name} came with Kafka {release}: older brokers, of which one is registered, ignore it"
+    unknown = dict(unknown_to_brokers(settings)) if kind == "brokers" else {}
+    for name, guess in unknown.items():
+        more = f" (did you mean {guess}?)" if guess else ""
+        yield f"{name} is no setting that Kafka's brokers take while they run{more}; only a plug-in reads it"
+    ignored = sorted(set(settings) - OBEYED.get(kind, frozenset()) - unknown.keys())
+    if ignored and any(each.is_zkgroup and each.role == "data" for each in ruling.brokers.values()):
+        yield f"{', '.join(ignored)}: brokers of zkgroup, of which one is registered, do not obey it"
+
+
+def note_on_entity(ruling: Ruling, entity: ConfigEntity) -> Iterator[str]:
+    """A broker that is not there may be one that was never meant."""
+    if entity.kind == "brokers" and entity.name.isdigit() and int(entity.name) not in ruling.brokers:
+        yield f"broker {entity.name} is not registered: it applies this when it starts"
 
 
 def note_on_deletion(ruling: Ruling) -> str | None:

@@ -141,7 +141,7 @@ def plan_topic(
             notes += dealt.notes
         else:
             assignment = _without_brokers(brokers, partitions, replication_factor, notes)
-    notes += notes_on_settings(ruling, configs or {})
+    notes += notes_on_settings(ruling, "topics", configs or {})
     return NewTopic(topic=topic, assignment=assignment, configs=dict(configs or {}), notes=tuple(notes))
 
 

@@ -8,14 +8,15 @@ value; of a broker's settings, of which there are many, the throttles.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.config_entity import EntityKind
 from zkgroup.znodes.json_object import show
-from zkgroup.znodes.throttles import FOLLOWER_RATE, LEADER_RATE
+from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 _WHOLE: Final = re.compile(r"\+?[0-9]{1,19}")
 _FRACTION: Final = re.compile(r"\+?[0-9]{1,19}(\.[0-9]{1,19})?")
@@ -38,6 +39,134 @@ KNOWN: Final[Mapping[EntityKind, Mapping[str, int | None]]] = {
     "users": _QUOTAS,
     "ips": {"connection_creation_rate": _INT_MAX},
 }
+
+
+BROKER_SETTINGS: Final = frozenset(
+    [
+        "advertised.listeners",
+        "auto.include.jmx.reporter",
+        "background.threads",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleaner.threads",
+        "log.cleanup.policy",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.index.interval.bytes",
+        "log.index.size.max.bytes",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "log.message.downconversion.enable",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.difference.max.ms",
+        "log.message.timestamp.type",
+        "log.preallocate",
+        "log.retention.bytes",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.hours",
+        "log.roll.jitter.hours",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "log.segment.delete.delay.ms",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "message.max.bytes",
+        "metric.reporters",
+        "min.insync.replicas",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "principal.builder.class",
+        "producer.id.expiration.ms",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.reader.threads",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "transaction.partition.verification.enable",
+        "unclean.leader.election.enable",
+    ]
+)
+"""What brokers take while they run, by `/config/brokers` (kafka/server/DynamicBrokerConfig.scala@3.9.1,
+`AllDynamicConfigs`, and the throttles). A plug-in of theirs may have more."""
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
+
+OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
+    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, "min.insync.replicas"}),
+    "topics": frozenset(
+        {LEADER_REPLICAS, FOLLOWER_REPLICAS, "min.insync.replicas", "unclean.leader.election.enable"}
+    ),
+}
+"""What brokers and controllers of zkgroup obey; of the kinds that are not here, nothing."""
+
+
+def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Those that no broker of Kafka takes while it runs, each with the nearest one that it does take."""
+    for name in settings:
+        found = _OF_LISTENER.fullmatch(name)
+        bare = found[1] if found else name
+        if bare not in BROKER_SETTINGS:
+            guess = difflib.get_close_matches(bare, BROKER_SETTINGS, n=1, cutoff=0.6)
+            yield name, (name.removesuffix(bare) + guess[0]) if guess else None
 
 
 def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None:

@@ -102,6 +102,57 @@ def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -
     assert plan_config(world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "1"}).notes == ()
 
 
+def test_a_name_that_no_broker_takes_is_told_with_the_nearest_one(world: MemoryGroups) -> None:
+    """A mistyped throttle would look as if it were set; a plug-in's own setting can be set all the same."""
+    MemoryCluster(world, 1, "2.8.2")
+    asked = {
+        "leader.replication.throtled.rate": "1",
+        "listener.name.internal.ssl.keystore.locaton": "/k",
+        "num.io.threads": "8",
+        "quite.its.own": "x",
+    }
+
+    notes = plan_config(world.ensemble, ConfigEntity.broker(1), asked).notes
+
+    told = "{} is no setting that Kafka's brokers take while they run"
+    assert [note.partition(";")[0] for note in notes] == [
+        f"{told.format(next(iter(asked)))} (did you mean leader.replication.throttled.rate?)",
+        f"{told.format(list(asked)[1])} (did you mean listener.name.internal.ssl.keystore.location?)",
+        told.format("quite.its.own"),
+    ]
+
+
+def test_a_broker_that_is_not_registered_is_told(world: MemoryGroups) -> None:
+    """It may be a typo, or one that is down; the default of all brokers is none."""
+    MemoryCluster(world, 1, "2.8.2")
+    rate = {"leader.replication.throttled.rate": "1"}
+
+    (note,) = plan_config(world.ensemble, ConfigEntity.broker(9), rate).notes
+
+    assert note == "broker 9 is not registered: it applies this when it starts"
+    assert plan_config(world.ensemble, ConfigEntity.broker(1), rate).notes == ()
+    assert plan_config(world.ensemble, ConfigEntity.broker(None), rate).notes == ()
+
+
+def test_settings_that_brokers_of_zkgroup_do_not_obey_are_named(world: MemoryGroups) -> None:
+    """Where one is registered that hosts partitions; what they do obey is not named."""
+    cluster = MemoryCluster(world, 1, "2.8.2")
+    cluster.topic("orders", (1,))
+    wanted = {"retention.ms": "1", "min.insync.replicas": "2", "segment.bytes": "9"}
+    assert plan_config(world.ensemble, ORDERS, wanted).notes == ()
+    cluster.broker(2, "2.8.2", zkgroup={"role": "controller"})
+    assert plan_config(world.ensemble, ORDERS, wanted).notes == ()
+    cluster.broker(3, "2.8.2", zkgroup={"role": "data"})
+
+    (note,) = plan_config(world.ensemble, ORDERS, wanted).notes
+    assert (
+        note == "retention.ms, segment.bytes: brokers of zkgroup, of which one is registered, do not obey it"
+    )
+    assert plan_topic(world.ensemble, "new", partitions=1, configs=wanted).notes[-1] == note
+    (note,) = plan_config(world.ensemble, ConfigEntity.broker(3), {"num.io.threads": "8"}).notes
+    assert note.startswith("num.io.threads: brokers of zkgroup")
+
+
 def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) -> None:
     """A broker's settings are read from 0.10.1 on; in the formats before it there is no word for it."""
     MemoryCluster(world, release="0.8.2.2")
