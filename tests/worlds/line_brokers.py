@@ -22,6 +22,7 @@ from zkgroup.broker.receiver import Receiver
 from zkgroup.broker.replica_host import ReplicaHost
 from zkgroup.broker.server import BrokerServer
 from zkgroup.broker.service import BrokerService
+from zkgroup.machinery.clock_loop import loop_factory
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import (
@@ -51,10 +52,12 @@ class _Running:
 class LineBrokers:
     """Brokers 1 to n. Methods are called from the test's thread."""
 
-    def __init__(self, brokers: int = 3, hosts: Hosts | None = None) -> None:
+    def __init__(self, brokers: int = 3, hosts: Hosts | None = None, clock: FakeClock | None = None) -> None:
+        """`clock`: of the brokers, and of their clients then; the system's where there is none."""
         self._hosts = hosts or MemoryHosts()
         self._numbers = range(1, brokers + 1)
-        self._loop = asyncio.new_event_loop()
+        self.clock = clock or FakeClock()
+        self._loop = (loop_factory(clock, "line-brokers") or asyncio.new_event_loop)()
         self._thread = threading.Thread(target=self._loop.run_forever, name="line-brokers")
         self._running: dict[int, _Running] = {}
         self._states: dict[TopicPartition, PartitionStateInfo] = {}
@@ -153,7 +156,7 @@ class LineBrokers:
         cache = MetadataCache()
         thread = HostThread(self._hosts.open(number), name=f"replicas-{number}")
         service = BrokerService(
-            broker=number, receiver=Receiver(number, cache), answers=cache, clock=FakeClock(), host=thread
+            broker=number, receiver=Receiver(number, cache), answers=cache, clock=self.clock, host=thread
         )
         requests: list[Request] = []
 

@@ -56,7 +56,7 @@ class ClusterLink:
         return self._leaders.trouble
 
     def now_ms(self) -> int:
-        return int(self._links.now_s() * 1000)
+        return self._links.now_ms()
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         """The leader with its epoch; None until both are known, which `wait` works on."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 import selectors
 import socket
@@ -49,7 +48,7 @@ class Link:
     __slots__ = (
         "address",
         "correlation_id",
-        "deadline_s",
+        "deadline_ms",
         "is_connected",
         "out",
         "request",
@@ -71,7 +70,7 @@ class Link:
         self.tag: Hashable = None
         self.correlation_id = 0
         self.out = memoryview(b"")
-        self.deadline_s = 0.0
+        self.deadline_ms = 0
         self.was_sent = False
 
     @property
@@ -123,7 +122,7 @@ class Links:
         link.correlation_id = next(self._numbers) & 0x7FFFFFFF
         link.out = memoryview(encode_request(request, link.correlation_id, self._client_id))
         link.request, link.tag, link.was_sent = request, tag, False
-        link.deadline_s = self.now_s() + timeout_ms / 1000
+        link.deadline_ms = self.now_ms() + timeout_ms
         if link.sock is None:
             self._find(link)
         else:
@@ -131,30 +130,29 @@ class Links:
 
     def wait(self, timeout_ms: int) -> list[Reply]:
         """Replies, as soon as there is one; none after so long, or after `wake`."""
-        until_s = self.now_s() + timeout_ms / 1000
+        until_ms = self.now_ms() + timeout_ms
         while not self._replies:
             busy = [link for links in self._links.values() for link in links if link.is_busy]
-            soonest_s = min((link.deadline_s for link in busy), default=until_s)
+            soonest_ms = min((link.deadline_ms for link in busy), default=until_ms)
             rang = False
-            for key, events in self._select(min(until_s, soonest_s)):
+            for key, events in self._select(min(until_ms, soonest_ms)):
                 if key.data is None:
                     rang = self._has_rung() or rang
                 else:
                     self._attend(key.data, events)
             self._end_late(busy)
-            if rang or self.now_s() >= until_s:
+            if rang or self.now_ms() >= until_ms:
                 break
         replies, self._replies = self._replies, []
         return replies
 
-    def now_s(self) -> float:
-        """A steady time in seconds, which timeouts are counted in."""
-        return time.monotonic() if self._clock is None else self._clock.now_ms() / 1000
+    def now_ms(self) -> int:
+        """A steady time, which timeouts are counted in."""
+        return time.monotonic_ns() // 1_000_000 if self._clock is None else self._clock.now_ms()
 
-    def _select(self, until_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+    def _select(self, until_ms: int) -> list[tuple[selectors.SelectorKey, int]]:
         if not isinstance(self._clock, DrivenClock):
-            return self._selector.select(max(0.0, until_s - self.now_s()))
-        until_ms = math.ceil(until_s * 1000 - 0.001)
+            return self._selector.select(max(0.0, (until_ms - self.now_ms()) / 1000))
         self._clock.wait_for(lambda: self._selector.select(0), until_ms)
         return self._selector.select(0)
 
@@ -279,9 +277,9 @@ class Links:
         return True
 
     def _end_late(self, busy: list[Link]) -> None:
-        now_s = self.now_s()
+        now_ms = self.now_ms()
         for link in busy:
-            if link.is_busy and link.deadline_s <= now_s:
+            if link.is_busy and link.deadline_ms <= now_ms:
                 self._fail(link, "no answer in time")
 
     def _fail(self, link: Link, trouble: str) -> None:

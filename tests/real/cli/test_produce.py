@@ -57,14 +57,10 @@ class Ahead:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._ahead_s = 0
-        for module in ("links", "cluster_link"):
-            monkeypatch.setattr(f"zkgroup.lines.{module}.time", self)
+        monkeypatch.setattr("zkgroup.lines.links.time", self)
 
     def leap(self) -> None:
         self._ahead_s = 3600
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self._ahead_s
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns() + self._ahead_s * 1_000_000_000

@@ -15,6 +15,7 @@ from zkgroup.consumer.sources import BrokerSource
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError
 from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
 from zkgroup.znodes.brokers import BrokerRegistration
 
 
@@ -124,23 +125,24 @@ def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: L
         assert places(polled(again, 1)) == [(0, 0)]
 
 
-def test_bounds_need_a_leader(
-    world: MemberWorld, brokers: LineBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounds_need_a_leader() -> None:
     """From 0 to the high watermark; without a leader in time it is said why."""
-    source, (tp, *_) = BrokerSource(), orders(0)
+    tp, clock = orders(0)[0], FakeClock()
+    source = BrokerSource(clock=clock)
     with pytest.raises(ConfigError, match="after `open`"):
         source.bounds(tp)
-    append(brokers, [tp], b"a")
-    source.open(Registered(brokers))
-    assert source.bounds(tp) == (0, 1)
-    brokers.lead(tp, -1, epoch=1, isr=(1, 2))
-    source.close()
-    source.open(Registered(brokers))
-    monkeypatch.setattr("zkgroup.consumer.sources.brokers.ANSWER_TIMEOUT_S", 2.0)
-    with pytest.raises(SourceUnavailableError, match="the end of orders-0 is not known: orders-0: it has no"):
-        source.bounds(tp)
-    source.close()
+    with LineBrokers(2, clock=clock) as brokers:
+        brokers.lead(tp, 1)
+        with LineProducer(brokers.registrations, clock=clock) as producer:
+            producer.append(tp, b"a")
+        source.open(Registered(brokers))
+        assert source.bounds(tp) == (0, 1)
+        brokers.lead(tp, -1, epoch=1, isr=(1, 2))
+        source.close()
+        source.open(Registered(brokers))
+        with pytest.raises(SourceUnavailableError, match="end of orders-0 is not known: orders-0: it has no"):
+            source.bounds(tp)
+        source.close()
 
 
 class Registered:

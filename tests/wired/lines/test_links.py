@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 from zkgroup.lines.leaders import Address
 from zkgroup.lines.links import Links, Reply
+from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.messages import encode_response
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
@@ -152,11 +153,14 @@ def test_an_answer_that_nobody_asked_for_costs_the_connection(links: Links) -> N
     peer.close()
 
 
-def test_no_answer_in_time(links: Links) -> None:
+def test_no_answer_in_time() -> None:
     """The connection is given up: a late answer could be taken for another's."""
-    peer = Peer(silent)
+    clock = FakeClock()
+    links, peer, begun_ms = Links("test", clock=clock), Peer(silent), clock.now_ms()
     links.ask("a", peer.address, REQUEST, 1000)
     assert one_reply(links) == Reply("a", REQUEST, None, f"{peer.address}: no answer in time", sent=True)
+    assert clock.now_ms() == begun_ms + 1000
+    links.close()
     peer.close()
 
 

@@ -9,6 +9,7 @@ from zkgroup.lines.log_ends import CONNECTIONS, LogEnd, read_log_ends
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, ProducerSettings
 from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.replica_host import OBSERVER, FetchLinesRequest
 from zkgroup.znodes.broker_registration import Endpoint
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -51,14 +52,14 @@ def test_who_cannot_be_asked_has_a_reason_and_the_others_are_told() -> None:
     """Gone, Kafka's, or silent: a broker that says nothing is waited for once, not for each replica."""
     places = [TopicPartition("orders", number) for number in range(3 * CONNECTIONS)]
     kafka = BrokerRegistration.of([Endpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT")], 1)
-    with LineBrokers(1) as brokers, socket.create_server(("127.0.0.1", 0)) as silent:
+    with LineBrokers(1, clock=FakeClock()) as brokers, socket.create_server(("127.0.0.1", 0)) as silent:
         brokers.lead(TP, 1)
         mute = Endpoint("PLAINTEXT", *silent.getsockname(), "PLAINTEXT")
         ours = BrokerRegistration.of([mute], 1, extensions={"zkgroup": {"role": "data"}})
         registered = {**brokers.registrations(), 2: kafka, 3: ours}
         wanted = [(TP, 1), (TP, 2), (TP, 4), *((tp, 3) for tp in places)]
 
-        found = read_log_ends(registered, wanted, timeout_ms=2000)
+        found = read_log_ends(registered, wanted, timeout_ms=2000, clock=brokers.clock)
 
     assert found[TP, 1].log_end_offset == 0
     assert found[TP, 2].reason == "its broker is Kafka's"

@@ -11,6 +11,7 @@ from zkgroup.errors import ConfigError, LinesNotAppendedError
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, Delivery, Outcome, ProducerSettings
 from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.replica_host import AppendLinesRequest
 
 ORDERS = TopicPartition("orders", 0)
@@ -18,7 +19,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.fixture
 def brokers() -> Iterator[LineBrokers]:
-    with LineBrokers(3) as made:
+    with LineBrokers(3, clock=FakeClock()) as made:
         made.lead(ORDERS, 1)
         yield made
 
@@ -49,7 +50,9 @@ class Told:
 def test_lines_are_in_the_log(brokers: LineBrokers, acks: Acks) -> None:
     """With every acks; offsets are told except with acks=0."""
     told = Told()
-    with LineProducer(brokers.registrations, ProducerSettings(acks=acks), told) as producer:
+    with LineProducer(
+        brokers.registrations, ProducerSettings(acks=acks), told, clock=brokers.clock
+    ) as producer:
         for line in (b"a", b"", b"\xff\x00\r"):
             producer.append(ORDERS, line)
 
@@ -63,7 +66,7 @@ def test_lines_are_in_the_log(brokers: LineBrokers, acks: Acks) -> None:
 def test_the_leader_changes(brokers: LineBrokers) -> None:
     """Before and while lines wait; the next leader takes them behind those that it has."""
     told = Told()
-    with LineProducer(brokers.registrations, on_delivery=told) as producer:
+    with LineProducer(brokers.registrations, on_delivery=told, clock=brokers.clock) as producer:
         producer.append(ORDERS, b"one")
         producer.flush()
         brokers.lead(ORDERS, 2, epoch=1)
@@ -82,7 +85,7 @@ def test_a_lost_answer_is_told(brokers: LineBrokers) -> None:
     """The line goes again, is acknowledged once, and may be there twice: at least once."""
     told = Told()
     brokers.lost_answers.add(1)
-    with LineProducer(brokers.registrations, on_delivery=told) as producer:
+    with LineProducer(brokers.registrations, on_delivery=told, clock=brokers.clock) as producer:
         producer.append(ORDERS, b"a")
 
     assert brokers.lines(1, ORDERS) == [b"a", b"a"]
@@ -95,7 +98,7 @@ def test_with_acks_0_nothing_goes_again(brokers: LineBrokers) -> None:
     told = Told()
     brokers.lost_answers.add(1)
     settings = ProducerSettings(acks=Acks.NONE)
-    with LineProducer(brokers.registrations, settings, told) as producer:
+    with LineProducer(brokers.registrations, settings, told, clock=brokers.clock) as producer:
         producer.append(ORDERS, b"a")
         producer.flush()
         producer.append(ORDERS, b"b")
@@ -108,7 +111,10 @@ def test_a_deposed_leader_that_does_not_know_it_acknowledges_nothing_to_all(brok
     """It keeps the line to itself, its follower follows somebody else; the line goes to the next leader."""
     told = Told()
     with LineProducer(
-        brokers.registrations, ProducerSettings(request_timeout_ms=2000), on_delivery=told
+        brokers.registrations,
+        ProducerSettings(request_timeout_ms=2000),
+        on_delivery=told,
+        clock=brokers.clock,
     ) as producer:
         producer.append(ORDERS, b"one")
         producer.flush()
@@ -127,7 +133,9 @@ def test_no_leader_in_time(brokers: LineBrokers) -> None:
     """The lines have failed, are surely not there, and nothing more is taken."""
     told = Told()
     brokers.lead(ORDERS, -1, epoch=1, isr=(1,))
-    producer = LineProducer(brokers.registrations, ProducerSettings(delivery_timeout_ms=2000), told)
+    producer = LineProducer(
+        brokers.registrations, ProducerSettings(delivery_timeout_ms=2000), told, clock=brokers.clock
+    )
     producer.append(ORDERS, b"a")
 
     with pytest.raises(LinesNotAppendedError, match=r"orders-0: 1 lines .*no leader; they are not in"):
@@ -142,7 +150,7 @@ def test_lines_on_their_way_fail_when_it_is_closed(brokers: LineBrokers) -> None
     """A follower in the ISR is held, so nobody can say what will become of them."""
     told = Told()
     brokers.held.update({2, 3})
-    producer = LineProducer(brokers.registrations, on_delivery=told)
+    producer = LineProducer(brokers.registrations, on_delivery=told, clock=brokers.clock)
     producer.append(ORDERS, b"a")
     while not brokers.requests(1, AppendLinesRequest):
         producer.work(0.1)
@@ -158,7 +166,7 @@ def test_lines_on_their_way_fail_when_it_is_closed(brokers: LineBrokers) -> None
 
 def test_a_line_with_a_newline_is_refused(brokers: LineBrokers) -> None:
     """Before anything of it is taken."""
-    with LineProducer(brokers.registrations) as producer:
+    with LineProducer(brokers.registrations, clock=brokers.clock) as producer:
         with pytest.raises(ConfigError, match="line 0: expected no newline in it, found one at byte 1"):
             producer.append(ORDERS, b"a\nb")
         producer.append(ORDERS, b"c")
@@ -170,7 +178,7 @@ def test_what_is_held_is_bounded(brokers: LineBrokers) -> None:
     """`append` waits for acknowledgements where more would be held."""
     told = Told()
     settings = ProducerSettings(buffered_bytes=100, batch_bytes=50)
-    with LineProducer(brokers.registrations, settings, told) as producer:
+    with LineProducer(brokers.registrations, settings, told, clock=brokers.clock) as producer:
         for number in range(200):
             producer.append(ORDERS, b"%9d" % number)
             assert producer.held_bytes <= 100

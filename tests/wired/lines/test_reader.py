@@ -15,6 +15,7 @@ from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, ProducerSettings
 from zkgroup.lines.reader import LineReader
 from zkgroup.model import TopicPartition
+from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.replica_host import FetchLinesRequest
 from zkgroup.znodes.brokers import BrokerRegistration
 
@@ -23,7 +24,7 @@ ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 3)
 
 @pytest.fixture
 def brokers() -> Iterator[LineBrokers]:
-    with LineBrokers(3) as made:
+    with LineBrokers(3, clock=FakeClock()) as made:
         made.lead(ORDERS, 1)
         made.lead(CLICKS, 2)
         yield made
@@ -31,13 +32,13 @@ def brokers() -> Iterator[LineBrokers]:
 
 @pytest.fixture
 def reader(brokers: LineBrokers) -> Iterator[LineReader]:
-    made = LineReader(brokers.registrations)
+    made = LineReader(brokers.registrations, clock=brokers.clock)
     yield made
     made.close()
 
 
 def append(brokers: LineBrokers, *lines: bytes, tp: TopicPartition = ORDERS, acks: Acks = Acks.ALL) -> None:
-    with LineProducer(brokers.registrations, ProducerSettings(acks=acks)) as producer:
+    with LineProducer(brokers.registrations, ProducerSettings(acks=acks), clock=brokers.clock) as producer:
         for line in lines:
             producer.append(tp, line)
 
@@ -164,8 +165,8 @@ def test_a_leader_of_former_times_is_not_believed(brokers: LineBrokers) -> None:
     """It does not know yet that it was replaced, and brokers that are behind name it; its epoch tells."""
     brokers.lead(ORDERS, 2, epoch=1, isr=(2, 3), told=(2, 3))
     only = {2: brokers.registration(2)}
-    reader = LineReader(lambda: only)
-    with LineProducer(lambda: only) as producer:
+    reader = LineReader(lambda: only, clock=brokers.clock)
+    with LineProducer(lambda: only, clock=brokers.clock) as producer:
         producer.append(ORDERS, b"a")
     assert read(reader, {ORDERS: 0}, 1) == [(ORDERS, 0, b"a")]
 
@@ -186,7 +187,7 @@ def test_many_partitions_share_connections(brokers: LineBrokers) -> None:
     partitions = [TopicPartition("many", number) for number in range(12)]
     for tp in partitions:
         brokers.lead(tp, 1 + tp.partition % 3, replicas=(1, 2, 3))
-    reader = LineReader(brokers.registrations, connections_max=2)
+    reader = LineReader(brokers.registrations, connections_max=2, clock=brokers.clock)
     wait_at_leader(reader, dict.fromkeys(partitions, 0))
     for tp in partitions:
         append(brokers, str(tp).encode(), tp=tp)
@@ -197,14 +198,16 @@ def test_many_partitions_share_connections(brokers: LineBrokers) -> None:
     reader.close()
 
 
-def test_waking_ends_the_wait(brokers: LineBrokers, reader: LineReader) -> None:
-    """From another thread, or before the wait begins."""
+def test_waking_ends_the_wait(brokers: LineBrokers) -> None:
+    """From another thread, or before the wait begins. On the system's clock, or the wait would be over."""
+    reader = LineReader(brokers.registrations)
     reader.wake()
     assert reader.read({ORDERS: 0}, 10, 1000.0) == []
     ringer = threading.Timer(0.05, reader.wake)
     ringer.start()
     assert reader.read({ORDERS: 0}, 10, 1000.0) == []
     ringer.join()
+    reader.close()
 
 
 def test_nobody_to_ask(brokers: LineBrokers) -> None:
@@ -222,7 +225,7 @@ def test_nobody_to_ask(brokers: LineBrokers) -> None:
         (lambda: gone, SourceUnavailableError, "127.0.0.1:1: Connection refused"),
         (away, StoreUnavailableError, "away"),
     ]:
-        reader = LineReader(registered)
+        reader = LineReader(registered, clock=brokers.clock)
         with pytest.raises(error, match=told):
             reader.read({ORDERS: 0}, 10, 0.2)
         reader.close()

@@ -17,7 +17,7 @@ from zkgroup.errors import ConfigError, SourceUnavailableError
 from zkgroup.lines.reader import LineReader
 from zkgroup.metrics import GuardedMetrics, NoMetrics
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import MetricsSink
+from zkgroup.model.ports import Clock, MetricsSink
 from zkgroup.settings import GroupSettings
 
 log = logging.getLogger("zkgroup.consumer")
@@ -37,8 +37,10 @@ class BrokerSource(RecordSource):
 
     requires_brokers = True
 
-    def __init__(self, *, metrics: MetricsSink | None = None) -> None:
+    def __init__(self, *, metrics: MetricsSink | None = None, clock: Clock | None = None) -> None:
+        """`clock`: of waits for brokers, in the place of the system's; for tests whose brokers have it."""
         self._metrics = GuardedMetrics(metrics or NoMetrics())
+        self._clock = clock
         self._lock = threading.Lock()
         self._group: str | None = None
         """Of the consumer that uses the source now."""
@@ -60,7 +62,8 @@ class BrokerSource(RecordSource):
         }
 
     def open(self, cluster: Cluster) -> None:
-        self._reader = LineReader(cluster.brokers, count=self._note, **self._options)  # type: ignore[arg-type]
+        options = {"count": self._note, "clock": self._clock, **self._options}
+        self._reader = LineReader(cluster.brokers, **options)  # type: ignore[arg-type]
 
     def close(self) -> None:
         super().close()
