@@ -127,13 +127,6 @@ def test_without_a_live_leader_error_5_and_no_isr(leader: int) -> None:
     assert partitions(cache) == (PartitionMetadata(5, 0, -1, (1, 2), ()),)
 
 
-def test_without_any_live_replica_nothing_is_named() -> None:
-    """Error 5 is all that a client learns."""
-    cache = filled(update_metadata(state(leader=2, isr=(2,), replicas=(2,)), live=(1,)))
-
-    assert partitions(cache) == (PartitionMetadata(5, 0, -1, (), ()),)
-
-
 def test_a_dead_replica_or_isr_member_gives_error_9_and_the_live_ones() -> None:
     """The leader lives, so clients can go on."""
     cache = filled(

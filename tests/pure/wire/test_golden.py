@@ -35,9 +35,6 @@ from zkgroup.wire.messages import (
     encode_request,
     encode_response,
 )
-from zkgroup.wire.metadata import (
-    FindCoordinatorResponse,
-)
 from zkgroup.wire.requests import REQUESTS, decode_request
 
 KAFKA = "kafka-0.8.2.2/wire"
@@ -210,18 +207,6 @@ def test_controlled_shutdown_has_no_client_id() -> None:
         if f.api == Api.CONTROLLED_SHUTDOWN and "11-" in f.file and f.direction == "response"
     }
     assert answers == {ControlledShutdownResponse(ErrorCode.NONE)}
-
-
-def test_a_group_without_a_coordinator() -> None:
-    """15, and a broker that is none; later the broker."""
-    answers = [
-        response_of(frame)
-        for frame in spoken(KAFKA)
-        if frame.api == Api.FIND_COORDINATOR and frame.direction == "response"
-    ]
-
-    assert answers[0] == FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
-    assert answers[1] == FindCoordinatorResponse(ErrorCode.NONE, 1, "127.0.0.1", 21201)
 
 
 def test_a_body_encoded_once_serves_many_brokers() -> None:
