@@ -191,6 +191,7 @@ def _serve(
                 served.close()
             else:
                 _leave(served, stop, hurry)
+        served.check()  # what failed just before the signal
 
 
 def _leave(served: _Served, stop: StopSignals, hurry: Callable[[], None]) -> None:

@@ -309,7 +309,9 @@ def delete(
         if plan.controller is not None:
             say_no_way_back(NO_RECORDS)
         undo = None
-        if is_wanted(
+        if plan.was_asked and longest is not None and execute:
+            seen = topic_waits.until_gone(ensemble, plan, longest)
+        elif is_wanted(
             execute,
             yes,
             f"Delete topic {topic}{_without(plan)}?",
@@ -338,6 +340,8 @@ def _made_anew(plan: TopicDeletionPlan) -> str:
 
 
 def _told(plan: TopicDeletionPlan, *, executed: bool) -> str:
+    if plan.was_asked:
+        return f"controller {plan.controller} was asked before to delete topic {plan.topic}"
     if plan.controller is not None:
         verb = "asked" if executed else "would ask"
         return f"{verb} controller {plan.controller} to delete topic {plan.topic}{_without(plan)}"

@@ -56,6 +56,14 @@ class TopicDeletionPlan:
     request: Znode | None = None
     """A request that waits, and that is made again so that it names them."""
 
+    @property
+    def was_asked(self) -> bool:
+        """The controller has been asked already, and nothing is to be added to that."""
+        path = TopicDeletion.path(self.topic)
+        return (
+            self.controller is not None and not self.without and path in {each.path for each in self.znodes}
+        )
+
 
 def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int] = ()) -> TopicDeletionPlan:
     """Reads who uses the topic and what there is of it, or what is left of it.

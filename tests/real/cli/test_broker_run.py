@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+from collections.abc import Callable
 
 import pytest
 from zkgroup_cli.broker_events import BrokerPrinter
+from zkgroup_cli.broker_run import _serve
 from zkgroup_cli.output import Output
 from zkgroup_cli.settings_values import parse_settings
 
@@ -23,6 +26,32 @@ from zkgroup.zookeeper.blocking import Blocking
 ALONE = ("broker", "run", "--controller-only")
 SERVED = (*ALONE, "--id", "7", "--set", "zookeeper.session.timeout.ms=60s")
 """No slow machine ends this session; that of a killed process is ended by the test."""
+
+
+class FailingServed:
+    """Its disk fails, and at the same moment somebody asks it to stop."""
+
+    settings = BrokerSettings()
+    closed = False
+
+    def start(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def check(self) -> None:
+        raise ReplicaStorageError("no space")
+
+
+@pytest.mark.parametrize("hurry", [None, lambda: None])
+def test_a_failure_just_before_a_signal_is_told(hurry: Callable[[], None] | None) -> None:
+    """Whoever watches the process sees a failure, and not a clean end."""
+    served = FailingServed()
+
+    with pytest.raises(ReplicaStorageError, match="no space"):
+        _serve(served, BrokerPrinter(Output("table", color=False, width=None)), lambda stop: None, hurry)  # type: ignore[arg-type]
+    assert served.closed
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

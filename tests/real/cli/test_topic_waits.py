@@ -78,9 +78,13 @@ def test_nobody_waits_for_what_is_only_shown(shell: Shell, cluster: ServerCluste
 
 
 def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
-    """What it waits for meanwhile, exit 3 when that takes too long, and 0 once nothing is left."""
+    """What it waits for meanwhile, exit 3 when that takes too long, and 0 once nothing is left.
+
+    One that was asked for before is waited for just so.
+    """
     cluster.topic("orders", (1, 2), (2, 9))
     late = shell.run("topic", "delete", "orders", "--execute", *SOON)
+    again = shell.run("topic", "delete", "orders", "--execute", *SOON)
     cluster.zk.multi(Delete(TopicDeletion.path("orders"), -1))
 
     def controller() -> None:
@@ -96,6 +100,7 @@ def test_a_deletion_is_waited_for(shell: Shell, cluster: ServerCluster) -> None:
         done = shell.json("topic", "delete", "orders", "--execute", "--wait")
 
     assert (late.code, late.out) == (3, "asked controller 1 to delete topic orders\n")
+    assert (again.code, again.out) == (3, "controller 1 was asked before to delete topic orders\n")
     assert "orders: waits for broker 9 to be back" in late.err.splitlines()
     assert "orders is not gone: waits for broker 9 to be back" in late.err.splitlines()
     assert (done["executed"], done["converged"], done["detail"]) == (True, True, None)
