@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 
+import click
 import pytest
 from zkgroup_cli.broker_events import BrokerPrinter
 from zkgroup_cli.broker_run import _serve
@@ -49,8 +50,10 @@ def test_a_failure_just_before_a_signal_is_told(hurry: Callable[[], None] | None
     """Whoever watches the process sees a failure, and not a clean end."""
     served = FailingServed()
 
-    with pytest.raises(ReplicaStorageError, match="no space"):
-        _serve(served, BrokerPrinter(Output("table", color=False, width=None)), lambda stop: None, hurry)  # type: ignore[arg-type]
+    printer = BrokerPrinter(Output("table", color=False, width=None))
+
+    with click.Context(click.Command("run")), pytest.raises(ReplicaStorageError, match="no space"):
+        _serve(served, printer, lambda stop: None, hurry)  # type: ignore[arg-type]
     assert served.closed
 
 
