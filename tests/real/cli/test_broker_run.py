@@ -11,6 +11,7 @@ import click
 import pytest
 from zkgroup_cli.broker_events import BrokerPrinter
 from zkgroup_cli.broker_run import _serve
+from zkgroup_cli.frame import shared
 from zkgroup_cli.output import Output
 from zkgroup_cli.settings_values import parse_settings
 
@@ -52,8 +53,10 @@ def test_a_failure_just_before_a_signal_is_told(hurry: Callable[[], None] | None
 
     printer = BrokerPrinter(Output("table", color=False, width=None))
 
-    with click.Context(click.Command("run")), pytest.raises(ReplicaStorageError, match="no space"):
-        _serve(served, printer, lambda stop: None, hurry)  # type: ignore[arg-type]
+    with click.Context(click.Command("run")):
+        shared().zookeeper = "127.0.0.1:1"
+        with pytest.raises(ReplicaStorageError, match="no space"):
+            _serve(served, printer, lambda stop: None, hurry)  # type: ignore[arg-type]
     assert served.closed
 
 
