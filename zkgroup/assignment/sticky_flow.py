@@ -5,14 +5,19 @@ n-th unit of a thread costs 2n-1 (their sum is the square of the load); a unit c
 partition leaves its previous thread. An assignment is optimal exactly when no cycle of changes lowers the
 cost. So we start from a good one, first apply chains that improve the balance, then cycles that keep it and
 save moves, until there are none.
+
+A group of 200 members and 10,000 partitions is planned on the member's own thread, within its lease. So
+partitions of a topic are interchangeable here but for where their home is, cheap cycles are looked for
+first, and the search that proves that there is none is left for the end.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from zkgroup.assignment.sticky_holdings import Holdings
 from zkgroup.model import TopicPartition
 
 
@@ -24,166 +29,276 @@ def balance(
     """Partition to thread: loads as even as can be, and among those the fewest partitions away from home.
 
     Args:
-        partitions: all partitions, in order.
+        partitions: all partitions, topic by topic, in order.
         threads_by_topic: for each topic the threads that may have it, in order; never empty.
         homes: the previous thread of a partition, where it may still have it.
     """
-    flow = _Flow(partitions, threads_by_topic, homes)
-    flow.even_out()
-    flow.bring_home()
-    return flow.owners
+    holdings = Holdings(threads_by_topic, homes)
+    _deal(holdings, partitions, threads_by_topic, homes)
+    _even_out(holdings)
+    while _bring_home(holdings):
+        pass
+    while _apply_cheaper_cycle(holdings):
+        pass
+    return holdings.owners
 
 
-_Node = tuple[str, str | int]
-"""`("thread", id)`, and between threads: `("topic", name)`, `("home", partition)`, `("load", n)`."""
+def _deal(
+    holdings: Holdings,
+    partitions: Sequence[TopicPartition],
+    threads_by_topic: Mapping[str, Sequence[str]],
+    homes: Mapping[TopicPartition, str],
+) -> None:
+    """Everything home that has one; of the others each to the emptiest thread that may have it."""
+    for tp in partitions:
+        if tp in homes:
+            holdings.place(tp, homes[tp])
+    emptiest: list[tuple[int, int]] = []
+    topic: str | None = None
+    for tp in partitions:
+        if tp in homes:
+            continue
+        threads = threads_by_topic[tp.topic]
+        if tp.topic != topic:  # loads change by this topic alone until the next one
+            topic, emptiest = tp.topic, [(holdings.loads[thread], n) for n, thread in enumerate(threads)]
+            heapq.heapify(emptiest)
+        load, number = emptiest[0]
+        holdings.place(tp, threads[number])
+        heapq.heapreplace(emptiest, (load + 1, number))
+
+
+# --- balance --------------------------------------------------------------------------------------
+
+
+class _Hop(NamedTuple):
+    """A partition of this topic goes from one thread to another."""
+
+    source: str
+    topic: str
+    target: str
+
+
+def _even_out(holdings: Holdings) -> None:
+    """Along the cheapest chains from the fullest threads to ones with at least 2 less, until there is none.
+
+    From where no emptier thread can be reached, none ever can: what could change that lies within.
+    """
+    left = dict.fromkeys(holdings.threads)
+    while left:
+        top = max(map(holdings.loads.__getitem__, left))
+        fullest = [thread for thread in left if holdings.loads[thread] == top]
+        chain, reached = _cheapest_chain(holdings, fullest, top - 2)
+        if chain:
+            holdings.pass_on(chain)
+        else:
+            for thread in reached:
+                left.pop(thread, None)
+
+
+def _cheapest_chain(
+    holdings: Holdings, sources: Iterable[str], load_max: int
+) -> tuple[list[_Hop], Iterable[str]]:
+    """The chain to a thread of at most this load that takes the fewest partitions from home, and, where there
+    is none, all threads that can be reached."""
+    came: dict[str, _Hop | None] = dict.fromkeys(sources)
+    cheap, dear, topics = list(came), list[tuple[str, str]](), set[str]()
+    while cheap:
+        for thread in cheap:  # grows while it is gone through: what costs nothing more comes at once
+            for topic in holdings.topics_of(thread):
+                if topic in topics:
+                    continue
+                if holdings.has_loose(thread, topic):
+                    topics.add(topic)
+                    new = _arrive(holdings, came, thread, topic)
+                    if (end := _emptiest(holdings, new, load_max)) is not None:
+                        return _walk_back(came, end), ()
+                    cheap += new
+                elif holdings.has_settled(thread, topic):
+                    dear.append((thread, topic))
+        cheap = []
+        for thread, topic in dear:
+            if topic not in topics:
+                topics.add(topic)
+                new = _arrive(holdings, came, thread, topic)
+                if (end := _emptiest(holdings, new, load_max)) is not None:
+                    return _walk_back(came, end), ()
+                cheap += new
+        dear = []
+    return [], came
+
+
+def _arrive(holdings: Holdings, came: dict[str, _Hop | None], source: str, topic: str) -> list[str]:
+    """The threads that a partition of this topic can go to, and that were not reached before."""
+    new = [thread for thread in holdings.allowed[topic] if thread not in came]
+    came.update((thread, _Hop(source, topic, thread)) for thread in new)
+    return new
+
+
+def _emptiest(holdings: Holdings, threads: Sequence[str], load_max: int) -> str | None:
+    """One of at most this load."""
+    loads = holdings.loads
+    end = min(threads, key=loads.__getitem__, default=None)
+    return end if end is not None and loads[end] <= load_max else None
+
+
+def _walk_back(came: Mapping[str, _Hop | None], end: str) -> list[_Hop]:
+    hops: list[_Hop] = []
+    while (hop := came[end]) is not None:
+        hops.append(hop)
+        end = hop.source
+    return hops
+
+
+# --- fewest moves ---------------------------------------------------------------------------------
+
+
+def _bring_home(holdings: Holdings) -> bool:
+    """Partitions that come home by changes that take no other one from its home. False where none does."""
+    found = False
+    reached: dict[str, Mapping[str, object]] = {}
+    """Home to the threads that its load can be handed on to, until something is changed."""
+    for tp, home in list(holdings.away()):
+        owner = holdings.owners[tp]
+        if owner == home:
+            continue  # by a change for another one
+        came = reached.get(home)
+        if came is not None and owner not in came:
+            continue
+        chain = _free_chain(holdings, home, owner)
+        if owner in chain:
+            holdings.place_all([*holdings.choose(_hops_to(chain, owner)), (tp, home)])
+            found = True
+            reached.clear()
+        else:
+            reached[home] = chain
+    return found
+
+
+def _free_chain(holdings: Holdings, start: str, end: str) -> dict[str, _Hop | str | None]:
+    """How threads are reached, to `end` or all of them: by hops of partitions that are not at home.
+
+    So what `start` has too much comes to what `end` lacks. A chain that ends at a thread of load n may go on
+    at one of load n + 1, which gives one up instead: the two exchange their loads, and nothing moves for it.
+    """
+    came: dict[str, _Hop | str | None] = {start: None}
+    queue, topics, loads = [start], set[str](), set[int]()
+    for thread in queue:
+        load = holdings.loads[thread]
+        if load not in loads:
+            loads.add(load)
+            for other in holdings.threads:
+                if holdings.loads[other] == load + 1 and other not in came:
+                    came[other] = thread
+                    queue.append(other)
+        for topic in holdings.topics_of(thread):
+            if topic not in topics and holdings.has_loose(thread, topic):
+                topics.add(topic)
+                for other in holdings.allowed[topic]:
+                    if other not in came:
+                        came[other] = _Hop(thread, topic, other)
+                        queue.append(other)
+        if end in came:
+            break
+    return came
+
+
+def _hops_to(came: Mapping[str, _Hop | str | None], end: str) -> list[_Hop]:
+    hops: list[_Hop] = []
+    while (step := came[end]) is not None:
+        if isinstance(step, _Hop):
+            hops.append(step)
+        end = step.source if isinstance(step, _Hop) else step
+    return hops
 
 
 class _Edge(NamedTuple):
-    """A change: `partition` leaves its thread for the topic's, or load is handed on where it is None."""
+    """A change: a partition leaves its thread for the topic's or for its home, or load is handed on."""
 
-    source: _Node
-    target: _Node
+    source: int
+    target: int
     price: int
-    partition: TopicPartition | None = None
+    leaves: TopicPartition | None = None
 
 
-class _Flow:
-    """An assignment under improvement. Everything is iterated in the order given, so all members agree."""
-
-    def __init__(
-        self,
-        partitions: Sequence[TopicPartition],
-        threads_by_topic: Mapping[str, Sequence[str]],
-        homes: Mapping[TopicPartition, str],
-    ) -> None:
-        self._allowed = threads_by_topic
-        self._homes = homes
-        self._threads = list(dict.fromkeys(t for threads in threads_by_topic.values() for t in threads))
-        self._held: dict[str, dict[TopicPartition, None]] = {thread: {} for thread in self._threads}
-        self.owners: dict[TopicPartition, str] = {}
-        for tp in partitions:
-            if tp in homes:
-                self._place(tp, homes[tp])
-        for tp in partitions:
-            if tp not in homes:
-                self._place(tp, min(threads_by_topic[tp.topic], key=self._load))
-
-    def even_out(self) -> None:
-        """Moves partitions along chains of threads from fuller to emptier ones until no chain helps."""
-        improved = True
-        while improved:
-            improved = False
-            for thread in sorted(self._threads, key=self._load, reverse=True):
-                while self._relieve(thread):
-                    improved = True
-
-    def bring_home(self) -> None:
-        """Applies cycles that keep the balance and lower the number of moves until there are none."""
-        while cycle := self._cheaper_cycle():
-            for edge, after in zip(cycle, cycle[1:] + cycle[:1], strict=True):
-                if edge.partition is not None:
-                    self._place(edge.partition, str(after.target[1]))
-
-    def _load(self, thread: str) -> int:
-        return len(self._held[thread])
-
-    def _place(self, tp: TopicPartition, thread: str) -> None:
-        if tp in self.owners:
-            del self._held[self.owners[tp]][tp]
-        self.owners[tp] = thread
-        self._held[thread][tp] = None
-
-    def _relieve(self, start: str) -> bool:
-        """One chain from this thread to the nearest one with at least 2 less; False where there is none."""
-        reached: dict[str, tuple[str, TopicPartition]] = {}
-        queue, topics = deque([start]), set[str]()
-        while queue:
-            thread = queue.popleft()
-            if self._load(thread) <= self._load(start) - 2:
-                self._pass_along(start, thread, reached)
-                return True
-            for topic, tp in self._cheapest(thread).items():
-                if topic in topics:
-                    continue
-                topics.add(topic)
-                for target in self._allowed[topic]:
-                    if target not in reached and target != start:
-                        reached[target] = (thread, tp)
-                        queue.append(target)
-        return False
-
-    def _cheapest(self, thread: str) -> dict[str, TopicPartition]:
-        """A partition of each topic that the thread holds, one that is not at home where there is one."""
-        found: dict[str, TopicPartition] = {}
-        for tp in self._held[thread]:
-            if tp.topic not in found or self._homes.get(tp) != thread:
-                found[tp.topic] = tp
-        return found
-
-    def _pass_along(self, start: str, end: str, reached: Mapping[str, tuple[str, TopicPartition]]) -> None:
-        while end != start:
-            source, tp = reached[end]
-            self._place(tp, end)
-            end = source
-
-    def _cheaper_cycle(self) -> list[_Edge]:
-        """A cycle of negative price, by the method of Bellman and Ford; empty where there is none."""
-        edges = list(self._edges())
-        cost: dict[_Node, int] = {node: 0 for edge in edges for node in edge[:2]}
-        via: dict[_Node, _Edge] = {}
-        for _ in range(len(cost) + 1):
-            changed: _Node | None = None
-            for edge in edges:
-                price = cost[edge.source] + edge.price
-                if price < cost[edge.target]:
-                    cost[edge.target] = price
-                    via[edge.target] = edge
-                    changed = edge.target
-            if changed is None:
-                return []
-            if cycle := _cycle_in(via):
-                return cycle
-        raise AssertionError("prices fell for longer than there are nodes, without a cycle")
-
-    def _edges(self) -> Iterator[_Edge]:
-        """Every change by one partition, and every exchange of loads that keeps the balance.
-
-        From thread to topic: a partition leaves, at price 1 when it leaves home. From topic to thread: it
-        arrives. Straight to the home of a partition that is away: -1. A chain that ends at a thread of load n
-        may go on at one of load n + 1, which gives one up instead: the two exchange their loads.
-        """
-        for thread in self._threads:
-            for topic, tp in self._cheapest(thread).items():
-                price = 1 if self._homes.get(tp) == thread else 0
-                yield _Edge(("thread", thread), ("topic", topic), price, tp)
-            for tp in self._held[thread]:
-                home = self._homes.get(tp, thread)
-                if home != thread:
-                    yield _Edge(("thread", thread), ("home", str(tp)), -1, tp)
-                    yield _Edge(("home", str(tp)), ("thread", home), 0)
-            yield _Edge(("thread", thread), ("load", self._load(thread)), 0)
-            yield _Edge(("load", self._load(thread) - 1), ("thread", thread), 0)
-        for topic, threads in self._allowed.items():
-            for thread in threads:
-                yield _Edge(("topic", topic), ("thread", thread), 0)
+def _apply_cheaper_cycle(holdings: Holdings) -> bool:
+    """A cycle of negative price, by the method of Bellman and Ford. False where none is left."""
+    if not any(True for _ in holdings.away()):
+        return False  # only what comes home lowers a price
+    edges, threads = _edges(holdings)
+    cycle = _negative_cycle(edges)
+    moves = []
+    for edge, after in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+        if edge.leaves is not None:
+            moves.append((edge.leaves, threads[after.target]))
+    holdings.place_all(moves)
+    return bool(moves)
 
 
-def _cycle_in(via: Mapping[_Node, _Edge]) -> list[_Edge]:
+def _negative_cycle(edges: Sequence[_Edge]) -> list[_Edge]:
+    count = 1 + max(max(edge.source, edge.target) for edge in edges)
+    cost, via = [0] * count, dict[int, _Edge]()
+    for _ in range(count + 1):
+        changed = False
+        for edge in edges:
+            source, target, price, _ = edge
+            if cost[source] + price < cost[target]:
+                cost[target] = cost[source] + price
+                via[target] = edge
+                changed = True
+        if not changed:
+            return []
+        if cycle := _cycle_in(via):
+            return cycle
+    raise AssertionError("prices fell for longer than there are nodes, without a cycle")
+
+
+def _edges(holdings: Holdings) -> tuple[list[_Edge], Sequence[str]]:
+    """Every change by one partition, and every exchange of loads that keeps the balance; threads by number.
+
+    From thread to topic: a partition leaves, at price 1 when it leaves home. From topic to thread: it
+    arrives. Straight to the home of a partition that is away: -1.
+    """
+    threads = holdings.threads
+    number = {thread: n for n, thread in enumerate(threads)}
+    topics = {topic: len(number) + n for n, topic in enumerate(holdings.allowed)}
+    nodes = len(number) + len(topics)
+    edges: list[_Edge] = []
+    for thread, n in number.items():
+        for topic in holdings.topics_of(thread):
+            if (tp := holdings.loose(thread, topic)) is not None:
+                edges.append(_Edge(n, topics[topic], 0, tp))
+            elif (tp := holdings.settled(thread, topic)) is not None:
+                edges.append(_Edge(n, topics[topic], 1, tp))
+    loads = {load: nodes + n for n, load in enumerate(sorted(set(holdings.loads.values())))}
+    nodes += len(loads)
+    for tp, home in holdings.away():
+        edges += (_Edge(number[holdings.owners[tp]], nodes, -1, tp), _Edge(nodes, number[home], 0))
+        nodes += 1
+    for thread, n in number.items():
+        edges.append(_Edge(n, loads[holdings.loads[thread]], 0))
+        if (before := loads.get(holdings.loads[thread] - 1)) is not None:
+            edges.append(_Edge(before, n, 0))
+    for topic, allowed in holdings.allowed.items():
+        edges += (_Edge(topics[topic], number[thread], 0) for thread in allowed)
+    return edges, threads
+
+
+def _cycle_in(via: Mapping[int, _Edge]) -> list[_Edge]:
     """A cycle among the edges by which nodes were reached, in walking order; empty where there is none."""
-    seen: set[_Node] = set()
+    seen: set[int] = set()
     for start in via:
-        path: dict[_Node, None] = {}
+        path: set[int] = set()
         node = start
         while node in via and node not in seen:
             if node in path:
-                return _walk_back(node, via)
-            path[node] = None
+                return _walk_round(node, via)
+            path.add(node)
             node = via[node].source
-        seen.update(path)
+        seen |= path
     return []
 
 
-def _walk_back(start: _Node, via: Mapping[_Node, _Edge]) -> list[_Edge]:
+def _walk_round(start: int, via: Mapping[int, _Edge]) -> list[_Edge]:
     cycle = [via[start]]
     while cycle[-1].source != start:
         cycle.append(via[cycle[-1].source])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter
 
 from zkgroup.assignment import assign, moves
@@ -105,3 +107,28 @@ def test_a_previous_owner_that_no_longer_wants_the_topic_counts_as_none() -> Non
     found = assign("sticky", group, {"t": [0, 1, 2]}, previous).owners
 
     assert set(found.values()) == {"a-0"}
+
+
+def test_a_large_group_with_unequal_subscriptions_is_planned_within_a_fraction_of_a_lease() -> None:
+    """Past bug: 5 s of CPU on the member's thread, more than its lease; the plans are as good as before."""
+    rng = random.Random(1)
+    names = [f"t{number}" for number in range(20)]
+    group = [
+        EvaluatedMember(
+            f"g_m{number:03}", dict.fromkeys(names if number % 3 == 0 else rng.sample(names, 10), 1)
+        )
+        for number in range(200)
+    ]
+    topics = {name: range(500) for name in names}
+    more = [*group, EvaluatedMember("g_new1", dict.fromkeys(names, 1)), EvaluatedMember("g_new2", {"t0": 1})]
+    begun_s = time.thread_time()
+
+    first = assign("sticky", group, topics).owners
+    one_left = assign("sticky", group[:-1], topics, first).owners
+    two_joined = assign("sticky", more, topics, first).owners
+    took_s = time.thread_time() - begun_s
+
+    assert len(first) == 10_000
+    assert sorted(Counter(two_joined.values()).values()) == [49] * 100 + [50] * 102
+    assert [sum(first[tp] != plan[tp] for tp in first) for plan in (one_left, two_joined)] == [50, 98]
+    assert took_s < 1.5
