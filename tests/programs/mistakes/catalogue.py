@@ -11,7 +11,7 @@ from tests.programs.mistakes.mistake import Mistake
 
 FOLDER: Final = Path(__file__).parent
 PARTS: Final = (
-    *("claim", "commit", "lease", "fence", "take-over"),
+    *("claim", "commit", "delivery", "lease", "fence", "take-over"),
     *("ISR", "epochs", "high watermark", "order", "codecs"),
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")
