@@ -1,7 +1,8 @@
 """How long the tests on real servers waited: the sum and the ten longest, after a run. No verdict.
 
 The seconds are those that a test's main thread spent in the functions of `tests.waiting`, its fixtures
-included. They travel with the report of the test's end, so runs of several processes are added up as well.
+included, less what the processes that it waited for were at work; all that it waited stands beside the sum.
+They travel with the report of the test's end, so runs of several processes are added up as well.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tests.waiting import waited
 
 FOLDER = "tests/real/"
 LONGEST = 10
-_NAME = "idle_s"
+_IDLE, _WAITED = "idle_s", "waited_s"
 
 
 class IdleReport:
@@ -24,22 +25,26 @@ class IdleReport:
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Puts what was waited since the last test into the report of this one's end."""
         if call.when == "teardown":
-            item.user_properties.append((_NAME, round(waited.taken(), 3)))
+            taken = zip((_IDLE, _WAITED), waited.taken(), strict=True)
+            item.user_properties.extend((name, round(seconds, 3)) for name, seconds in taken)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One line for the sum, one for each of the longest; nothing where no test waited."""
-        idle = sorted(_idle(terminalreporter), reverse=True)
+        idle = sorted(_seconds(terminalreporter, _IDLE), reverse=True)
         seconds = sum(second for second, _ in idle)
         if not seconds:
             return
+        waited_s = sum(second for second, _ in _seconds(terminalreporter, _WAITED))
         terminalreporter.section("idle on real servers")
-        terminalreporter.write_line(f"{seconds:8.1f} s in {len(idle)} tests, of these the longest:")
+        terminalreporter.write_line(
+            f"{seconds:8.1f} s in {len(idle)} tests, of {waited_s:.1f} s waited; the longest:"
+        )
         for second, test in idle[:LONGEST]:
             terminalreporter.write_line(f"{second:8.1f} s {test}")
 
 
-def _idle(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[float, str]]:
+def _seconds(terminalreporter: pytest.TerminalReporter, kind: str) -> Iterator[tuple[float, str]]:
     reports = (report for found in terminalreporter.stats.values() for report in found)
     for report in reports:
         if getattr(report, "when", None) == "teardown" and FOLDER in report.nodeid:
-            yield sum(value for name, value in report.user_properties if name == _NAME), report.nodeid
+            yield sum(value for name, value in report.user_properties if name == kind), report.nodeid

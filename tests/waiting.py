@@ -175,16 +175,21 @@ def ended(process: subprocess.Popen[Any]) -> int:
 
 
 class Waited:
-    """Seconds that the main thread has waited in this module's functions."""
+    """Seconds that the main thread has waited in this module's functions, and how many of them idle.
+
+    Not idle is the time for which threads of this process, or processes of its own that ended meanwhile,
+    had a CPU: what is waited for was at work.
+    """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self.idle = 0.0
         self._depth = 0
 
-    def taken(self) -> float:
-        """The seconds since the last call."""
-        seconds, self.seconds = self.seconds, 0.0
-        return seconds
+    def taken(self) -> tuple[float, float]:
+        """The seconds since the last call: idle, and all."""
+        taken = self.idle, self.seconds
+        self.seconds = self.idle = 0.0
+        return taken
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
@@ -192,14 +197,21 @@ class Waited:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        began = time.monotonic()
+        began, worked = time.monotonic(), _worked_s()
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
             if not self._depth:
-                self.seconds += time.monotonic() - began
+                seconds = time.monotonic() - began
+                self.seconds += seconds
+                self.idle += max(0.0, seconds - (_worked_s() - worked))
+
+
+def _worked_s() -> float:
+    """CPU of this process, and of those of its own that have ended."""
+    return sum(os.times()[:4])
 
 
 waited = Waited()
