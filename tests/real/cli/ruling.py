@@ -15,8 +15,8 @@ from zkgroup.machinery.loop import MachineLoop
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
-STAND_BACK_MS = 3000
-"""For so long one that has resigned leaves the election to others, who are slow on a busy machine."""
+STAND_BACK_MS = 600_000
+"""For so long one that has resigned leaves the election to others: none is so busy that it misses it."""
 
 
 class Controllers:
@@ -26,7 +26,6 @@ class Controllers:
         self._address = address
         self._clock = SystemClock()  # a command waits for them, and cannot move a clock meanwhile
         self._running: list[tuple[MachineLoop[object, ControllerEffect], ZooKeeperClient]] = []
-        self._candidates: dict[int, Candidate] = {}
         self.crashed: list[BaseException] = []
 
     def __enter__(self) -> Self:
@@ -50,9 +49,7 @@ class Controllers:
             if isinstance(effect, Elected):
                 elected.set()
 
-        candidate = self._candidates[broker] = Candidate(
-            CandidateConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS)
-        )
+        candidate = Candidate(CandidateConfig(broker=broker, takeover_grace_ms=STAND_BACK_MS))
         loop: MachineLoop[object, ControllerEffect] = MachineLoop(
             candidate,
             client,
@@ -68,11 +65,4 @@ class Controllers:
         if len(self._running) == 1:
             happened(elected)
         else:
-            self._watches(broker)
-
-    def stand_again(self, broker: int) -> None:
-        """One that has resigned is a candidate once more."""
-        self._watches(broker)
-
-    def _watches(self, broker: int) -> None:
-        becomes(lambda: self._candidates[broker].election.stage, Stage.WATCHING)
+            becomes(lambda: candidate.election.stage, Stage.WATCHING)

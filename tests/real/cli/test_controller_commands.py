@@ -32,7 +32,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
         untouched = shell.run("znode", "get", "/zkgroup/controller/resign")
         controllers.add(2)
         done = shell.json("controller", "resign", "--execute", "--wait", "--timeout", "10m")
-        controllers.stand_again(1)
+        controllers.add(3)
         again = shell.run("controller", "resign", "--execute", "--wait", "--timeout", "10m")
         history = eventually(  # the end of a rule is noted after `/controller` has gone
             lambda: shell.json("controller", "history")["epochs"], lambda rows: rows[1]["ended"]
@@ -42,7 +42,7 @@ def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) ->
     assert "note: this cannot be undone: " in told
     assert (done["controller"], done["epoch"], done["executed"], done["resigned"]) == (1, 1, True, True)
     assert done["successor"] == 2
-    assert (again.code, again.out) == (0, "controller 2, epoch 2 has resigned; broker 1 rules now\n")
+    assert (again.code, again.out) == (0, "controller 2, epoch 2 has resigned; broker 3 rules now\n")
     assert [(row["epoch"], row["broker"], row["ended"]) for row in history[1:]] == [
         (2, 2, "an operator asked for it"),
         (1, 1, "an operator asked for it"),
