@@ -64,7 +64,8 @@ def awaited(
             _, rows = wait_for_moves(ensemble, wanted, longest_s, show)
         if stays and is_over(ensemble, rows):
             throttled = read_throttles(ensemble, [move.topic_partition.topic for move in wanted])
-            written = clear_throttles(ensemble, throttled)
+            moved = {broker for move in wanted for broker in move.replicas}
+            written = clear_throttles(ensemble, throttled.of_moves(moved))
             stays = False
             say(f"the throttle is removed: {counted(written, 'configuration')} written")
     finally:

@@ -212,8 +212,10 @@ def take_throttles_off(ensemble: Ensemble, one: PlanDescription) -> tuple[PlanDe
     stored = one.stored
     if stored.throttle is None or stored.throttles_off or read_ruling(ensemble).is_ours:
         return one, 0
-    topics = {move.topic_partition.topic for move in final_moves(stored)}
-    written = clear_throttles(ensemble, read_throttles(ensemble, topics))
+    moves = final_moves(stored)
+    throttled = read_throttles(ensemble, {move.topic_partition.topic for move in moves})
+    brokers = {broker for move in moves for broker in move.replicas}
+    written = clear_throttles(ensemble, throttled.of_moves(brokers))
     return _write(ensemble, one, dataclasses.replace(stored, throttles_off=True)), written
 
 

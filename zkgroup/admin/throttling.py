@@ -8,12 +8,14 @@ has beside them stay.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from zkgroup.admin.configs import ConfigPlan, operations_of, plan_configs, prepare, write
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.picture import held
 from zkgroup.admin.ruling import Ruling, read_ruling
+from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.config_entity import ConfigEntity, entities_path
@@ -65,6 +67,17 @@ class Throttled:
         """
         lists = [value for named in self.topics.values() for value in named.values()]
         return bool(lists) and EVERY_REPLICA not in (value.strip() for value in lists)
+
+    def of_moves(self, more: Iterable[int] = ()) -> Throttled:
+        """Without the rates of brokers that have no throttled replica: somebody has set these by hand.
+
+        `more` are brokers of moves whose topics may be gone, and their lists with them.
+        """
+        named = set(more)
+        for value in (value for lists in self.topics.values() for value in lists.values()):
+            with suppress(ConfigError):
+                named |= {broker for _, broker in parse_throttled_replicas(value) or ()}
+        return Throttled({id_: rates for id_, rates in self.brokers.items() if id_ in named}, self.topics)
 
 
 def plan_throttle(

@@ -19,7 +19,7 @@ from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.configs import EntityConfig
 from zkgroup.znodes.reassignment_records import StoredPlan
-from zkgroup.znodes.throttles import FOLLOWER_RATE, LEADER_REPLICAS
+from zkgroup.znodes.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 ORDERS_0 = TopicPartition("orders", 0)
 GARBAGE = b"garbage{"
@@ -194,6 +194,20 @@ def test_a_throttle_of_every_replica_is_somebodys_own(lists: dict[str, str], of_
     topics = {topic: {LEADER_REPLICAS: value} for topic, value in lists.items()}
 
     assert Throttled({1: {FOLLOWER_RATE: "1"}}, topics).is_of_moves is of_moves
+
+
+def test_a_rate_without_a_throttled_replica_was_set_by_hand() -> None:
+    """Moves set the rates of brokers that their topics name; lists that cannot be read name nobody."""
+    rates = {broker: {FOLLOWER_RATE: "1"} for broker in (1, 2, 3, 4)}
+    topics = {
+        "orders": {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"},
+        "odd": {LEADER_REPLICAS: "x"},
+        "all": {LEADER_REPLICAS: "*"},
+    }
+
+    assert sorted(Throttled(rates, topics).of_moves().brokers) == [1, 2]
+    assert sorted(Throttled(rates, {}).of_moves([3]).brokers) == [3]
+    assert Throttled(rates, topics).of_moves().topics == topics
 
 
 def test_a_move_that_was_never_asked_for_is_not_called_dropped(world: MemoryGroups) -> None:
