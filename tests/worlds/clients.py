@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.waiting import becomes
+from tests.waiting import becomes, eventually
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
     Connected,
@@ -68,6 +68,10 @@ def server_of(chaos: ChaosZooKeeper, session_id: int) -> int:
 
 
 def leader_of(chaos: ChaosZooKeeper) -> int:
-    """Number of the server that leads."""
-    modes = [server.ask("srvr") for server in chaos.zookeeper.servers]
-    return next(number for number, mode in enumerate(modes) if "Mode: leader" in mode)
+    """Number of the server that leads, once one does."""
+
+    def leaders() -> list[int]:
+        modes = [server.ask("srvr") for server in chaos.zookeeper.servers]
+        return [number for number, mode in enumerate(modes) if "Mode: leader" in mode]
+
+    return eventually(leaders)[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.model.stat import Znode, ZnodeStat
 from zkgroup.zkfiles.history import History
@@ -68,7 +68,9 @@ def write(address: str, name: str, count: int) -> None:
 
 
 def leader_of(ensemble: EmbeddedZooKeeper) -> int:
-    return next(number for number in range(3) if "Mode: leader" in ensemble.server(number).ask("srvr"))
+    """Number of the server that leads, once one does."""
+    found = eventually(lambda: [n for n in range(3) if "Mode: leader" in ensemble.server(n).ask("srvr")])
+    return found[0]
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class FakeClock:
         """
         begun_ms = self._now_ms
         with self._advancing():
-            while not self._parties.wait_quiet(self._asked(predicate), timeout_s):
+            while not self._parties.wait_quiet(self._asked(predicate)):
                 if self._now_ms >= begun_ms + max_ms or not self._waiters:
                     break
                 self._step(begun_ms + max_ms)

@@ -105,14 +105,15 @@ class Parties:
             return bool(is_over())
         deadline_s = time.monotonic() + timeout_s
         while not is_over():
+            is_late = time.monotonic() > deadline_s  # before the look: what was late to wake may be done
             with self._noticed:
                 working = self._working()
                 if not working:
                     break
                 _check_event_loop(working)
-                self._noticed.wait(_NOTICE_S)
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(still_working(working, timeout_s))
+                if is_late:
+                    raise TimeoutError(still_working(working, timeout_s))
+                self._noticed.wait(min(_NOTICE_S, timeout_s))
         return bool(is_over())
 
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from zkgroup.machinery.acceptor import Acceptor
 from zkgroup.zookeeper.embedded.ports import HOST
 
-CALL_S = 10.0
+CALL_S = 60.0
 LARGEST_PIECE = 1 << 26
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S, becomes, eventually
 from tests.worlds.server_brokers import QUICK, Cluster
+from tests.worlds.sessions import end_session
 from tests.worlds.witness import witness_on
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import BrokerEffect, Failed, Prepared, Registered
@@ -262,13 +263,16 @@ def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
 ) -> None:
     """Controller item 72, until every session has ended: the cluster is as it was when ZooKeeper is back."""
     cluster, chaos = behind
-    cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=2000))
+    cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=20_000))
     cluster.create_topic("t", (1, 2), (2, 1))
     for broker in (1, 2):
         becomes(lambda broker=broker: cluster.leaders(broker, "t"), [1, 2])
     epochs = {broker: cluster.brokers[broker].epoch for broker in (1, 2)}
     chaos.cut(refuse=True)
     ephemerals = (PATH, BrokerRegistration.path(2), Controller.path())
+    port = int(chaos.direct_address.partition("/")[0].rpartition(":")[2])
+    for session in {cluster.zk.read(path).stat.ephemeral_owner for path in ephemerals}:
+        end_session(session, port)
     eventually(lambda: _serves(cluster) and not any(map(cluster.find, ephemerals)))
     for broker in (1, 2):
         eventually(lambda broker=broker: _serves(cluster) and cluster.told[broker].of("disconnected"))

@@ -28,6 +28,9 @@ def quick_and_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in _POLLING:
         monkeypatch.setattr(f"zkgroup.admin.{module}.POLL_S", 0.02)
     monkeypatch.setattr("zkgroup_cli.connection.CONNECT_TIMEOUT_MS", 60_000)
+    monkeypatch.setattr(
+        "zkgroup_cli.connection.WAITING_AFTER_S", 3_600.0
+    )  # a slow machine tells of no server
 
 
 @pytest.fixture

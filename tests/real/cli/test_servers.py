@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import becomes, ended, eventually
-from tests.worlds.processes import pipe_without_reader, started
+from tests.worlds.processes import pipe_without_reader, started, told
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import SetData
@@ -154,10 +154,12 @@ def test_a_reader_that_goes_is_no_failure(
         member.stdout.close()
         # it may have told all by now: one event more is what it finds nobody for
         groups.zk.multi(SetData(Topic.path("orders"), Topic(dict.fromkeys(range(3), (0,))).encode(), 0))
-        told = member.stderr.read()
+        errors = told(member.stderr.read())
         code = ended(member)
 
-    assert told == b"" if delivers else told.startswith(b"note: --source none: ") and told.count(b"\n") == 1
+    assert (
+        errors == "" if delivers else errors.startswith("note: --source none: ") and errors.count("\n") == 1
+    )
     assert (code, first["event"]) == (0, "state")
     assert shell.json("group", "list")["groups"][0]["members"] == 0
 
@@ -247,11 +249,11 @@ def test_consume_refuses_what_it_cannot_do(lone_shell: Shell, tmp_path: Path) ->
         ("consume", "g", "--whitelist", "("): "(",
         ("consume", "g/h", "--topic", "t"): "g/h",
     }
-    for words, told in wrong.items():
+    for words, named in wrong.items():
         ran = lone_shell.run(*words, *zookeeper)
 
         assert ran.code == 2, words
-        assert told in ran.err, words
+        assert named in ran.err, words
 
 
 def test_consume_can_be_tried_dry(lone_shell: Shell) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import docker
-from docker.errors import DockerException
+from docker.errors import DockerException, ImageNotFound
 from testcontainers.core.container import DockerContainer
 
 from tests.waiting import PATIENCE_S
@@ -40,15 +40,18 @@ def _listens(url: str) -> None:
 
 
 def why_not() -> str | None:
-    """What keeps containers from running here; None when a daemon answers."""
+    """What keeps containers from running here; None when a daemon answers and has the image."""
     url = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     try:
         _listens(url)
         client = docker.from_env(version="1.40", timeout=10)
         try:
             client.ping()
+            client.images.get(IMAGE)  # to pull one takes minutes, and is not a test's to do
         finally:
             client.close()
+    except ImageNotFound:
+        return f"the Docker daemon at {url} has no image {IMAGE}: docker pull {IMAGE}"
     except (OSError, DockerException) as error:
         return f"no Docker daemon answers at {url}: {error}"
     return None

@@ -16,7 +16,7 @@ def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
     """
     leader = leader_of(zk_chaos)
     followers = [address for number, address in enumerate(zk_chaos.addresses) if number != leader]
-    quick = {"silence_timeout_ms": 500, "connection_timeout_ms": 3000}
+    quick = {"silence_timeout_ms": 2_000, "connection_timeout_ms": 3000}
     with Target(opener(",".join(followers) + zk_chaos.chroot, **quick)) as target:
         caller = target.connect(20_000)
         caller.ask(MINE, MultiDone)

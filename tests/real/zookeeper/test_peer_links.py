@@ -66,9 +66,10 @@ def test_a_follower_may_be_heard_and_not_hear(zk_chaos: ChaosZooKeeper, heard: b
     """F13, one way: the writer has no answer in either; in one of them the write is done."""
     leader = leader_of(zk_chaos)
     follower, other = (leader + 1) % 3, (leader + 2) % 3
-    with at(zk_chaos, follower, request_timeout_ms=500) as here, at(zk_chaos, other) as there:
+    with at(zk_chaos, follower, request_timeout_ms=2_000) as here, at(zk_chaos, other) as there:
         cut_off, witness = here.connect(30_000), there.connect(30_000)
-        cut_off.make("/n")
+        witness.make("/n")
+        becomes(lambda: shown(cut_off), b"0")
 
         zk_chaos.isolate(follower, to_peers=not heard, from_peers=heard)
         write = cut_off.submit(LATE)
@@ -107,7 +108,7 @@ def written(caller: Caller) -> object:
 
 def leader_of_two(chaos: ChaosZooKeeper, cut_off: int) -> int:
     rest = [number for number in range(3) if number != cut_off]
-    return next(n for n in rest if "Mode: leader" in chaos.zookeeper.server(n).ask("srvr"))
+    return eventually(lambda: [n for n in rest if "Mode: leader" in chaos.zookeeper.server(n).ask("srvr")])[0]
 
 
 def test_servers_without_proxies_between_them_cannot_be_cut_off(zk_server_process: EmbeddedZooKeeper) -> None:

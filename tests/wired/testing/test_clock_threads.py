@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.waiting import eventually, happened, joined
+from tests.waiting import becomes, eventually, happened, joined
 from zkgroup.consumer.aio_runner import AsyncRunner
 from zkgroup.consumer.aio_waiting import in_thread, pause
 from zkgroup.consumer.worker import Call
@@ -64,12 +64,20 @@ def test_no_timer_of_a_thread_is_late(ticker: Ticker) -> None:
 
 
 def test_the_clock_waits_for_a_thread_that_works(ticker: Ticker) -> None:
-    """Time stands still meanwhile, and a thread that never comes back is named."""
+    """Time stands still meanwhile, and who waits for the thread is told its name."""
+    clock = ticker.clock
+    clock.wait_quiet()
     ticker.free.clear()
+    moving = threading.Thread(target=clock.advance, args=(1_000,))
+    moving.start()
+    becomes(clock.now_ms, 100)
+
     with pytest.raises(TimeoutError, match="these still work: ticker"):
-        ticker.clock.advance_until(lambda: False, timeout_s=0.05)
-    assert ticker.clock.now_ms() == 100
-    assert ticker.times == []
+        clock.wait_quiet(0.05)
+    assert (clock.now_ms(), ticker.times) == (100, [])
+    ticker.free.set()
+    joined(moving)
+    assert ticker.times == list(range(100, 1_001, 100))
 
 
 def test_a_thread_that_waits_for_the_test_is_left_aside() -> None:

@@ -24,7 +24,7 @@ from zkgroup.model.requests import (
     Sync,
 )
 
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 """Longest wait for anything that must come. Generous: a slow machine is not a broken contract."""
 UNHURRIED_MS = 20_000
 """Session timeout where a check does not name one: a client leaves a server that is silent for part of it."""

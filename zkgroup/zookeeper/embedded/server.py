@@ -20,7 +20,7 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LOOK_S = 0.02
 _ANSWER_S = 2.0
 """Longest wait for one answer of a server that starts: it is asked again."""
-_ASK_S = 10.0
+_ASK_S = 60.0
 """The same where it is asked once."""
 _FIRST_PROBE_S = 0.1
 _STOP_S = 5.0
