@@ -167,13 +167,29 @@ def test_pauses_grow_and_end_with_a_change() -> None:
     """Three tries at once, then 1 s, 2 s, ... 30 s; after a change it begins anew."""
     pauses, work, seen = Pauses(), Work(Look.REASSIGNMENT), []
     for _ in range(12):
-        seen.append(pauses.before_ms(work))
-        pauses.begun(work)
+        seen.append(pauses.before_ms(work, 0))
+        pauses.begun(work, 0)
 
     assert seen == [0, 0, 0, 1_000, 2_000, 4_000, 8_000, 16_000, *[30_000] * 4]
-    assert pauses.before_ms(Work(Look.DELETIONS)) == 0
+    assert pauses.before_ms(Work(Look.DELETIONS), 0) == 0
     pauses.changed()
-    assert pauses.before_ms(work) == 0
+    assert pauses.before_ms(work, 0) == 0
+
+
+def test_a_new_connection_now_and_then_puts_nothing_off() -> None:
+    """Each has everything looked at, and watches armed again, in a cluster in which nothing changes."""
+    world, _ = ruling()
+    (ruler,) = world.nodes
+    for _ in range(10):
+        world.server.disconnect(ruler.client, "cut")
+        world.advance(3_600_000)
+    world.mark("u", run=False)
+    world.server.disconnect(ruler.client, "cut")
+    world.run()
+
+    assert isinstance(ruler, ControllerNode)
+    assert ruler.notes("duty.put_off") == []
+    assert world.server.find(Topic.path("u")) is None
 
 
 def test_no_kind_of_work_starves() -> None:

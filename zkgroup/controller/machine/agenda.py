@@ -157,20 +157,26 @@ class Pauses:
 
     It is begun `TRIES_AT_ONCE` times, as somebody else may have come before its writes; then after pauses
     that grow from `PAUSE_MS` to `PAUSE_MAX_MS`, until something is written or an event says where to look.
+    What was begun long ago does not count: a new connection, with which all is looked at, is no repetition.
     """
 
     def __init__(self) -> None:
-        self._begun: dict[Work, int] = {}
-        """How often since the last change."""
+        self._begun: dict[Work, tuple[int, int]] = {}
+        """How often since the last change, and when for the last time."""
 
-    def begun(self, work: Work) -> None:
-        self._begun[work] = self._begun.get(work, 0) + 1
+    def begun(self, work: Work, now_ms: int) -> None:
+        """The work is begun now."""
+        self._begun[work] = self._times(work, now_ms) + 1, now_ms
 
     def changed(self) -> None:
         """Something was written, or has happened: whatever was in the way may be gone."""
         self._begun.clear()
 
-    def before_ms(self, work: Work) -> int:
+    def before_ms(self, work: Work, now_ms: int) -> int:
         """How long the work has to wait before it is begun again."""
-        excess = self._begun.get(work, 0) - TRIES_AT_ONCE
+        excess = self._times(work, now_ms) - TRIES_AT_ONCE
         return 0 if excess < 0 else min(PAUSE_MS << min(excess, 10), PAUSE_MAX_MS)
+
+    def _times(self, work: Work, now_ms: int) -> int:
+        times, last_ms = self._begun.get(work, (0, now_ms))
+        return times if now_ms - last_ms <= 2 * PAUSE_MAX_MS else 0

@@ -89,7 +89,7 @@ class Working(Reading):
             duty = self._duties.get(work.look)
             if duty is None:
                 continue
-            pause_ms = self._pauses.before_ms(work)
+            pause_ms = self._pauses.before_ms(work, self.core.now.ms)
             if pause_ms and waiting.is_own and work.look is not Look.STATUS:
                 self.core.note("duty.put_off", work=str(work), pause_ms=pause_ms)
                 self.later(work.look, pause_ms, work.subject)
@@ -98,7 +98,7 @@ class Working(Reading):
         return None
 
     def _on_duty(self, work: agenda.Work, duty: Callable[[str], Procedure[None]]) -> Procedure[None]:
-        self._pauses.begun(work)
+        self._pauses.begun(work, self.core.now.ms)
         self.reason, self.elected, begun_ms = REASONS.get(work.look, str(work)), 0, self.core.now.ms
         why = None
         try:
@@ -123,7 +123,7 @@ class Working(Reading):
         if refused is not None:
             self.forget_watches()
             self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=refused)
-            self.later(work.look, max(PAUSE_MS, self._pauses.before_ms(work)), work.subject)
+            self.later(work.look, max(PAUSE_MS, self._pauses.before_ms(work, self.core.now.ms)), work.subject)
         self.wait(str(work), refused and f"refused: {refused}")
         self.tell_untold()
         if work.look is not Look.STATUS:
