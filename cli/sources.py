@@ -80,10 +80,11 @@ def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions
 def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
     """`log_ends`; without a source the brokers of zkgroup in the ensemble are asked, where there are any.
 
-    What they do not tell within `OWN_S` stays unknown, with a note: nobody has asked for it.
+    What they do not tell within `OWN_S`, and what an access list hides, stays unknown, with a note: nobody
+    has asked for it.
     """
-    own = None if spec else Cluster(ensemble)
-    if own is None or not any(one.is_zkgroup for one in own.brokers().values()):
+    own = Cluster(ensemble)
+    if spec or not _has_ours(own):
         with log_ends(spec, ensemble) as ends:
             yield ends
         return
@@ -92,8 +93,9 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
     reader = LineReader(own.brokers, client_id="zkgroup-lag")
 
     def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        ours = own.led_by_ours(partitions)
+        ours = list(partitions)
         try:
+            ours = own.led_by_ours(partitions)
             found = reader.ends(ours, OWN_S, await_unknown=False)
             trouble = reader.trouble
         except ZkGroupError as error:
@@ -107,6 +109,15 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
         yield asked
     finally:
         reader.close()
+
+
+def _has_ours(cluster: Cluster) -> bool:
+    """Whether a broker of zkgroup is registered; no, with a note, where that cannot be read."""
+    try:
+        return any(one.is_zkgroup for one in cluster.brokers().values())
+    except ZkGroupError as error:
+        say(f"note: the ends of logs are not known: {error}")
+        return False
 
 
 @contextmanager

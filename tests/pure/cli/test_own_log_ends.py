@@ -1,0 +1,66 @@
+"""Log ends that nobody has asked for: what cannot be told stays unknown, with a note, and ends no command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from zkgroup_cli.sources import own_log_ends
+
+from tests.worlds.memory_groups import MemoryGroups
+from tests.worlds.stores import OnOutcome, WrappedStore
+from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Store
+from zkgroup.model.requests import Code, ListMany, ReadMany, Refused, Request
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path
+
+TP = TopicPartition("orders", 0)
+
+
+class HidingStore(WrappedStore):
+    """An access list lets nobody read one path."""
+
+    def __init__(self, store: Store, hidden: str) -> None:
+        super().__init__(store)
+        self._hidden = hidden
+
+    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
+        if isinstance(request, ReadMany | ListMany) and self._hidden in request.paths:
+            on_outcome(Refused(Code.NO_AUTH, self._hidden))
+            return
+        super().submit(request, on_outcome=on_outcome, **rest)
+
+
+@pytest.fixture
+def world() -> MemoryGroups:
+    """A broker of ours at an address where nobody listens leads `TP`."""
+    world = MemoryGroups()
+    ours = BrokerRegistration("127.0.0.1", 1, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
+    world.server.put(BrokerRegistration.path(1), ours.encode())
+    world.topic("orders", 1)
+    state = PartitionState(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
+    world.server.put(PartitionState.path(TP), state.encode())
+    return world
+
+
+@pytest.mark.parametrize(
+    ("hidden", "note"),
+    [
+        (broker_ids_path(), "note: the ends of logs are not known: "),
+        (BrokerRegistration.path(1), "note: the ends of logs are not known: "),
+        (PartitionState.path(TP), f"note: the end of {TP} is not known: "),
+    ],
+)
+def test_what_an_access_list_hides_is_a_note(
+    world: MemoryGroups, capsys: pytest.CaptureFixture[str], hidden: str, note: str
+) -> None:
+    """Past bug: it ended `group describe`, which had asked for no log end."""
+    ensemble = world.operator(HidingStore(world.server.client("hidden"), hidden))
+
+    with own_log_ends(None, ensemble) as ends:
+        found = ends([TP]) if ends else {}
+
+    told = capsys.readouterr().err
+    assert found == {}
+    assert told.startswith(note)
+    assert hidden in told
