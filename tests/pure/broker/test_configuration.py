@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.effects import ConfigChanged, Registered
-from zkgroup.model.requests import Create
+from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.configs import BrokerConfig
@@ -46,6 +46,25 @@ def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
     assert _told(node) == [("topics/t", {"retention.ms": "5"}), ("brokers/1", {"x": "1"})]
     assert [note.fields["path"] for note in node.notes("config.unreadable")] == ["/config/topics/v"]
     assert isinstance(node.effects[-1], Registered)
+
+
+def test_the_configuration_that_a_topic_is_made_with_is_read_when_it_is_led() -> None:
+    """No tool tells of it, nor that it is gone with its topic, when another one is made under the name."""
+    world = SteppedBrokers()
+    node = world.node()
+    world.run()
+    _configured(world, "t", min_insync_replicas="2")
+    world.run()
+    assert _told(node) == []
+
+    world.lead(node, isr=(1, 2))
+    world.run()
+    assert _told(node) == [("topics/t", {"min.insync.replicas": "2"})]
+
+    world.write(Delete(TopicConfig.path("t"), -1))
+    world.lead(node, isr=(1, 2), epoch=1)
+    world.run()
+    assert _told(node)[1:] == [("topics/t", {})]
 
 
 def test_all_three_payloads_are_understood() -> None:

@@ -30,6 +30,7 @@ from zkgroup.wire.control import (
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.throttles import LEADER_REPLICAS
 from zkgroup.znodes.topics import TopicConfig
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.ports import HeldPort
@@ -116,9 +117,11 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
 
 
 def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBrokers) -> None:
-    """The setting is obeyed as it stands in ZooKeeper, and the ISR as its leader has changed it."""
-    world.server.put(TopicConfig.path("t"), TopicConfig({"min.insync.replicas": "2"}).encode())
+    """The setting that the topic is made with is obeyed, though another one cannot be read; and the ISR as
+    its leader has changed it."""
+    settings = {"min.insync.replicas": "2", LEADER_REPLICAS: "of no form"}
     world.add(1, 2)
+    world.server.put(TopicConfig.path("t"), TopicConfig(settings).encode())
     world.running.lead(world.zk, T0, 1, (1, 2))
     assert world.running.append(1, T0, 0, b"a").error == 0
     world.running.brokers[2].close()

@@ -49,6 +49,8 @@ class Configuration:
         self._known: dict[int, Znode] = {}
         """Notifications that still stand."""
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
+        self._led: dict[ConfigEntity, None] = {}
+        """Topics of which partitions are led anew, to be read."""
         self.has_looked = False
         """Whether what holds at the start has been told."""
 
@@ -59,8 +61,15 @@ class Configuration:
     def session_over(self) -> None:
         self._must_load = True
 
+    def led(self, topic: str) -> None:
+        """A partition of the topic is led anew: nobody tells of the configuration that a topic is made with,
+        nor that it went with a topic of the name."""
+        self._led[ConfigEntity("topics", topic)] = None
+
     def next(self) -> Work | None:
-        return ("apply configuration changes", self._apply) if self._must_look or self._must_load else None
+        if self._must_look or self._must_load:
+            return "apply configuration changes", self._apply
+        return ("read configurations of topics", self._read_led) if self._led else None
 
     def next_later(self) -> Work | None:
         """What can wait until everything else is done."""
@@ -81,6 +90,14 @@ class Configuration:
             raise
         self._applied = frozenset(numbers)
         self._must_load, self.has_looked = False, True
+
+    def _read_led(self) -> Procedure[None]:
+        led, self._led = self._led, {}
+        try:
+            yield from self._tell(led)
+        except (NoAnswerError, DeniedError, OddAnswerError):
+            self._led = {**led, **self._led}
+            raise
 
     def _list(self) -> Procedure[list[int]]:
         """Numbers of the notifications there are; armed first, read after."""

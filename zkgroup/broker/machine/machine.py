@@ -64,6 +64,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
                 self.registration.serving = event
             case Led(state):
                 self.leading.led(state)
+                self.configuration.led(state.topic_partition.topic)
             case Left(topic_partition):
                 self.leading.left(topic_partition)
             case FollowerFetched():

@@ -36,6 +36,7 @@ from zkgroup.broker.replica_host import Follower, ReplicaHost, ReplicaView, Role
 from zkgroup.broker.server import BrokerServer
 from zkgroup.broker.service import BrokerService
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
@@ -172,10 +173,15 @@ class Network:
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for settings that cannot be used."""
-        self._giving.configured(entity, overrides)
-        self._throttle.configured(entity, overrides)
+        failed = None
+        for part in (self._giving, self._throttle, self._min_insync):
+            try:
+                part.configured(entity, overrides)
+            except ConfigError as error:
+                failed = error  # what the others can use is in force all the same
         self._fetchers.wake()
-        self._min_insync.configured(entity, overrides)
+        if failed is not None:
+            raise failed
 
     def isr_changed(self, tp: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
         """What stands in ZooKeeper now."""
