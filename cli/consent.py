@@ -18,7 +18,7 @@ import click
 
 from zkgroup.admin.kafka_files import reassignment_text
 from zkgroup.admin.offsets import Act
-from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id
+from zkgroup.admin.undo import UndoFolder, UndoRecord, new_undo_id, write_whole
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode
 
@@ -113,11 +113,7 @@ def saved_rollback(name: str, replicas: Mapping[TopicPartition, Sequence[int]]) 
     """Writes the lists into a file that Kafka's tool and ours take. Raises ConfigError."""
     file = rollback_folder() / f"{name}.json"
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(reassignment_text(replicas) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_whole(file, f"{reassignment_text(replicas)}\n".encode())
     except OSError as error:
         raise ConfigError(
             f"{file}: the rollback file cannot be written, so nothing was changed: {error}"

@@ -7,6 +7,7 @@ A record goes back in one of three ways: offsets are written again (`group`), a 
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import re
@@ -201,13 +202,7 @@ class UndoFolder:
         """Writes the record so that it survives a crash of the machine. Raises ConfigError."""
         file = self.file(record.undo_id)
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(record.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-            _sync_folder(self.path)
+            write_whole(file, record.encode())
         except OSError as error:
             raise ConfigError(
                 f"{file}: the undo file cannot be written, so nothing was changed: {error}"
@@ -220,15 +215,18 @@ class UndoFolder:
 
         Whatever else ends the block may have changed something: the record stays. Raises ConfigError.
         """
-        self.save(record)
+        rollback = Path(record.rollback_file) if record.rollback_file else None
+        try:
+            file = self.save(record)
+        except ConfigError:
+            if rollback:
+                rollback.unlink(missing_ok=True)
+            raise
         try:
             yield
         except REFUSALS:
-            for file in (
-                self.file(record.undo_id),
-                *([record.rollback_file] if record.rollback_file else ()),
-            ):
-                Path(file).unlink(missing_ok=True)
+            for each in (file, *([rollback] if rollback else ())):
+                each.unlink(missing_ok=True)
             raise
 
     def load(self, undo_id: str) -> UndoRecord:
@@ -256,6 +254,28 @@ class UndoFolder:
     def ids(self) -> list[str]:
         """Ids of all records, oldest first."""
         return sorted(file.stem for file in self.path.glob("*.json")) if self.path.is_dir() else []
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Writes a new file of the owner's alone, and its folder, so that it survives a crash of the machine.
+
+    Under another name first: where that fails, on a full disk too, nothing of it is left. Raises OSError.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if file.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
+    part = file.with_name(f".{file.name}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.rename(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(file.parent)
 
 
 def _sync_folder(path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import stat
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -50,6 +53,19 @@ def _record(undo_id: str = "20260101-000000-abcd", **fields: object) -> UndoReco
         zookeeper="host:2181",
         **fields,  # type: ignore[arg-type]
     )
+
+
+class FullDisk(io.FileIO):
+    """A stream whose write fails when half of the data is in the file."""
+
+    def __init__(self, descriptor: int, mode: str, seen: list[int]) -> None:
+        super().__init__(descriptor, mode)
+        self._seen = seen
+
+    def write(self, data: Any) -> int:
+        written = super().write(bytes(data)[: len(data) // 2])
+        self._seen.append(written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -213,6 +229,46 @@ def test_a_folder_that_cannot_be_written_stops_the_act(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="nothing was changed"):
         UndoFolder(tmp_path / "file").save(_record())
+
+
+@pytest.mark.parametrize("failing", ["write", "fsync"])
+def test_nothing_half_written_is_left_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Past bug: a truncated record stayed, and each `undo` without an ID failed at it from then on."""
+    rollback = tmp_path / "rollback.json"
+    rollback.write_text("{}")
+    folder, before = UndoFolder(tmp_path / "undo"), _record("20260101-000000-aaaa")
+    folder.save(before)
+    record = _record("20260101-000001-bbbb", rollback_file=str(rollback))
+    seen: list[int] = []
+
+    def full(descriptor: int) -> None:
+        seen.append(os.fstat(descriptor).st_size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        if failing == "fsync":
+            patched.setattr(os, "fsync", full)
+        else:
+            patched.setattr(os, "fdopen", lambda descriptor, mode: FullDisk(descriptor, mode, seen))
+        with pytest.raises(ConfigError, match="No space left"), folder.keeping(record):
+            raise AssertionError("nothing may be changed without a record")
+
+    assert seen[0] > 0, "nothing had been written when the disk was full"
+    assert folder.newest(lambda record: True) == before
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [f"{before.undo_id}.json"]
+
+
+def test_a_record_of_the_same_id_is_never_overwritten(tmp_path: Path) -> None:
+    """Ids end in random digits; should two meet, the second change is not made."""
+    folder = UndoFolder(tmp_path)
+    folder.save(_record(command_back=("first",)))
+
+    with pytest.raises(ConfigError, match="nothing was changed"):
+        folder.save(_record(command_back=("second",)))
+
+    assert folder.load(_record().undo_id).command_back == ("first",)
 
 
 def test_offsets_are_put_back(world: MemoryGroups) -> None:
