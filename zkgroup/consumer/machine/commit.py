@@ -3,7 +3,8 @@
 One multi a batch: the registration, and for each partition the owner and the offset under the fence that
 the claim (or the last commit) gave. A batch is all that waited when it began (`commit_batch`). Refused:
 offsets are read back, then owners and reset markers; what does not match is dropped, the rest is sent once
-more. The outcome is told commit by commit, and partition by partition.
+more. What is refused again because of other partitions is sent a last time, each partition for itself. The
+outcome is told commit by commit, and partition by partition.
 
 The same read-back serves partitions *under review*: a reset marker has appeared, or the member was away
 and must see whether its claims still stand.
@@ -42,7 +43,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi, MultiDone, MultiRefused, NotSent, Operation, Unanswered
 
 SENDS_MAX = 2
-"""A batch is sent, and what read-back leaves of it once more."""
+"""A batch is sent together, and what read-back leaves of it once more; after that each partition alone."""
 
 
 class Commits:
@@ -135,16 +136,25 @@ class Commits:
         batch = self._current
         if batch.is_in_doubt:
             yield from self._read_back(batch)
-        for _ in range(SENDS_MAX):
+        for sent in range(SENDS_MAX + 1):
+            if sent == SENDS_MAX:
+                self._refuse_contested(batch, sorted(batch.foreign))
             self._sort_out(batch)
             if not batch.values:
                 break
-            if (yield from self._send(batch)):
+            if (yield from self._send(batch, alone=sent == SENDS_MAX)):
                 yield from self._read_back(batch)
-        for tp in batch.partitions:
-            batch.refuse(tp, OffsetConflictError(f"the offset of {tp} is being written by somebody else"))
+        self._refuse_contested(batch, batch.partitions)
         self._current = None
         self._tell_all(batch)
+
+    def _refuse_contested(self, batch: Batch, tps: Iterable[TopicPartition]) -> None:
+        """Others write them faster than we do. What they should be by the books is written again later."""
+        for tp in tps:
+            batch.refuse(tp, OffsetConflictError(f"the offset of {tp} is being written by somebody else"))
+            held = self._core.owned.held.get(tp)
+            if held is not None and held.unwritten:
+                self._unwritten.add(tp)
 
     def _next_batch(self) -> Batch:
         held = self._core.owned.held
@@ -175,8 +185,8 @@ class Commits:
             if held is not None:
                 batch.aim(tp, held)
 
-    def _send(self, batch: Batch) -> Procedure[bool]:
-        """Writes what is left, in as few packets as fit. True where something was refused."""
+    def _send(self, batch: Batch, *, alone: bool) -> Procedure[bool]:
+        """Writes what is left, in as few packets as fit or one by one. True where something was refused."""
         core, held = self._core, self._core.owned.held
         groups = [
             (tp, writes.commit_operations(self._paths, held[tp], value))
@@ -187,7 +197,7 @@ class Commits:
                 tuple(tp for tp, _ in packet),
                 [writes.guard(self._paths), *writes.flat(packet)],
             )
-            for packet in writes.in_packets(groups, core.request_bytes_max)
+            for packet in writes.in_packets(groups, 0 if alone else core.request_bytes_max)
         ]
         ids = [self._invoke(batch, tps) for tps, _ in packets]
         batch.is_in_doubt, unknown_before = True, set(batch.unknown)
@@ -262,6 +272,7 @@ class Commits:
         assert session is not None
         mine = Identity(self._core.config.member_id, session.session_id)
         seen = yield from read_back(self._paths, tps)
+        batch.foreign.clear()
         for tp, znodes in seen.items():
             held = self._core.owned.held.get(tp)
             if held is not None:
@@ -328,6 +339,7 @@ class Commits:
             batch.refuse(tp, OffsetConflictError(f"somebody else wrote {found} for {tp}: adopted"))
             self._move(held, found, "foreign_commit")
         else:
+            batch.foreign.add(tp)
             if tp in batch.unknown and tp in batch.values:
                 held.value = batch.values[tp]  # it may have stood there: nothing below it is written again
             held.unwritten = found != held.value

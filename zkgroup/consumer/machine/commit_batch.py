@@ -54,6 +54,8 @@ class Batch:
         """What was sent must be read back before anything else is done."""
         self.unknown: set[TopicPartition] = set()
         """Sent without an answer, and not cleared up since: it may have been written for a moment."""
+        self.foreign: set[TopicPartition] = set()
+        """Written by somebody else when they were read back last, and to be written over."""
         self._of: dict[TopicPartition, list[Commit]] = {}
         for commit in self.commits:
             for tp in commit.values:

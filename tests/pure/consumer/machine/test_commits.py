@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, reads, told, tp, writes_to
@@ -248,6 +250,61 @@ def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, 
 
     assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
     assert [m.offset for m in told(member, MoveTo)] == [2]
+    assert stage.offset(0).data == b"2"
+
+
+def before_each_commit(stage: SteppedGroup, *acts: Callable[[], object]) -> None:
+    """One of these just before each transaction of the member that sets offsets, in this order."""
+
+    def act() -> None:
+        acts[0]()
+        if acts[1:]:
+            before_each_commit(stage, *acts[1:])
+
+    stage.when("client-a", writes_to("/offsets/", SetData), act)
+
+
+@pytest.mark.parametrize("policy", ["adopt", "reassert"])
+def test_partitions_that_nobody_else_wrote_are_committed_whatever_happens_to_others(policy: str) -> None:
+    """Recipes 6: a tool resets one partition after the other, each just before the batch is sent again."""
+    stage = SteppedGroup(topics={"t": 4}, verify_interval_ms=600_000, on_foreign_commit=policy)
+    member = stage.join("a")
+    member.asked.clear()
+    before_each_commit(stage, lambda: reset(stage, 0, 2), lambda: reset(stage, 1, 2))
+    stage.commit(member, {tp(n): 11 for n in range(4)})
+
+    assert last(member).committed == {tp(2): 11, tp(3): 11}
+    assert {type(error) for error in last(member).refused.values()} == {OffsetConflictError}
+    assert [stage.offset(n).data for n in range(4)] == [b"2", b"2", b"11", b"11"]
+    sizes = [sum(isinstance(o, SetData) for o in ops) for ops in commits(member)]
+    assert sizes == [4, 3, 1, 1]
+
+
+def test_partition_that_somebody_writes_each_time_holds_up_no_other() -> None:
+    """Recipes 6: it is refused, the other one is committed; what the member knows is written in the end."""
+    stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
+    member = stage.join("a")
+    stage.commit(member, {tp(0): 10, tp(1): 10})
+    write = SetData(Offset.path(GROUP, tp(0)), b"99", -1)
+    before_each_commit(stage, *[lambda: stage.stranger(write)] * 2)
+    stage.commit(member, {tp(0): 11, tp(1): 12})
+
+    effect = last(member)
+    assert (effect.committed, isinstance(effect.refused[tp(0)], OffsetConflictError)) == ({tp(1): 12}, True)
+    assert [stage.offset(n).data for n in range(2)] == [b"10", b"12"]
+
+
+def test_obeyed_reset_is_written_although_others_write_over_it_each_time() -> None:
+    """Recipes 6: the sends of one batch are in vain; the next batch follows without a commit of anybody."""
+    stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
+    member = stage.join("a")
+    member.client.child_watches.clear()  # the commit finds it first
+    write = SetData(Offset.path(GROUP, tp(0)), b"99", -1)
+    reset(stage, 0, 2)
+    before_each_commit(stage, *[lambda: stage.stranger(write)] * 4)
+    stage.commit(member, {tp(0): 11})
+    stage.run(500)
+
     assert stage.offset(0).data == b"2"
 
 
