@@ -16,7 +16,7 @@ from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 
 from . import documents
 from .connection import connected, target
-from .consent import command_words, is_wanted, recorded, undo_folder
+from .consent import command_words, is_wanted, recorded, say_no_way_back, undo_folder
 from .frame import command, output, shared
 from .offset_acts import carry_out
 from .options import consent_options, force_option
@@ -93,11 +93,13 @@ def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bo
     paths = [path for path, _ in plan.missing]
     count = counted(len(paths), "znode")
     named = f"again {count}: {', '.join(paths[:3])}" + (" ..." if len(paths) > 3 else "")
+    if paths and plan.way_back:
+        say_no_way_back(plan.way_back)
     wanted = bool(paths) and is_wanted(
         execute, yes, f"Create {count} again?", lambda aside: aside.line(f"would create {named}")
     )
     if wanted:
-        with recorded(ensemble, command_back=plan.command_back):
+        with recorded(ensemble, command_back=plan.command_back, way_back=plan.way_back):
             restore_znodes(ensemble, plan)
     document = documents.document(
         "restoration", plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths

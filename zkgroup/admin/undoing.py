@@ -20,6 +20,8 @@ from zkgroup.znodes.controller import Controller
 
 ZNODES_AT_ONCE = 500
 
+NO_WAY_BACK = "no command takes away only what comes back here"
+
 NAMED = 5
 """Partitions that one message names."""
 
@@ -34,12 +36,19 @@ class Restoration:
 
     @property
     def command_back(self) -> tuple[str, ...]:
-        """The command that takes away again what comes back: a topic, or a request for moves."""
+        """The command that takes away again what comes back: a topic, or a request for moves. Or none."""
         for path, _ in self.missing:
             parent, _, name = path.rpartition("/")
             if parent == topics_path():
                 return "topic", "delete", name
-        return "reassign", "cancel"
+            if path == Reassignment.path():
+                return "reassign", "cancel"
+        return ()
+
+    @property
+    def way_back(self) -> str | None:
+        """Why there is none, in words."""
+        return None if self.command_back else NO_WAY_BACK
 
 
 def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetPlan:

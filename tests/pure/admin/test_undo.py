@@ -40,6 +40,7 @@ from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.topics import TopicConfig
 
 TP = TopicPartition("orders", 0)
 ACT = Act(undo_id="u", command="c", user="x")
@@ -566,6 +567,25 @@ def test_what_is_done_in_part_is_never_told_as_refused(
         restore_znodes(world.operator(RefusingStore(client, allowed)), plan)
     with pytest.raises(error):
         delete_topic(world.operator(RefusingStore(client, allowed)), deletion)
+
+
+@pytest.mark.parametrize(
+    ("paths", "command"),
+    [
+        ((Topic.path("orders"), TopicConfig.path("orders")), ("topic", "delete", "orders")),
+        ((Reassignment.path(),), ("reassign", "cancel")),
+        ((TopicConfig.path("orders"),), ()),
+        ((f"{Topic.path('orders')}/partitions",), ()),
+    ],
+)
+def test_what_came_back_goes_by_the_command_for_it_or_not_at_all(
+    world: MemoryGroups, paths: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    """Past bug: the way back from anything but a topic was to cancel the moves that ran just then."""
+    plan = plan_restoration(world.ensemble, _record(znodes=tuple((path, b"{}") for path in paths)))
+
+    assert plan.command_back == command
+    assert (plan.way_back is None) == bool(command)
 
 
 def test_a_topic_made_anew_meanwhile_is_left_alone(world: MemoryGroups) -> None:

@@ -118,6 +118,22 @@ def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
     assert (again["executed"], again["znodes"]) == (False, [])
 
 
+def test_the_undo_of_a_leftover_deletion_cancels_no_moves(shell: Shell, groups: ServerGroups) -> None:
+    """Past bug: it said "to go back", and that ran `reassign cancel` on whatever was being moved."""
+    shell.run("topic", "create", "orders", "--partitions", "2")
+    groups.zk.multi(Delete("/brokers/topics/orders", 0))
+    undo_id = shell.json("topic", "delete", "orders", "--execute")["undo"]
+
+    shown = shell.run("undo", undo_id)
+    done = shell.run("undo", undo_id, "--execute")
+    again = shell.run("undo", "--execute")
+
+    assert "note: this cannot be undone: " in shown.err
+    assert (done.code, done.out) == (0, "created again 1 znode: /config/topics/orders\n")
+    assert "to go back" not in done.err
+    assert (again.code, "cannot be undone" in again.err, "this runs" in again.err) == (2, True, False)
+
+
 def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, groups: ServerGroups) -> None:
     """Exit 6 with path, expected, found and the next command, which works, also beside a controller."""
     shell.run("topic", "create", "orders", "--partitions", "2")
