@@ -18,10 +18,12 @@ from zkgroup.controller.machine.agenda import (
     Pauses,
     Work,
 )
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Exists, Multi, MultiRefused, NotSent, Outcome, Request
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller_records import ControllerStatus
+from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
 
 HALF_AN_HOUR_MS = 1_800_000
 
@@ -64,6 +66,18 @@ def ruling(outcome: Outcome | None = None, *paths: str) -> tuple[SteppedControll
 
 def move_t(world: SteppedControllers) -> None:
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
+
+
+def reorder(world: SteppedControllers) -> None:
+    """Moves that need no copies, and that would end in one write."""
+    moves = Move(tp(0), (2, 1)), Move(tp(0, "u"), (2, 1))
+    world.server.put(Reassignment.path(), Reassignment(moves).encode())
+
+
+def ended(world: SteppedControllers) -> list[TopicPartition]:
+    """What moves have ended, in order."""
+    paths = sorted(world.below(finished_reassignments_path()) - {finished_reassignments_path()})
+    return [FinishedReassignment.decode(path, world.find(path).data).topic_partition for path in paths]
 
 
 def overruled(world: SteppedControllers) -> None:
@@ -144,6 +158,52 @@ def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
     assert set(Topic.decode(TOPIC, world.find(TOPIC).data).partitions[0]) == {1, 2, 3}
     assert world.state(tp(0)).leader_epoch == 1
     assert status(world).waiting == {"move of t-0": "waits for replicas to be in sync: broker 3"}
+
+
+@pytest.mark.parametrize(
+    ("refused", "happening", "why"),
+    [
+        pytest.param((TOPIC,), None, f"{TOPIC}: refused with NoAuth", id="an ACL on the topic"),
+        pytest.param((), unreadable, f"{TOPIC}: refused with BadVersion", id="an unreadable topic"),
+    ],
+)
+def test_the_refused_end_of_a_move_keeps_no_other(refused: tuple[str, ...], happening: Any, why: str) -> None:
+    """Ends go in one write; one that is refused waits alone and tells why, the other is recorded."""
+    world, store = ruling(None, *refused)
+    if happening is not None:
+        happening(world)
+    before = len(store.requests)
+    reorder(world)
+    world.run()  # fails where it does not come to rest
+
+    assert len(store.requests) - before < 100
+    assert Topic.decode("", world.find(Topic.path("u")).data).partitions == {0: (2, 1)}
+    left = Reassignment.decode("", world.find(Reassignment.path()).data)
+    assert dict(left.targets) == {tp(0): (2, 1)}
+    assert ended(world) == [tp(0, "u")]
+    world.advance(PAUSE_MAX_MS)
+    assert status(world).waiting == {"move of t-0": why}
+
+    store.paths.clear()
+    world.server.put(TOPIC, Topic({0: (1, 2)}).encode())
+    world.advance(2 * PAUSE_MAX_MS)
+    assert world.server.find(Reassignment.path()) is None
+    assert ended(world) == [tp(0, "u"), tp(0)]
+    assert status(world).waiting == {}
+
+
+def test_ends_that_cannot_be_recorded_wait_together() -> None:
+    """An ACL on the records refuses every end: none is tried by itself, all tell why, and pauses grow."""
+    world, store = ruling(None, FinishedReassignment.prefix())
+    reorder(world)
+    world.run()
+    assert store.refused == 1
+
+    world.advance(10 * PAUSE_MAX_MS)
+    assert set(status(world).waiting) == {"move of t-0", "move of u-0"}
+    refused = store.refused
+    world.advance(HALF_AN_HOUR_MS)
+    assert 10 < store.refused - refused <= HALF_AN_HOUR_MS / PAUSE_MAX_MS + 1
 
 
 def test_an_event_ends_a_pause() -> None:

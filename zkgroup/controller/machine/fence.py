@@ -172,6 +172,23 @@ class Conflict(NamedTuple):
     code: Code
 
 
+class Refusal(NamedTuple):
+    """A packet that has changed nothing."""
+
+    packet: Packet
+    code: Code
+    path: str | None
+    """Of the operation that was in the way; None where that was found by reading back."""
+
+    @property
+    def is_conflict(self) -> bool:
+        """Somebody has written there: read again, it may go. Otherwise (an ACL) only time can help."""
+        return self.code in _CHANGES
+
+    def __str__(self) -> str:
+        return f"{self.path or self.packet.writes[0].about}: refused with {self.code.value}"
+
+
 class Unknown(NamedTuple):
     """It may be written or not: the paths are read back before anything else is done."""
 
@@ -187,6 +204,7 @@ class Unsent(NamedTuple):
 
 Verdict = Applied | Deposed | Conflict | Unknown | Unsent
 
+_CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
 _GONE: Final = {Code.BAD_VERSION: "has another version", Code.NO_NODE: "is gone"}
 
 

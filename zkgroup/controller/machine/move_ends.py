@@ -8,7 +8,7 @@ from typing import Final
 from zkgroup.controller.machine import move_writes, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.election import FENCE_PATHS
-from zkgroup.controller.machine.fence import Write
+from zkgroup.controller.machine.fence import Refusal, Write
 from zkgroup.controller.machine.move_writes import Ending
 from zkgroup.controller.machine.open_moves import Request
 from zkgroup.controller.machine.reign import Reign
@@ -31,24 +31,48 @@ PRUNED_AT: Final = FINISHED_KEPT + 100
 
 
 def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
-    """Writes these ends, or removes a request that names nothing (K17). Whether to look again at once."""
-    moves = reign.moves
+    """Writes these ends, or removes a request that names nothing (K17). Whether to look again at once.
+
+    They go together; those of a topic at which that is refused wait, and the others go without them.
+    """
     unwritable = _unwritable(reign, endings)
-    endings = [ending for ending in endings if ending.topic_partition.topic not in unwritable]
-    if not endings and unwritable:
+    left = [ending for ending in endings if ending.topic_partition.topic not in unwritable]
+    if not left and unwritable:
         return False
     yield from _parents(reign)
+    goes_on = False
+    while True:
+        refusal, stuck = yield from _finish_together(reign, left)
+        if refusal is None:
+            return goes_on or bool(stuck)
+        waiting = [f"move of {ending.topic_partition}" for ending in stuck]
+        if refusal.is_conflict:
+            goes_on = True
+            for each in waiting:
+                reign.wait(each, str(refusal))
+        else:
+            reign.rest(str(refusal), waiting)
+        left = [ending for ending in left if ending not in stuck]
+        if not left:
+            return goes_on
+
+
+def _finish_together(
+    reign: Reign, endings: Sequence[Ending]
+) -> Procedure[tuple[Refusal | None, Sequence[Ending]]]:
+    """Writes as many of these ends as one write holds, and returns the others; or what was in the way, and
+    the ends that wait for it: those of one topic, or all."""
+    moves = reign.moves
     request = moves.request
     targets, version = (request.targets, request.version) if request else ({}, None)
     finishing = move_writes.finish(reign.picture, endings, targets, version, reign.epoch)
     doubt = ListsSent(reign, [finishing.write])
-    why = yield from commit(reign, finishing.write)
+    refusal = yield from commit(reign, finishing.write)
     doubt.answered()
-    if why is not None:
-        for ending in endings:
-            reign.wait(f"move of {ending.topic_partition}", why)
-        moves.has_parents = False
-        return True
+    if refusal is not None:
+        mine = [ending for ending in endings if ending.outcome != "dropped" and _is_about(refusal, ending)]
+        moves.has_parents = moves.has_parents and bool(mine)
+        return refusal, mine or endings
     left = {ending.topic_partition for ending in finishing.left}
     done = [ending for ending in endings if ending.topic_partition not in left]
     _request_written(reign, finishing.write.operations, done)
@@ -58,7 +82,13 @@ def finish(reign: Reign, endings: Sequence[Ending]) -> Procedure[bool]:
         reign.core.note("reassignment.ended", partition=str(each), outcome=outcome, reason=reason)
     forgotten(reign, [ending.topic_partition for ending in done])
     yield from _pruned(reign, len(done))
-    return bool(finishing.left)
+    return None, finishing.left
+
+
+def _is_about(refusal: Refusal, ending: Ending) -> bool:
+    """Whether the lists or a state of the ending's topic were in the way."""
+    path = Topic.path(ending.topic_partition.topic)
+    return refusal.path is not None and f"{refusal.path}/".startswith(f"{path}/")
 
 
 def forgotten(reign: Reign, partitions: Sequence[TopicPartition]) -> None:

@@ -16,6 +16,7 @@ from zkgroup.controller.machine.fence import (
     Conflict,
     Deposed,
     Packet,
+    Refusal,
     Settled,
     Unknown,
     Unsent,
@@ -41,7 +42,6 @@ ATTEMPTS_MAX: Final = 20
 
 _STATE: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)/partitions/([0-9]+)/state")
 _TOPIC: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)")
-_CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
 
 Decide = Callable[[TopicPartition, Standing], PartitionState | Write | str]
 """The next state, or a write that holds it with more conditions, or why there is none. Asked again with the
@@ -123,29 +123,30 @@ def write_all(
         if not conflicts:
             return refused
         left = []
-        for packet, code in conflicts:
-            mine = [owner[id(each)] for each in packet.writes]
-            if code in _CHANGES or len(mine) > 1:
+        for each in conflicts:
+            mine = [owner[id(write)] for write in each.packet.writes]
+            if each.is_conflict or len(mine) > 1:
                 left += mine
             else:
-                refused.update((item, f"refused with {code.value}") for item in mine)
+                refused.update((item, f"refused with {each.code.value}") for item in mine)
         yield from read_again(left)
     refused.update(dict.fromkeys(left, "others change it again and again"))
     return refused
 
 
-def commit(reign: Reign, write: Write) -> Procedure[str | None]:
+def commit(reign: Reign, write: Write) -> Procedure[Refusal | None]:
     """One fenced write by itself. Returns None once it is applied, else what was in the way.
 
-    The picture follows: states and topics that it sets, and after a refusal the states that it names as they
+    The picture follows: states and topics that it sets, and after a conflict the states that it names as they
     are now (of topics that have changed, `Look.TOPIC` is added). Raises as `carry_out`.
     """
     packet = single(reign.fence, write)
-    conflicts = yield from _send(reign, (packet,))
-    if not conflicts:
+    refusals = yield from _send(reign, (packet,))
+    if not refusals:
         return None
-    yield from _read_named(reign, packet)
-    return f"{packet.writes[0].about}: refused with {conflicts[0][1].value}"
+    if refusals[0].is_conflict:
+        yield from _read_named(reign, packet)
+    return refusals[0]
 
 
 def read_states(reign: Reign, partitions: Iterable[TopicPartition]) -> Procedure[None]:
@@ -272,10 +273,10 @@ def _made(
     return made
 
 
-def _send(reign: Reign, packets: tuple[Packet, ...]) -> Procedure[list[tuple[Packet, Code]]]:
-    """Sends all at once; returns those that changed nothing, with the code of the refusal."""
+def _send(reign: Reign, packets: tuple[Packet, ...]) -> Procedure[list[Refusal]]:
+    """Sends all at once; returns those that changed nothing, with what was in the way."""
     outcomes = yield tuple(Query(packet.request) for packet in packets)
-    conflicts: list[tuple[Packet, Code]] = []
+    conflicts: list[Refusal] = []
     unknown: list[Packet] = []
     deposed = missing = None
     for packet, outcome in zip(packets, outcomes, strict=True):
@@ -285,8 +286,8 @@ def _send(reign: Reign, packets: tuple[Packet, ...]) -> Procedure[list[tuple[Pac
                 _follow(reign, packet, outcome)
             case Deposed(reason):
                 deposed = reason
-            case Conflict(_, _, code):
-                conflicts.append((packet, code))
+            case Conflict(_, operation, code):
+                conflicts.append(Refusal(packet, code, operation.path))
             case Unknown():
                 unknown.append(packet)
             case Unsent():
@@ -301,7 +302,7 @@ def _send(reign: Reign, packets: tuple[Packet, ...]) -> Procedure[list[tuple[Pac
     return conflicts
 
 
-def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[tuple[Packet, Code]]]:
+def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[Refusal]]:
     """Packets without an answer: what is found decides. Raises NoAnswerError where nothing can be found."""
     yield from ask(Query(Sync(Controller.path())))
     paths = [path for packet in unknown for path in _paths(packet)]
@@ -310,7 +311,7 @@ def _read_back(reign: Reign, unknown: list[Packet]) -> Procedure[list[tuple[Pack
     for packet in unknown:
         is_applied = settle(packet, {path: found.get(path) for path in _paths(packet)}) is Settled.APPLIED
         if not is_applied:
-            conflicts.append((packet, Code.BAD_VERSION))
+            conflicts.append(Refusal(packet, Code.BAD_VERSION, None))
         _lists_applied(reign, packet, found, certainly=is_applied)
         for path in _paths(packet):
             _take_in(reign, path, found.get(path))

@@ -8,7 +8,7 @@ changes nothing, is put off with growing pauses, and the status says why: nothin
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Final
@@ -42,6 +42,10 @@ class Working(Reading):
         self._duties = duties
         self._later: dict[agenda.Work, int] = {}
         self._pauses = Pauses()
+        self._refused: str | None = None
+        """Why the duty under way rests."""
+        self._is_told = False
+        """The status tells that of what waits for it."""
         self._is_on_duty = False
         """What is asked for now comes from a duty, not from an event."""
 
@@ -67,6 +71,16 @@ class Working(Reading):
         work, at_ms = agenda.Work(look, subject), self.core.now.ms + ms
         self._later[work] = min(at_ms, self._later.get(work, at_ms))
         self.core.set_timer_sooner(DUTY_TIMER, self._later[work])
+
+    def rest(self, why: str, waiting: Iterable[str] = ()) -> None:
+        """The duty under way was refused something, by an ACL: it is tried again, after pauses that grow.
+
+        waiting: what waits for it, for the status; the duty where nothing is named.
+        """
+        self._refused = self._refused or why
+        for what in waiting:
+            self.wait(what, why)
+            self._is_told = True
 
     def timer_fired(self) -> None:
         """Work that was put off is due, some of it at least."""
@@ -100,7 +114,7 @@ class Working(Reading):
     def _on_duty(self, work: agenda.Work, duty: Callable[[str], Procedure[None]]) -> Procedure[None]:
         self._pauses.begun(work, self.core.now.ms)
         self.reason, self.elected, begun_ms = REASONS.get(work.look, str(work)), 0, self.core.now.ms
-        why = None
+        why, self._refused, self._is_told = None, None, False
         try:
             yield from self._stepped(work, duty(work.subject))
         except NoAnswerError as error:
@@ -122,9 +136,12 @@ class Working(Reading):
         """What follows from a duty that is done, or was refused and will be tried again."""
         if refused is not None:
             self.forget_watches()
-            self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=refused)
+        why = self._refused if refused is None else refused
+        if why is not None:
+            self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=why)
             self.later(work.look, max(PAUSE_MS, self._pauses.before_ms(work, self.core.now.ms)), work.subject)
-        self.wait(str(work), refused and f"refused: {refused}")
+        is_told = refused is None and (why is None or self._is_told)
+        self.wait(str(work), None if is_told else f"refused: {why}")
         self.tell_untold()
         if work.look is not Look.STATUS:
             self.look(Look.STATUS)
