@@ -273,6 +273,7 @@ class Controller:
     def _crashed(self, error: BaseException) -> None:
         """The machine's thread ends by a mistake of ours: its session must not go on without it."""
         self._lease.extend(None)
+        self._telemetry.crashed()
         self._left.set()
         self._end()
         self._fail(error)

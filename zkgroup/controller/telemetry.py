@@ -63,6 +63,10 @@ class ControllerTelemetry:
         self._gauge("active_controller_count", 0)
         self._gauges(Figures(0, 0, 0, 0, 0, 0))
 
+    def crashed(self) -> None:
+        """It has ended without a word."""
+        self._gauge("active_controller_count", 0)
+
     def note(self, note: Note) -> None:
         """Something for people."""
         told = " ".join(f"{name}={value}" for name, value in note.fields.items())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import joined
+from tests.waiting import eventually, joined
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.zkfiles.hops import HopIndex, index_log
 from zkgroup.zkfiles.logs import LogReader, inspect_log
@@ -26,12 +26,15 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
         yield started
 
 
-def _write(address: str) -> None:
-    """Data of all sizes, so that records end at any place of a page."""
+def _write(address: str, looks: list[int]) -> None:
+    """Data of all sizes, so that records end at any place of a page; five times it waits for a look."""
     with kazoo_on(address) as client:
         client.create("/a")
         for number in range(WRITES):
             client.set("/a", b"B\0\0\0\0" * (number * 37 % 900))
+            if number % (WRITES // 5) == 0:
+                seen = len(looks)
+                eventually(lambda seen=seen: len(looks) > seen)
 
 
 def _newest(folder: Path) -> ServerFile:
@@ -41,9 +44,9 @@ def _newest(folder: Path) -> ServerFile:
 def test_a_log_is_read_while_its_server_writes(zookeeper: EmbeddedZooKeeper) -> None:
     """Each look finds what the one before found, and more; nothing is ever taken for damage."""
     server = zookeeper.server(0)
-    writer = threading.Thread(target=_write, args=(server.address,))
-    writer.start()
     looks: list[int] = []
+    writer = threading.Thread(target=_write, args=(server.address, looks))
+    writer.start()
     known: HopIndex | None = None
     try:
         while writer.is_alive():

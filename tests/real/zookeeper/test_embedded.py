@@ -62,6 +62,11 @@ def mode(zookeeper: EmbeddedZooKeeper, number: int) -> str:
     return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), "")
 
 
+def leaders(zookeeper: EmbeddedZooKeeper) -> list[int]:
+    """Numbers of the servers that lead: one, or none while they elect."""
+    return [number for number in range(3) if mode(zookeeper, number) == "leader"]
+
+
 # --- starting -------------------------------------------------------------------------------------
 
 
@@ -288,7 +293,7 @@ def test_a_paused_server_can_be_stopped(stopped: EmbeddedZooKeeper) -> None:
 
 def test_an_ensemble_goes_on_without_its_leader(trio: EmbeddedZooKeeper) -> None:
     """The other two elect; the killed one comes back as a follower."""
-    (leader,) = eventually(lambda: [number for number in range(3) if mode(trio, number) == "leader"])
+    (leader,) = eventually(lambda: leaders(trio))
     rest = [number for number in range(3) if number != leader]
     trio.server(leader).kill()
     becomes(lambda: sorted(mode(trio, number) for number in rest), ["follower", "leader"])

@@ -166,7 +166,7 @@ async def test_a_replica_whose_files_failed_is_taken_up_again_after_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not at each look, for a try reads them from end to end."""
-    monkeypatch.setattr(fetching, "REOPEN_S", 0.05)
+    monkeypatch.setattr(fetching, "REOPEN_S", 0.2)
     caplog.set_level("INFO", "zkgroup.broker")
     stranded = Stranded()
     host = HostThread(stranded)

@@ -190,7 +190,8 @@ def test_a_machine_that_does_not_leave_is_not_waited_for(scene: Scene) -> None:
 def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is sent any more; its session is its owner's to end, who is told."""
+    """Nothing is sent any more; its session is its owner's to end, who is told. It is no controller then."""
+    scene.machine.replies[ShutdownAsked] = lambda event: (Elected(Fence(3, 1), 7, 0),)
     answer = scene.ask()
     scene.machine.replies[Retire] = lambda event: 1 // 0  # type: ignore[return-value]
     scene.controller.stop()
@@ -201,6 +202,7 @@ def test_a_mistake_of_the_machine_is_told_once_and_ends_everything(
         scene.controller.check()
     assert scene.controller.close()
     assert "stopped by an error of its own" in caplog.text
+    assert scene.registry.get_sample_value("zkgroup_controller_active_controller_count", {"broker": "7"}) == 0
 
 
 def test_an_id_in_use_is_a_failure_that_names_who_has_it(scene: Scene) -> None:
