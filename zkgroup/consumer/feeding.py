@@ -118,7 +118,7 @@ class Feeding:
                 if flow is None or flow.identity != order.unresolved.get(topic_partition):
                     continue
                 flow.begin_at(offset)
-                if self._outbox is not None and flow.committed is not None:
+                if self._outbox is not None and flow.sought:
                     self._outbox.add("seek", flow.place(offset))
                 fresh[topic_partition] = flow.identity
         if self._outbox is not None:

@@ -147,7 +147,7 @@ class Flow:
     def begin_at(self, offset: int) -> None:
         """The reset policy's position, which is committed before anything is delivered."""
         self._jump(offset)
-        self.sought = self.epoch if self.committed is not None else 0
+        self.sought = self.epoch if self.committed is not None or self.sought else 0
 
     def _jump(self, offset: int | None) -> None:
         """Drops what is buffered and in hand; None: the position is not known."""

@@ -245,9 +245,11 @@ def test_a_start_for_an_earlier_claim_is_dropped(rig: Rig) -> None:
     assert rig.delivery.position(A) == 5
 
 
-def test_a_position_out_of_range_goes_to_the_policy(rig: Rig) -> None:
-    """A lower position of the policy's is committed as a rewind."""
-    rig.own(offset=100)
+@pytest.mark.parametrize("offset", [100, None])
+def test_a_position_out_of_range_goes_to_the_policy(rig: Rig, offset: int | None) -> None:
+    """A lower position of the policy's is committed as a rewind; also where only a seek led to the first."""
+    rig.own(offset=offset)
+    rig.delivery.seek(A, 100)
 
     rig.delivery.feeding.out_of_range(A, rig.delivery.feeding.order())
     rig.delivery.feeding.resolved(rig.delivery.feeding.order(), {A: 60})

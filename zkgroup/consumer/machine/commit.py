@@ -363,6 +363,8 @@ class Commits:
         for commit in self._queue:
             if tp in commit.values:
                 commit.refuse(tp, error)
+        if tp in self._core.owned.releasing:
+            self._core.owned.releasing[tp] = None
         held.moved = self._core.next_id()
         if held.ended is None:
             self._core.emit(MoveTo(tp, offset, reason, held.moved))

@@ -78,6 +78,8 @@ class Batch:
             asked, seek = commit.values[tp], commit.seeks.get(tp, 0)
             if seek > sought:
                 value, sought, floor = asked, seek, NO_FLOOR
+            elif seek < sought:
+                continue  # from before that seek: committed with what the seek led to
             elif asked < floor:
                 message = f"{tp} stood at {floor} before; {asked} would go back without a seek"
                 self.refuse_one(commit, tp, OffsetConflictError(message))

@@ -53,7 +53,7 @@ class Held:
     ended: str | None = None
     """Why the application's lease is over, while the release is still under way."""
     sought: int = 0
-    """The last seek of the application whose position was written; 0 before the first."""
+    """The last seek of the application whose position was written; 0 before the first, and after a move."""
     floor: int = field(init=False)
     """Where somebody else left the offset: a lower position counts as committed only after a seek."""
 
@@ -61,7 +61,12 @@ class Held:
         self.floor = self.value
 
     def leads_to(self, position: Position) -> int:
-        """What a position makes of the offset: never less, except after a seek that is not written yet."""
+        """What a position makes of the offset: never less, except after a seek that is not written yet.
+
+        Nothing, where a later seek is written already.
+        """
+        if position.seek < self.sought:
+            return self.value
         return position.offset if position.seek > self.sought else max(position.offset, self.value)
 
     def commit(self, value: int, sought: int) -> None:
@@ -71,8 +76,9 @@ class Held:
         self.value, self.sought = value, sought
 
     def follow(self, value: int) -> None:
-        """Somebody else's value is obeyed."""
+        """Somebody else's value is obeyed; the application's next positions count from there."""
         self.value = self.floor = value
+        self.sought = 0
 
     def grant(self) -> LeaseGrant:
         return LeaseGrant(

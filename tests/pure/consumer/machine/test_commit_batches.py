@@ -141,6 +141,41 @@ def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGrou
     assert values(member) == [b"6"]
 
 
+def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Actor) -> None:
+    """Taken by one task before another one sought, asked for after that: in a later write, and in one."""
+    commits = [ask(member, 4, 1)]
+    stage.drain()
+    commits.append(ask(member, 30))
+    stage.drain()
+    commits += [ask(member, 6, 2), ask(member, 40, 1)]
+    stage.drain()
+    stage.server.suspend("client-a")
+    stage.drain()
+    commits += [ask(member, 2, 3), ask(member, 50, 2), ask(member, 3, 3)]
+    stage.drain()
+    stage.server.resume("client-a")
+    stage.run(500)
+
+    assert [effect.stands for effect in outcomes(member, commits)] == [
+        {tp(0): n} for n in (4, 4, 6, 6, 3, 3, 3)
+    ]
+    assert values(member) == [b"4", b"6", b"3"]
+
+
+def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member: Actor) -> None:
+    """The seek was before it: what follows from where somebody else moved the partition is committed."""
+    commits = [ask(member, 4, 1)]
+    stage.drain()
+    marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
+    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
+    stage.run(500)
+    commits.append(ask(member, 5))
+    stage.drain()
+
+    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 4}, {tp(0): 5}]
+    assert stage.offset(0).data == b"5"
+
+
 def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, member: Actor) -> None:
     """Item 56; later positions of that seek go forward only."""
     commits = [ask(member, 10, 1), ask(member, 9, 1)]

@@ -9,9 +9,9 @@ import pytest
 from tests.worlds.stepped_group import GROUP, SteppedGroup, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.history import check_history
-from zkgroup.model.requests import Delete, SetData
+from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.simulation.actor import Actor
-from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.consumers import Offset, Reset
 
 
 def closed(stage: SteppedGroup, member: Actor) -> None:
@@ -135,3 +135,32 @@ def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Actor) -> None:
     stage.run_until(lambda: not is_held(stage))
 
     assert stage.offset(0).data == b"30"
+
+
+def test_a_reset_after_the_partition_was_given_up_wins(stage: SteppedGroup, member: Actor) -> None:
+    """Recipes 6: the application's last position waits for its release when the reset is met."""
+    seek(member, 5)
+
+    def meanwhile() -> None:
+        marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
+        stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
+        handed_back(stage, member)
+
+    stage.when("client-a", writes_to("/offsets/", SetData), meanwhile)
+    stage.commit(member, {tp(0): 7}, seeks={tp(0): 1})
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"3"
+
+
+def test_a_release_from_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Actor) -> None:
+    """The position that goes with the partition was taken first; the seek is committed already."""
+    stage.hangs.add("a")
+    handed_back(stage, member)
+    stage.drain()
+    (call_id,) = member.application.open_calls
+    stage.commit(member, {tp(0): 5}, seeks={tp(0): 1})
+    member.inbox.append(ev.Revoked(call_id, {tp(0): 30}, member.application._last_move))
+    stage.run_until(lambda: not is_held(stage))
+
+    assert stage.offset(0).data == b"5"
