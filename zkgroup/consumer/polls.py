@@ -33,8 +33,8 @@ class Polls:
     def end(self, now_ms: int) -> None:
         """It has its records, or gave up waiting."""
         with self._lock:
+            self._last_ms = now_ms  # first: a look between the two must not find a poll that ended long ago
             self._under_way -= 1
-        self._last_ms = now_ms
 
     def since_ms(self, now_ms: int) -> int:
         """Since when nobody polls: now, where somebody does."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from zkgroup.consumer.polls import Polls
@@ -57,3 +59,26 @@ def test_a_poll_that_begins_during_the_look_is_a_poll(polls: Polls) -> None:
     assert not polls.look(INTERVAL_MS, INTERVAL_MS)
     assert told == [False]
     assert not polls.is_overdue
+
+
+def test_a_look_while_a_long_poll_ends_finds_it() -> None:
+    """Whichever of what the end of the poll writes is there already."""
+
+    class Watched(Polls):
+        """Somebody looks after each single write."""
+
+        looks: ClassVar[list[bool]] = []
+        is_watched = False
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if self.is_watched:
+                self.looks.append(9000 - self.since_ms(9000) >= INTERVAL_MS)
+
+    polls = Watched()
+    polls.start(0)
+    polls.begin()
+    polls.__dict__["is_watched"] = True
+    polls.end(9000)
+
+    assert polls.looks == [False, False]
