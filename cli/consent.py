@@ -79,12 +79,13 @@ def rollback_folder() -> Path:
 
 
 @contextmanager
-def recorded(ensemble: Ensemble, *, force: bool = False, **how: Any) -> Iterator[Act]:
+def recorded(ensemble: Ensemble, *, force: bool = False, needed: bool = True, **how: Any) -> Iterator[Act]:
     """Around a change: its undo record is saved before, and the one command that goes back printed after.
 
     `how` are the fields of `UndoRecord` that say how things were. A change that is refused leaves no record;
     of one that may have happened, or in part, the command is printed with the error. What took `force` takes
-    it to undo.
+    it to undo. Not `needed` is the record of what a plain command takes back: where it cannot be saved, that
+    command is told, and the change is made.
     """
     act, folder = new_act(), undo_folder()
     record = UndoRecord(
@@ -95,6 +96,15 @@ def recorded(ensemble: Ensemble, *, force: bool = False, **how: Any) -> Iterator
         **how,
     )
     try:
+        folder.save(record)
+    except ConfigError as error:
+        if needed:
+            raise
+        words = command_words(*record.command_back, "--execute")
+        say(f"note: no record of this is kept ({error.__cause__}); to go back: {words}")
+        yield act
+        return
+    try:
         with folder.keeping(record):
             yield act
     except BaseException:
@@ -102,6 +112,18 @@ def recorded(ensemble: Ensemble, *, force: bool = False, **how: Any) -> Iterator
             _say_way_back(record, force=force)
         raise
     _say_way_back(record, force=force)
+
+
+def made_at(act: Act, zxid: int | None) -> str | None:
+    """Adds to the record of an act when it was done. The id of the record, where one was kept."""
+    folder = undo_folder()
+    if not folder.file(act.undo_id).exists():
+        return None
+    try:
+        folder.amend(act.undo_id, made_at=zxid)
+    except ConfigError as error:
+        say(f"note: {error}: an undo could not tell what was made from the same made anew")
+    return act.undo_id
 
 
 def as_they_are(*znodes: Znode | None) -> tuple[tuple[str, bytes | None], ...]:

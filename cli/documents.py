@@ -164,7 +164,12 @@ def leaderless(seen: LeadersSeen | None) -> Json:
 
 
 def topic_creation(
-    as_of: AsOf, topic: TopicDescription, *, created: bool, seen: LeadersSeen | None = None
+    as_of: AsOf,
+    topic: TopicDescription,
+    *,
+    created: bool,
+    undo: str | None = None,
+    seen: LeadersSeen | None = None,
 ) -> Json:
     """`topic create`; `seen` where it was waited for leaders."""
     rows = [{"partition": row.partition, "replicas": list(row.replicas)} for row in topic.partitions]
@@ -173,6 +178,7 @@ def topic_creation(
         seen.as_of if seen else as_of,
         topic=topic.topic,
         created=created,
+        undo=undo,
         partitions=rows,
         configs=None if topic.configs is None else dict(topic.configs),
         **leaderless(seen),

@@ -243,6 +243,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "topic_creation",
         topic=STRING,
         created=BOOLEAN,
+        undo=nullable(STRING),
         partitions=list_of(object_of(partition=COUNT, replicas=BROKERS)),
         configs=nullable(map_of(STRING)),
         **LEADERLESS,

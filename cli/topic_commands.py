@@ -20,7 +20,7 @@ from zkgroup.model import TopicPartition
 from . import cluster_documents, documents, topic_tables, topic_waits
 from .config_changes import config_way_back, notify_option
 from .connection import connected
-from .consent import as_they_are, command_words, is_wanted, recorded, say_no_way_back, undo_folder
+from .consent import as_they_are, command_words, is_wanted, made_at, recorded, say_no_way_back, undo_folder
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, disable_racks_option, topic_argument, wait_options, wait_s
@@ -70,8 +70,11 @@ def create(
     wait: bool,
     timeout_ms: int | None,
 ) -> None:
-    """Create TOPIC. Acts at once."""
-    out, longest, seen = output(), wait_s(wait, timeout_ms), None
+    """Create TOPIC. Acts at once.
+
+    `zkgroup undo` deletes it again, with the records that it has by then, unless somebody has changed it.
+    """
+    out, longest, seen, undo = output(), wait_s(wait, timeout_ms), None, None
     with connected() as ensemble:
         described = None
         if not (if_not_exists and admin.topic_exists(ensemble, topic)):
@@ -88,7 +91,10 @@ def create(
                 say(f"note: {note}")
             if dry_run:
                 admin.check_new(ensemble, topic)
-            if dry_run or _is_made(ensemble, new, if_not_exists=if_not_exists):
+            made = False
+            if not dry_run:
+                made, undo = _made(ensemble, new, if_not_exists=if_not_exists)
+            if dry_run or made:
                 described = admin.describe_new(new)
         created = described is not None and not dry_run
         described = described or _as_it_is(ensemble, topic)
@@ -96,22 +102,24 @@ def create(
         if longest is not None and not dry_run:
             lists = {row.partition: row.replicas for row in described.partitions}
             seen = topic_waits.until_led(ensemble, topic, lists, longest)
-    document = documents.topic_creation(as_of, described, created=created, seen=seen)
+    document = documents.topic_creation(as_of, described, created=created, undo=undo, seen=seen)
     if not out.document(document):
         verb = "created" if created else "would create" if dry_run else "kept"
         out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(described.partitions), 'partition')}")
     topic_waits.end_of_creation(seen)
 
 
-def _is_made(ensemble: Ensemble, new: admin.NewTopic, *, if_not_exists: bool) -> bool:
-    """Creates the topic; False where somebody else was faster and that is no error."""
+def _made(ensemble: Ensemble, new: admin.NewTopic, *, if_not_exists: bool) -> tuple[bool, str | None]:
+    """Creates the topic, with the id of its undo; False where somebody was faster and that is no error."""
+    back = "topic", "delete", new.topic
     try:
-        admin.create_topic(ensemble, new)
+        with recorded(ensemble, needed=False, command_back=back, left=new.znodes) as act:
+            zxid = admin.create_topic(ensemble, new)
     except ConflictError:
         if if_not_exists and admin.topic_exists(ensemble, new.topic):
-            return False
+            return False, None
         raise
-    return True
+    return True, made_at(act, zxid)
 
 
 def _as_it_is(ensemble: Ensemble, topic: str) -> admin.TopicDescription:

@@ -40,9 +40,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Se
 def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes: bool) -> None:
     """Take back the change ID; without ID, the last one on this ensemble (an undo is a change too).
 
-    Every command that overwrites or deletes prints the ID, or says before that it cannot be undone. What the
-    change made is deleted, what it overwrote or deleted is put back, unless somebody has gone on from there
-    (exit code 6). `zkgroup undo list` shows the changes made from this machine.
+    Every command that makes a topic, overwrites or deletes prints the ID, or says before that it cannot be
+    undone. What the change made is deleted, what it overwrote or deleted is put back, unless somebody has
+    gone on from there (exit code 6). `zkgroup undo list` shows the changes made from this machine.
     """
     if undo_id == "list":
         if force or execute:

@@ -94,6 +94,12 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def znodes(self) -> tuple[tuple[str, bytes], ...]:
+        """Path and data."""
+        config = TopicConfig.path(self.topic), TopicConfig(self.configs).encode()
+        return config, (Topic.path(self.topic), Topic(self.assignment).encode())
+
 
 def plan_topic(
     ensemble: Ensemble,
@@ -145,20 +151,17 @@ def plan_topic(
     return NewTopic(topic=topic, assignment=assignment, configs=dict(configs or {}), notes=tuple(notes))
 
 
-def create_topic(ensemble: Ensemble, new: NewTopic) -> None:
+def create_topic(ensemble: Ensemble, new: NewTopic) -> int | None:
     """One transaction for topic and configuration (Kafka's tool needs two and can lose a race between).
 
-    Raises ConflictError as `check_new` does, also where the topic has been created meanwhile.
+    Its zxid. Raises ConflictError as `check_new` does, also where the topic has been created meanwhile.
     """
     check_new(ensemble, new.topic)
     ensemble.zk.create_missing(
         brokers_path(), topics_path(), _parent(topic_configs_path()), topic_configs_path()
     )
     try:
-        ensemble.zk.multi(
-            Create(TopicConfig.path(new.topic), TopicConfig(new.configs).encode()),
-            Create(Topic.path(new.topic), Topic(new.assignment).encode()),
-        )
+        return ensemble.zk.multi(*(Create(path, data) for path, data in new.znodes)).zxid
     except OperationRefusedError as error:
         raise ConflictError(f"{error.path}: topic {new.topic!r} exists already ({error.code})") from error
 

@@ -14,10 +14,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from zkgroup.errors import (
     AccessDeniedError,
@@ -71,6 +72,8 @@ class UndoRecord:
     """From when on it can go back, as the end of a phrase."""
     left: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of what the act left: where one is otherwise by now, somebody has gone on from there."""
+    made_at: int | None = None
+    """The zxid at which the act made what it left: what has another `czxid` by now is not the same znode."""
     rollback_file: str | None = None
     """Of a reassignment: the file with the replica lists as they were."""
     targets: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
@@ -109,6 +112,7 @@ class UndoRecord:
             **({"command_back": list(self.command_back)} if self.command_back else {}),
             **({} if self.when is None else {"when": self.when}),
             **({"left": _znode_rows(self.left)} if self.left else {}),
+            **({} if self.made_at is None else {"made_at_zxid": self.made_at}),
             **({} if self.rollback_file is None else {"reassignment": self._reassignment()}),
         }
         return (json.dumps(document, indent=1) + "\n").encode()
@@ -156,6 +160,7 @@ class UndoRecord:
                 command_back=tuple(fields.get("command_back", ())),
                 when=fields.get("when"),
                 left=_znodes_of(fields.get("left", ())),
+                made_at=fields.get("made_at_zxid"),
                 rollback_file=asked["rollback_file"],
                 targets={
                     TopicPartition(row["topic"], row["partition"]): tuple(row["replicas"])
@@ -199,34 +204,43 @@ class UndoFolder:
         return self.path / f"{undo_id}.json"
 
     def save(self, record: UndoRecord) -> Path:
-        """Writes the record so that it survives a crash of the machine. Raises ConfigError."""
+        """Writes the record so that it survives a crash of the machine.
+
+        Raises ConfigError; the rollback file then goes, too.
+        """
         file = self.file(record.undo_id)
         try:
             write_whole(file, record.encode())
         except OSError as error:
+            if record.rollback_file:
+                Path(record.rollback_file).unlink(missing_ok=True)
             raise ConfigError(
                 f"{file}: the undo file cannot be written, so nothing was changed: {error}"
             ) from error
         return file
 
+    def amend(self, undo_id: str, **fields: Any) -> None:
+        """Changes these fields of a record, whole or not at all. Raises NotFoundError, ConfigError."""
+        record, file = replace(self.load(undo_id), **fields), self.file(undo_id)
+        try:
+            write_whole(file, record.encode(), again=True)
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot be written: {error}") from error
+
     @contextmanager
     def keeping(self, record: UndoRecord) -> Iterator[None]:
-        """Around the act that the record goes back from: saved before, removed again where it was refused.
+        """Around the act that a saved record goes back from: removed again where it was refused.
 
-        Whatever else ends the block may have changed something: the record stays. Raises ConfigError.
+        Whatever else ends the block may have changed something: the record stays.
         """
-        rollback = Path(record.rollback_file) if record.rollback_file else None
-        try:
-            file = self.save(record)
-        except ConfigError:
-            if rollback:
-                rollback.unlink(missing_ok=True)
-            raise
         try:
             yield
         except REFUSALS:
-            for each in (file, *([rollback] if rollback else ())):
-                each.unlink(missing_ok=True)
+            for file in (
+                self.file(record.undo_id),
+                *([record.rollback_file] if record.rollback_file else ()),
+            ):
+                Path(file).unlink(missing_ok=True)
             raise
 
     def load(self, undo_id: str) -> UndoRecord:
@@ -256,13 +270,13 @@ class UndoFolder:
         return sorted(file.stem for file in self.path.glob("*.json")) if self.path.is_dir() else []
 
 
-def write_whole(file: Path, data: bytes) -> None:
-    """Writes a new file of the owner's alone, and its folder, so that it survives a crash of the machine.
+def write_whole(file: Path, data: bytes, *, again: bool = False) -> None:
+    """Writes a file of the owner's alone so that it survives a crash of the machine: a new one, or `again`.
 
     Under another name first: where that fails, on a full disk too, nothing of it is left. Raises OSError.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if file.exists():
+    if file.exists() and not again:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
     part = file.with_name(f".{file.name}.part")
     try:

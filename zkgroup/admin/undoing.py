@@ -137,8 +137,7 @@ def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
     ensemble.zk.sync("/")
     found = ensemble.zk.read_many([path for path, _ in record.left])
     for path, data in record.left:
-        znode = found[path]
-        if znode is None or (znode.data or b"") != (data or b""):
+        if not _is_as_left(found[path], data, record.made_at):
             raise ConflictError(
                 f"{path}: has changed since {record.undo_id}; --force takes back what that did all the same"
             )
@@ -156,6 +155,18 @@ def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
                     f"{Topic.path(name)}: {tp} is on {list(now or ())}, {record.undo_id} asked for "
                     f"{list(replicas)}; --force moves it back all the same"
                 )
+
+
+def _is_as_left(znode: Znode | None, data: bytes | None, made_at: int | None) -> bool:
+    """Whether it is that znode, with the data that the act left; to a topic a controller may add an id."""
+    if znode is None or (made_at is not None and znode.stat.czxid != made_at):
+        return False
+    if (znode.data or b"") == (data or b""):
+        return True
+    if znode.path.rpartition("/")[0] != topics_path():
+        return False
+    now = held(znode, Topic.decode).value
+    return now is not None and replace(now, topic_id=None, version=1) == Topic.decode(znode.path, data)
 
 
 def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:

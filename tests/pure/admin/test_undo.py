@@ -79,6 +79,7 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
         znodes=(("/a", None), ("/a/b", b"\xff\x00"), ("/a/c", b"")),
         left=(("/a", b""), ("/b", None)),
         command_back=("config", "alter", "--set", "a=b c"),
+        made_at=2**40,
         when="once it has ended",
         way_back="why not",
     )
@@ -129,6 +130,7 @@ def test_a_record_is_kept_of_what_may_have_happened(
     rollback.write_text("{}")
     folder, record = UndoFolder(tmp_path / "undo"), _record(rollback_file=str(rollback))
 
+    folder.save(record)
     with suppress(type(error) if error else ()), folder.keeping(record):
         assert folder.ids() == [record.undo_id]
         if error:
@@ -150,6 +152,53 @@ def test_what_somebody_has_changed_since_is_not_taken_back(world: MemoryGroups) 
     world.server.remove("/a")
     with pytest.raises(ConflictError, match="/a: has changed since"):
         check_untouched(world.ensemble, record)
+
+
+@pytest.mark.parametrize(
+    ("now", "made_anew", "is_left"),
+    [
+        (Topic({0: (1, 2)}), False, True),
+        (Topic({0: (1, 2)}, version=3, topic_id="A" * 22), False, True),
+        (Topic({0: (1, 2)}), True, False),
+        (Topic({0: (2, 1)}), False, False),
+        (Topic({0: (1, 2), 1: (2, 1)}), False, False),
+        (Topic({0: (1, 2)}, version=2, adding={0: (2,)}), False, False),
+    ],
+)
+def test_only_the_topic_that_was_made_is_taken_back(
+    world: MemoryGroups, now: Topic, made_anew: bool, is_left: bool
+) -> None:
+    """By its czxid and its replicas; a controller of 2.8 adds an id, which is no change."""
+    path, left = Topic.path("orders"), Topic({0: (1, 2)}).encode()
+    world.server.put(path, left)
+    made = world.server.find(path)
+    assert made is not None
+    record = _record(left=((path, left),), made_at=made.stat.czxid)
+    if made_anew:
+        world.server.remove(path)
+    world.server.put(path, now.encode())
+
+    with nullcontext() if is_left else pytest.raises(ConflictError, match=f"{path}: has changed since"):
+        check_untouched(world.ensemble, record)
+
+
+def test_a_record_is_amended_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk it stays as it was."""
+    folder, record = UndoFolder(tmp_path), _record()
+    file = folder.save(record)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", _full)
+        with pytest.raises(ConfigError, match="No space left"):
+            folder.amend(record.undo_id, made_at=7)
+    assert (folder.load(record.undo_id), list(tmp_path.iterdir())) == (record, [file])
+
+    folder.amend(record.undo_id, made_at=7)
+
+    assert folder.load(record.undo_id) == replace(record, made_at=7)
+
+
+def _full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize(
@@ -253,8 +302,8 @@ def test_nothing_half_written_is_left_on_a_full_disk(
             patched.setattr(os, "fsync", full)
         else:
             patched.setattr(os, "fdopen", lambda descriptor, mode: FullDisk(descriptor, mode, seen))
-        with pytest.raises(ConfigError, match="No space left"), folder.keeping(record):
-            raise AssertionError("nothing may be changed without a record")
+        with pytest.raises(ConfigError, match="No space left"):
+            folder.save(record)
 
     assert seen[0] > 0, "nothing had been written when the disk was full"
     assert folder.newest(lambda record: True) == before

@@ -48,6 +48,45 @@ def test_create_acts_at_once_and_dry_run_does_not(shell: Shell) -> None:
     }
 
 
+def test_the_undo_of_a_creation_deletes_that_topic_and_no_other(shell: Shell) -> None:
+    """Not one that was changed since, nor one made anew that looks the same.
+
+    A creation that is refused keeps no record.
+    """
+    words = ("topic", "create", "orders", "--partitions", "2")
+    made = shell.run(*words)
+    again = shell.run(*words)
+    (file,) = shell.undo_files
+    assert f"to go back: zkgroup undo {file.stem} --execute\n" in made.err
+    assert (again.code, "to go back" in again.err) == (6, False)
+
+    shown = shell.run("undo", file.stem)
+    assert (shown.code, shown.out) == (0, "would delete topic orders: 2 znodes\n")
+    shell.run("topic", "delete", "orders", "--execute")
+    undo_id = shell.json(*words)["undo"]
+    other = shell.run("undo", file.stem, "--execute")
+    shell.run("topic", "alter", "orders", "--partitions", "3", "--execute")
+    changed = shell.run("undo", undo_id, "--execute")
+    assert (other.code, changed.code) == (6, 6)
+    assert f"/brokers/topics/orders: has changed since {undo_id}" in changed.err
+
+    undone = shell.run("undo", undo_id, "--execute", "--force")
+    assert (undone.code, shell.json("topic", "list")["topics"]) == (0, [])
+
+
+def test_a_topic_is_created_where_no_record_can_be_kept(shell: Shell) -> None:
+    """A home that cannot be written: the command that goes back needs no record, and is told."""
+    (shell.home / "state").write_text("")
+
+    ran = shell.run("topic", "create", "orders", "--partitions", "2")
+    document = shell.json("topic", "create", "clicks", "--partitions", "2")
+
+    assert (ran.code, document["undo"]) == (0, None)
+    assert "note: no record of this is kept (" in ran.err
+    assert "to go back: zkgroup topic delete orders --execute\n" in ran.err
+    assert len(shell.json("topic", "list")["topics"]) == 2
+
+
 def test_an_existing_topic_is_a_conflict_unless_it_may_exist(shell: Shell) -> None:
     """Exit 6 with the path; --if-not-exists makes it 0 and changes nothing."""
     shell.run("topic", "create", "orders", "--partitions", "2")
@@ -170,7 +209,8 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> 
     undone = shell.run("undo", "--execute")
     assert undone.code == 2
     assert "topic create orders --replica-assignment 0` makes it anew, empty" in undone.err
-    assert ran.err.endswith(f"the znodes as they were are in {shell.undo_files[-1]}\n")
+    (file,) = [file for file in shell.undo_files if "topic delete orders --execute" in file.read_text()]
+    assert ran.err.endswith(f"the znodes as they were are in {file}\n")
     assert groups.zk.read("/admin/delete_topics/orders").data == b""
     assert groups.exists("/brokers/topics/orders")
 
