@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 
 from zkgroup.consumer.delivery import FETCH_RECORDS
 from zkgroup.consumer.feeding import Feeding, FetchOrder
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
+from zkgroup.consumer.starts import UNAVAILABLE_PAUSE_MAX_S, UNAVAILABLE_PAUSE_S, Starts
 from zkgroup.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
@@ -25,45 +26,8 @@ log = logging.getLogger("zkgroup.consumer")
 
 POLL_S = 1.0
 """Longest wait inside the source; `wake` ends it early."""
-UNAVAILABLE_PAUSE_S = 0.2
-UNAVAILABLE_PAUSE_MAX_S = 5.0
-RESOLVE_S = 1.0
-"""For the bounds of all partitions that have no position, so long the others wait for their records."""
-RESOLVE_MAX_S = 10.0
-"""The same where no other partition waits, after some attempts in vain."""
 RECORDS_MAX = 10_000
 """About so many records are taken from the source at once, over all partitions."""
-
-
-class _Unavailable:
-    """Partitions whose bounds could not be had, and when they are asked for again."""
-
-    def __init__(self) -> None:
-        self._partitions: frozenset[TopicPartition] = frozenset()
-        self._pause_s = UNAVAILABLE_PAUSE_S
-        self.again_ms = 0
-        self.in_vain = 0
-        """Attempts in a row that found nothing."""
-
-    def due(self, unresolved: Collection[TopicPartition], now_ms: int) -> list[TopicPartition]:
-        """Those to ask for now: new ones at once."""
-        self._partitions &= frozenset(unresolved)
-        is_time = now_ms >= self.again_ms
-        return [tp for tp in unresolved if is_time or tp not in self._partitions]
-
-    def tried(
-        self, asked: Collection[TopicPartition], unavailable: Collection[TopicPartition], now_ms: int
-    ) -> float:
-        """How an attempt went; seconds until the next one."""
-        self.in_vain = self.in_vain + 1 if len(unavailable) == len(asked) else 0
-        if not self._partitions:
-            self._pause_s = UNAVAILABLE_PAUSE_S
-        self._partitions = (self._partitions - frozenset(asked)) | frozenset(unavailable)
-        pause_s = self._pause_s
-        if unavailable:
-            self.again_ms = now_ms + int(pause_s * 1000)
-            self._pause_s = min(2 * pause_s, UNAVAILABLE_PAUSE_MAX_S)
-        return pause_s
 
 
 class Fetcher:
@@ -87,7 +51,7 @@ class Fetcher:
         self._reset = reset
         self._on_error = on_error
         self._clock = clock
-        self._starts = _Unavailable()
+        self._starts = Starts()
         self._work = threading.Event()
         self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
@@ -160,7 +124,7 @@ class Fetcher:
             order = self._feeding.order()
         if order.positions:
             self._poll(order)
-        else:
+        elif not self._starts.due(order.unresolved, self._clock.now_ms()):
             until_ms = self._starts.again_ms if order.unresolved else None
             self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
 
@@ -171,25 +135,29 @@ class Fetcher:
         return self._sleeper.resting()
 
     def _resolve(self, order: FetchOrder, due: Sequence[TopicPartition]) -> None:
-        """Asks for all at once; those without an answer are asked for again later, the others go on."""
+        """Asks for all at once; those without an answer are asked for again later, the others go on.
+
+        Those that the source has not come to are the first next time.
+        """
         if self._reset == "error":
             raise NoOffsetError(due[0])
-        timeout_s = RESOLVE_S if order.positions else min(RESOLVE_MAX_S, RESOLVE_S * 2**self._starts.in_vain)
+        timeout_s = self._starts.limit_s(due, others_wait=bool(order.positions))
         starts: dict[TopicPartition, int] = {}
         reasons: dict[TopicPartition, object] = {}
+        found: Mapping[TopicPartition, Bounds | SourceUnavailableError] = {}
         try:
             found = self._source.bounds_of(due, timeout_s)
         except (SourceUnavailableError, StoreUnavailableError) as error:
-            found = {}
             reasons = dict.fromkeys(due, error)
-        for topic_partition in due:
+        asked = [tp for tp in due if tp in found] or due
+        for topic_partition in asked:
             bounds = found.get(topic_partition)
             if isinstance(bounds, Bounds):
                 starts[topic_partition] = bounds.earliest if self._reset == "earliest" else bounds.end
             else:
                 reasons.setdefault(topic_partition, bounds or "no answer in time")
         self._feeding.resolved(order, starts)
-        pause_s = self._starts.tried(due, reasons, self._clock.now_ms())
+        pause_s = self._starts.tried(asked, reasons, self._clock.now_ms())
         if reasons:
             topic_partition, reason = next(iter(reasons.items()))
             more = f", and of {len(reasons) - 1} more" if len(reasons) > 1 else ""

@@ -54,7 +54,7 @@ class Sleeper:
         self.name = name
         self.worker: object = None
         self.turns = 0
-        self._clock = clock
+        self.clock = clock
         self._driven = clock if isinstance(clock, DrivenClock) else None
         self._usual_news = self._has_news = has_news
         self._asleep = False
@@ -74,12 +74,12 @@ class Sleeper:
 
     def after(self, seconds: float) -> int:
         """The time of its clock in so many seconds."""
-        return after(self._clock, seconds)
+        return after(self.clock, seconds)
 
     def is_quiet(self) -> bool:
         if not self._asleep or self._has_news():
             return False
-        return self._until_ms is None or self._clock.now_ms() < self._until_ms
+        return self._until_ms is None or self.clock.now_ms() < self._until_ms
 
     def sleep(
         self,
@@ -94,7 +94,7 @@ class Sleeper:
         this wait is for, where that is not the usual.
         """
         if self._driven is None:
-            return wait(seconds_until(self._clock, until_ms))
+            return wait(seconds_until(self.clock, until_ms))
         if until_ms is None:
             with self.resting(has_news=has_news):
                 return wait(WAIT_MAX_S)

@@ -16,6 +16,8 @@ from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sources.port import Bounds, RecordSource
 from zkgroup.errors import MemberFailedError, SourceError, SourceUnavailableError, StoreUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.model.waiting import Sleeper
+from zkgroup.znodes.consumers import Offset
 
 
 class Table(RecordSource):
@@ -59,11 +61,14 @@ class PartlyAway(MemorySource):
         self.away: set[int] = set()
         self.asked: list[tuple[int, ...]] = []
         """Partitions of each question for bounds."""
+        self.limits_s: list[float] = []
+        """How long each may take."""
 
     def bounds_of(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
         self.asked.append(tuple(sorted(each.partition for each in partitions)))
+        self.limits_s.append(timeout_s)
         return super().bounds_of(partitions, timeout_s)
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
@@ -73,7 +78,10 @@ class PartlyAway(MemorySource):
 
 
 def test_a_partition_without_a_start_delays_no_other(face: Face, world: MemberWorld) -> None:
-    """All are asked for in one question; what has no leader is asked for again, alone, until it has one."""
+    """All are asked for in one question; what has no leader is asked for again, alone, until it has one.
+
+    After an attempt in vain the others wait a shorter time for it.
+    """
     source = PartlyAway()
     source.away = {1}
     for partition in range(4):
@@ -85,7 +93,37 @@ def test_a_partition_without_a_start_delays_no_other(face: Face, world: MemberWo
 
         assert others == [(0, 0), (2, 0), (3, 0)]
         assert source.asked[:3] == [(0, 1, 2, 3), (1,), (1,)]
+        assert source.limits_s[1] > source.limits_s[2]
         assert places(polled(consumer, 1)) == [(1, 0)]
+
+
+class SlowlyAway(PartlyAway):
+    """It takes a while to find that a partition is away."""
+
+    def wait_with(self, sleeper: Sleeper) -> None:
+        super().wait_with(sleeper)
+        self._sleeper = sleeper
+
+    def bounds(self, topic_partition: TopicPartition) -> Bounds:
+        if topic_partition.partition in self.away:
+            over = threading.Event()
+            self._sleeper.sleep(self._sleeper.after(1.5), over.wait, over.set, over.is_set)
+        return super().bounds(topic_partition)
+
+
+def test_a_start_that_takes_all_the_time_keeps_no_other_from_being_asked(
+    face: Face, world: MemberWorld
+) -> None:
+    """Beside one that is read already: what was not come to is asked for next, without what failed."""
+    source = SlowlyAway()
+    source.away = {0}
+    for partition in range(4):
+        source.append("orders", partition, b"x")
+    world.server.put(Offset.path("g", TopicPartition("orders", 3)), b"0")
+    with face.consumer(client=world.client("a"), source=source) as consumer:
+        assert places(polled(consumer, 3)) == [(1, 0), (2, 0), (3, 0)]
+        world.until(lambda: len(source.asked) >= 3)
+        assert source.asked[:3] == [(0, 1, 2), (1, 2), (0,)]
 
 
 def test_a_partition_that_cannot_be_read_delays_no_other(

@@ -32,6 +32,7 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 from zkgroup.consumer.records import SourceRecord
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.model.ports import Clock
 from zkgroup.model.waiting import Sleeper, after
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -70,6 +71,12 @@ class Bells:
     def attend(self, sleeper: Sleeper) -> None:
         """The waits of this thread are those of `sleeper`, on its clock."""
         self._sleepers[threading.get_ident()] = sleeper
+
+    @property
+    def clock(self) -> Clock:
+        """Of the waits of this thread."""
+        sleeper = self._sleepers.get(threading.get_ident())
+        return SystemClock() if sleeper is None else sleeper.clock
 
     def ring(self) -> None:
         with self._lock:
@@ -142,7 +149,7 @@ class RecordSource(ABC):
 
         Those that were not come to in time are absent. Override it where the source can ask for many at once.
         """
-        clock = SystemClock()
+        clock = self._bells.clock
         until_ms = after(clock, timeout_s)
         found: dict[TopicPartition, Bounds | SourceUnavailableError] = {}
         for topic_partition in partitions:
