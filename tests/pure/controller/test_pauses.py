@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
+from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, is_gone
 from tests.worlds.stores import MeddledStore
 from zkgroup.controller.machine.agenda import (
     PAUSE_MAX_MS,
@@ -20,10 +20,13 @@ from zkgroup.controller.machine.agenda import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Exists, Multi, MultiRefused, NotSent, Outcome, Request
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller_records import ControllerStatus
-from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
+from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan, finished_reassignments_path
+from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.unclean_elections import UncleanElection
 
 HALF_AN_HOUR_MS = 1_800_000
 
@@ -204,6 +207,93 @@ def test_ends_that_cannot_be_recorded_wait_together() -> None:
     refused = store.refused
     world.advance(HALF_AN_HOUR_MS)
     assert 10 < store.refused - refused <= HALF_AN_HOUR_MS / PAUSE_MAX_MS + 1
+
+
+def overwrite(world: SteppedControllers) -> None:
+    """Somebody writes other lists for partitions that the controller knows: it writes its own back."""
+    world.server.put(TOPIC, Topic({0: (2, 1)}).encode())
+
+
+def prefer(world: SteppedControllers) -> None:
+    world.server.put(PREFERRED, PreferredElection((tp(0, "u"),)).encode())
+
+
+def elect(world: SteppedControllers) -> None:
+    world.server.put(UNCLEAN, UncleanElection((tp(0, "u"),), 1, "somebody").encode())
+
+
+def plan(world: SteppedControllers) -> None:
+    phases = ((Move(tp(0), (2, 1)),),)
+    world.server.put(PLAN, StoredPlan(phases, "running", 0, 1, "somebody").encode())
+
+
+def end_of_plan(world: SteppedControllers) -> None:
+    """Its only phase is where it shall be."""
+    phases = ((Move(tp(0), (1, 2)),),)
+    world.server.put(PLAN, StoredPlan(phases, "running", 1, 1, "somebody").encode())
+
+
+def abandon(world: SteppedControllers) -> None:
+    """A topic goes without a broker that is down; back again, that deletes what it has of it."""
+    world.stop_broker(2)
+    world.mark("t", 2)
+    world.start_broker(2)
+
+
+ABANDONED = AbandonedReplicas.path(0)
+PREFERRED, UNCLEAN, MARKER = PreferredElection.path(), UncleanElection.path(), TopicDeletion.path("x")
+PLAN = StoredPlan.path("p")
+WORK = [
+    pytest.param(TOPIC, lambda world: world.mark("t"), "deletion of t", id="a deletion"),
+    pytest.param(MARKER, lambda world: world.mark("x"), "deletion of x", id="a marker of no topic"),
+    pytest.param(TOPIC, overwrite, "topic t", id="lists written back"),
+    pytest.param(PREFERRED, prefer, "preferred election", id="a preferred election"),
+    pytest.param(UNCLEAN, elect, "unclean election", id="an unclean election"),
+    pytest.param(PLAN, plan, "plan p", id="a plan"),
+    pytest.param(PLAN, end_of_plan, "plan p", id="the end of a plan"),
+    pytest.param(ABANDONED, abandon, "removal of t on broker 2", id="a record of a forced deletion"),
+]
+
+
+@pytest.mark.parametrize(("path", "begin", "what"), WORK)
+def test_refused_work_rests_and_is_told(path: str, begin: Any, what: str) -> None:
+    """One try while the clock stands still, later one in 30 s, and the status names the path."""
+    world, store = ruling(None, path)
+    begin(world)
+    world.run()
+    assert store.refused == 1
+
+    world.advance(10 * PAUSE_MAX_MS)
+    assert status(world).waiting == {what: f"{path}: refused with NoAuth"}
+    refused = store.refused
+    world.advance(HALF_AN_HOUR_MS)
+    assert 10 < store.refused - refused <= HALF_AN_HOUR_MS / PAUSE_MAX_MS + 1
+
+    store.paths.clear()
+    world.advance(2 * PAUSE_MAX_MS)
+    assert status(world).waiting == {}
+
+
+def test_a_refused_deletion_keeps_no_other() -> None:
+    """Two that end together: the one that is refused stays alone."""
+    world, store = ruling(None, TOPIC)
+    world.mark("t", run=False)
+    world.mark("u")
+
+    assert (is_gone(world), is_gone(world, "u")) == (False, True)
+    assert store.refused == 3  # with the other, by itself, and when the other marker is gone
+
+
+def test_nobody_waits_for_a_marker_that_is_gone() -> None:
+    """Whoever takes off by hand what the controller may not also ends what the status says of it."""
+    world, _ = ruling(None, MARKER)
+    world.mark("x")
+    world.advance(2 * PAUSE_MAX_MS)
+    assert set(status(world).waiting) == {"deletion of x"}
+
+    world.delete(MARKER)
+    world.advance(2 * PAUSE_MAX_MS)
+    assert status(world).waiting == {}
 
 
 def test_an_event_ends_a_pause() -> None:

@@ -78,7 +78,7 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     holding.let_in.clear()
     for each in holding.abandoned.values():
         broker = each.record.broker
-        if broker not in reign.picture.reachable:
+        if broker not in reign.picture.reachable or not each.left:
             continue
         for topic_partition in each.left:
             if broker not in asked.get(topic_partition, ()) and not _is_unclear(reign, topic_partition):
@@ -109,11 +109,17 @@ def _settle(reign: Reign, number: int) -> Procedure[None]:
     each = reign.holding.abandoned[number]
     record = each.record
     write = Write(f"abandoned replicas {number}", (Delete(AbandonedReplicas.path(number), each.version),))
-    if (yield from commit(reign, write)) is not None:
+    refusal = yield from commit(reign, write)
+    if refusal is not None and not refusal.is_conflict:
+        reign.rest(str(refusal), [_name(each)])
+        return
+    if refusal is not None:
         yield from read(reign)  # somebody else has taken it off, or written it
+        reign.later(Look.ABANDONED, AGAIN_MS)
     else:
         rest = {other: kept for other, kept in reign.holding.abandoned.items() if other != number}
         reign.holding.abandon(rest)
+        reign.wait(_name(each), None)
         reign.core.note("abandoned.deleted", topic=record.topic, broker=record.broker)
     _others_look(reign)
 

@@ -51,6 +51,9 @@ _BEGUN: Final = frozenset({_Phase.DELETION_STARTED, _Phase.DELETION_SUCCESSFUL})
 def look(reign: Reign, subject: str = "") -> Procedure[None]:
     """Brings every queued topic as far as it goes now."""
     markers = yield from _read_markers(reign)
+    for what in [each for each in reign.waiting if each.startswith(_name(""))]:
+        if what.removeprefix(_name("")) not in markers:
+            reign.wait(what, None)
     yield from _queue(reign, markers)
     _give_up(reign, markers)
     if reign.picture.deletions:
@@ -164,8 +167,13 @@ def _pass_over_younger(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[
 
 
 def _take_off(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
-    if (yield from commit(reign, deleting.remove_marker(topic, marker.stat.version))) is not None:
+    refusal = yield from commit(reign, deleting.remove_marker(topic, marker.stat.version))
+    if refusal is None:
+        reign.wait(_name(topic), None)
+    elif refusal.is_conflict:
         reign.later(Look.DELETIONS, AGAIN_MS)
+    else:
+        reign.rest(str(refusal), [_name(topic)])
 
 
 def _remove_marker(reign: Reign, topic: str, marker: Znode) -> Procedure[None]:
@@ -205,8 +213,8 @@ def _advance(reign: Reign) -> Procedure[None]:
                     raise AssertionError(f"{topic} is queued although {step.reason}")
         if starts:
             yield from _start(reign, starts)
-        gone = (yield from _finish(reign, ends)) if ends else ends.keys()
-        left = [*given_up, *starts, *(topic for topic in ends if topic not in gone)]
+        done = (yield from _finish(reign, ends)) if ends else ends.keys()
+        left = [*given_up, *starts, *(topic for topic in ends if topic not in done)]
         if not left:
             return
     for topic in left:
@@ -266,15 +274,20 @@ def _start(reign: Reign, steps: Mapping[str, Start]) -> Procedure[None]:
 
 
 def _finish(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
-    """The znodes of these topics go; of the replicas that stay a record is made. Returns which are gone."""
-    gone = yield from removal.remove(reign, ends)
+    """The znodes of these topics go; of the replicas that stay a record is made.
+
+    Returns of which no more is to be done now: they are gone, or wait for what refuses it.
+    """
+    gone, refused = yield from removal.remove(reign, ends)
+    for topic, why in refused.items():
+        reign.rest(why, [_name(topic)])
     reign.forget_topics(gone)
     for topic in gone:
         _gone(reign, topic, ends[topic])
     if any(ends[topic] for topic in gone):
         yield from abandoned.read(reign)
         reign.look(Look.ABANDONED)
-    return gone
+    return {*gone, *refused}
 
 
 def _gone(reign: Reign, topic: str, left: Collection[Replica]) -> None:

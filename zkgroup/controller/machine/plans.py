@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from zkgroup.controller.machine import plan_writes
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.election import FENCE_PATHS
-from zkgroup.controller.machine.fence import Write
+from zkgroup.controller.machine.fence import Refusal, Write
 from zkgroup.controller.machine.plan_writes import Change
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.states import commit, write_all
@@ -175,9 +175,11 @@ def _submit(reign: Reign, plan: _Plan) -> Procedure[None]:
         if why is not None:
             _put_off(reign, plan, why)
             return
-    if (yield from commit(reign, write)) is None:
+    refusal = yield from _written(reign, plan, write)
+    if refusal is None:
         reign.core.note("plan.submitted", plan=plan.id, phase=stored.next_phase, moves=len(phase))
-    reign.look(Look.REASSIGNMENT)
+    if refusal is None or refusal.is_conflict:
+        reign.look(Look.REASSIGNMENT)
 
 
 def _end(reign: Reign, plan: _Plan, state: PlanState, reason: str) -> Procedure[bool]:
@@ -204,8 +206,15 @@ def _end(reign: Reign, plan: _Plan, state: PlanState, reason: str) -> Procedure[
 def _store(reign: Reign, plan: _Plan, stored: StoredPlan) -> Procedure[bool]:
     """The plan further on; not where somebody has changed it, which its watch tells."""
     path = StoredPlan.path(plan.id)
-    why = yield from commit(reign, Write(plan.id, (SetData(path, stored.encode(), plan.version),)))
-    return why is None
+    write = Write(plan.id, (SetData(path, stored.encode(), plan.version),))
+    return (yield from _written(reign, plan, write)) is None
+
+
+def _written(reign: Reign, plan: _Plan, write: Write) -> Procedure[Refusal | None]:
+    refusal = yield from commit(reign, write)
+    if refusal is not None and not refusal.is_conflict:
+        reign.rest(str(refusal), [f"plan {plan.id}"])
+    return refusal
 
 
 def _put_off(reign: Reign, plan: _Plan, why: str) -> None:

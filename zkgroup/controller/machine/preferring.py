@@ -45,10 +45,13 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
         failed={str(each): why for each, why in led.failed.items()},
         unknown=tuple(str(each) for each in wanted if each not in known),
     )
-    if (yield from commit(reign, Write(path, (Delete(path, znode.stat.version),)))) is not None:
+    refusal = yield from commit(reign, Write(path, (Delete(path, znode.stat.version),)))
+    if refusal is None:
+        reign.picture.unreadable.pop(path, None)
+    elif refusal.is_conflict:
         reign.later(Look.PREFERRED_ELECTION, AGAIN_MS)
     else:
-        reign.picture.unreadable.pop(path, None)
+        reign.rest(str(refusal))
 
 
 def look_at_balance(reign: Reign, subject: str = "") -> Procedure[None]:

@@ -7,12 +7,13 @@ needs more than one transaction is deleted from its partitions up.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from zkgroup.controller.machine import deleting
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.reign import Reign
-from zkgroup.controller.machine.states import commit, write_all
+from zkgroup.controller.machine.states import BUSY, commit, write_all
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.machinery.procedures import Procedure, Query, ask
 from zkgroup.model import TopicPartition, Znode
@@ -25,11 +26,19 @@ from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 AGAIN = "its znodes have changed"
 
 
-def remove(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Collection[str]]:
-    """Deletes these topics with their configurations and markers. Returns those that are gone.
+class Removed(NamedTuple):
+    """What became of topics; those that are not named were written by somebody else meanwhile."""
 
-    `ends` are the replicas that stay: a record of them is made with the last write of their topic. The other
-    topics were written by somebody else meanwhile. Raises as `states.carry_out`.
+    gone: Collection[str]
+    refused: Mapping[str, str]
+    """Why topics cannot be deleted now, whoever writes them."""
+
+
+def remove(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
+    """Deletes these topics with their configurations and markers.
+
+    `ends` are the replicas that stay: a record of them is made with the last write of their topic. Raises as
+    `states.carry_out`.
     """
     if any(ends.values()):
         yield from ask(Query(CreateMissing((zkgroup_path(), abandoned_replicas_path()))))
@@ -37,8 +46,10 @@ def remove(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[C
     yield from removal.read(ends)
     for topic in ends:
         yield from removal.all_but_last(topic)
-    refused = yield from write_all(reign, ends, removal.last, removal.read)
-    return [topic for topic in ends if topic not in refused or topic in removal.made_again]
+    whys = yield from write_all(reign, ends, removal.last, removal.read)
+    gone = [topic for topic in ends if topic not in whys or topic in removal.made_again]
+    refused = {topic: why for topic, why in whys.items() if topic not in gone and why not in (AGAIN, BUSY)}
+    return Removed(gone, refused)
 
 
 class _Removal:
@@ -48,6 +59,8 @@ class _Removal:
         self._reign = reign
         self._ends = ends
         self._znodes: dict[str, dict[str, Znode]] = {}
+        self._refused: dict[str, str] = {}
+        """Why a write before the last one cannot be made."""
         self.made_again: set[str] = set()
         """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
 
@@ -61,7 +74,9 @@ class _Removal:
     def all_but_last(self, topic: str) -> Procedure[None]:
         """Of a topic that is too big for one transaction."""
         for write in self._writes(topic)[:-1]:
-            if (yield from commit(self._reign, write)) is not None:
+            if (refusal := (yield from commit(self._reign, write))) is not None:
+                if not refusal.is_conflict:
+                    self._refused[topic] = str(refusal)
                 return
             for operation in write.operations:
                 self._znodes[topic].pop(operation.path, None)
@@ -69,7 +84,7 @@ class _Removal:
     def last(self, topic: str) -> Write | str:
         """The write after which nothing is left, or why it is not this one yet."""
         writes = self._writes(topic)
-        return writes[0] if len(writes) == 1 else AGAIN
+        return writes[0] if len(writes) == 1 else self._refused.get(topic, AGAIN)
 
     def _writes(self, topic: str) -> Sequence[Write]:
         reign = self._reign

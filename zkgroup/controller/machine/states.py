@@ -40,6 +40,8 @@ from zkgroup.znodes.controller import Controller
 ATTEMPTS_MAX: Final = 20
 """So often others may come before a write; whoever is that busy with a state has it to himself."""
 
+BUSY: Final = "others change it again and again"
+
 _STATE: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)/partitions/([0-9]+)/state")
 _TOPIC: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)")
 
@@ -128,9 +130,9 @@ def write_all(
             if each.is_conflict or len(mine) > 1:
                 left += mine
             else:
-                refused.update((item, f"refused with {each.code.value}") for item in mine)
+                refused.update((item, str(each)) for item in mine)
         yield from read_again(left)
-    refused.update(dict.fromkeys(left, "others change it again and again"))
+    refused.update(dict.fromkeys(left, BUSY))
     return refused
 
 

@@ -56,7 +56,10 @@ def look_at_one(reign: Reign, subject: str) -> Procedure[None]:
         _recognise(reign, subject, znode)
         fresh += _named(subject, take_in(reign, subject, found, znode.stat.version))
         back = _write_back(reign, subject, found, znode)
-        if back is None or (yield from commit(reign, back)) is None:
+        if back is None or (refusal := (yield from commit(reign, back))) is None:
+            break
+        if not refusal.is_conflict:
+            reign.rest(str(refusal))
             break
     else:
         reign.later(Look.TOPIC, 1000, subject)

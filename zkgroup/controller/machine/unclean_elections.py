@@ -48,11 +48,14 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     done = UncleanElectionDone(verdicts, reign.epoch, reign.core.now.wall_ms, reason)
     yield from ask(Query(CreateMissing((unclean_elections_path(),))))
     record = Create(UncleanElectionDone.path(znode.stat.czxid), done.encode())
-    if (yield from commit(reign, Write(path, (Delete(path, znode.stat.version), record)))) is not None:
+    refusal = yield from commit(reign, Write(path, (Delete(path, znode.stat.version), record)))
+    if refusal is None:
+        reign.picture.unreadable.pop(path, None)
+        yield from _prune(reign)
+    elif refusal.is_conflict:
         reign.later(Look.UNCLEAN_ELECTION, AGAIN_MS)
-        return
-    reign.picture.unreadable.pop(path, None)
-    yield from _prune(reign)
+    else:
+        reign.rest(str(refusal))
 
 
 def _elect(reign: Reign, request: UncleanElection) -> Procedure[tuple[PartitionVerdict, ...]]:

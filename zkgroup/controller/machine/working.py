@@ -140,8 +140,8 @@ class Working(Reading):
         if why is not None:
             self.core.note("duty.refused", work=work.look.name, subject=work.subject, detail=why)
             self.later(work.look, max(PAUSE_MS, self._pauses.before_ms(work, self.core.now.ms)), work.subject)
-        is_told = refused is None and (why is None or self._is_told)
-        self.wait(str(work), None if is_told else f"refused: {why}")
+        told = None if self._is_told else self._refused
+        self.wait(str(work), told if refused is None else f"refused: {refused}")
         self.tell_untold()
         if work.look is not Look.STATUS:
             self.look(Look.STATUS)
