@@ -74,7 +74,6 @@ def test_a_move_in_which_the_controller_is_killed_has_all_steps(now: tuple[int, 
     assert len(set(target) - set(now)) == len(set(now) - set(target)) == 1
 
 
-@pytest.mark.timeout(900)  # where it does not come to rest it says what is amiss
 def test_a_short_round_on_real_servers(
     zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks, tmp_path: Path
 ) -> None:
@@ -98,7 +97,6 @@ def test_a_short_round_on_real_servers(
     assert (done.figures["held writes refused"], done.figures["held writes accepted"]) == (1, 0)
 
 
-@pytest.mark.timeout(900)
 def test_a_controller_that_does_not_check_its_epoch_is_found(
     zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks, tmp_path: Path
 ) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.long.interop.conftest import Scene
 from tests.long.interop.members import Kind, Member
 from tests.long.interop.pump import Change, Pump, Recorder
 from tests.long.interop.servers import Producer
-
-pytestmark = pytest.mark.timeout(900)
 
 
 def assert_exactly_once(scene: Scene, producer: Producer, each: int = 10) -> None:

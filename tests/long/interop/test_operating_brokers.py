@@ -19,8 +19,6 @@ from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
 from tests.worlds.shell import Ran, Shell
 
-pytestmark = pytest.mark.timeout(900)
-
 REGISTERED = {"0.8.2.2": 1, "1.1.1": 4, "2.8.2": 5, "3.9.1": 5}
 SECOND_REFUSED = ("currently in progress", "existing assignment", "existing partition assignment")
 MOVED = ("completed successfully", "is complete")

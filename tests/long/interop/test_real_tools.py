@@ -18,8 +18,6 @@ from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(900)
-
 RELEASES = taking_part(without=(NEWEST,))
 LED = ("ours", OLDEST)
 """Whose brokers they are."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from tests.programs.mistakes.catalogue import MISTAKES
 from tests.programs.mistakes.run import run
 
 DRAWN = 3
 
 
-@pytest.mark.timeout(900)
 def test_drawn_mistakes_are_caught() -> None:
     """Each in a copy of the tree, whose tests pass without it; pytest-randomly's seed draws them again."""
     results = run(random.sample(MISTAKES, DRAWN), jobs=1)

@@ -13,7 +13,6 @@ from tests.worlds.shell import Shell
 from zkgroup.audit.spark import session
 
 
-@pytest.mark.timeout(900)
 def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: Path) -> None:
     """The document on stdout is the one in the folder; the session that was open stays open."""
     assert spark.version

@@ -20,7 +20,6 @@ from zkgroup.audit.run import audit
 from zkgroup.audit.sources import Source, open_source
 from zkgroup.errors import ConfigError, NotFoundError
 
-pytestmark = pytest.mark.timeout(900)
 WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}
 
 

@@ -18,8 +18,6 @@ from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.mark.parametrize("name", NAMES)
 def test_spark_finds_what_the_laptop_finds(audited: dict[str, Any], name: str) -> None:

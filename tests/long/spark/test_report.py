@@ -19,7 +19,6 @@ from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 from zkgroup.errors import NotFoundError
 
-pytestmark = pytest.mark.timeout(900)
 NARROWED: dict[str, Any] = {"start": Moment(0x80), "end": Moment(0xD0), "group": "g"}
 
 

@@ -41,7 +41,6 @@ def walk(variant: str, faults: str, *, stop: bool = False) -> Result:
     return answer(Expected(Moving(variant, faults), "violated" if stop else "holds"), 800)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("variant", ["mended", "code"])
 @pytest.mark.parametrize("faults", [*MOVES_SHORT, *MOVES_LONG] if WALKS_ALL else MOVES_SHORT)
 def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
