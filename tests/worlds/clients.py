@@ -48,9 +48,9 @@ def reconnected(caller: Caller, incarnation: int = 1) -> None:
     becomes(lambda: caller.submit(Sync("/"), incarnation).outcome(), answer, what=lambda: f"{caller.events}")
 
 
-def gone(witness: Caller, path: str) -> bool:
-    witness.catch_up()
-    return witness.ask(Exists(path), ExistsDone).stat is None
+def gone(caller: Caller, path: str) -> bool:
+    caller.catch_up()
+    return caller.ask(Exists(path), ExistsDone).stat is None
 
 
 def server_of(chaos: ChaosZooKeeper, session_id: int) -> int:

@@ -47,7 +47,7 @@ def target(chaos: ChaosZooKeeper) -> Iterator[Target]:
 
 
 @pytest.fixture
-def witness(chaos: ChaosZooKeeper) -> Iterator[Caller]:
+def other(chaos: ChaosZooKeeper) -> Iterator[Caller]:
     """A client past it."""
     with Target(opener(chaos.direct_address)) as target:
         yield target.connect(20_000)
@@ -57,7 +57,7 @@ def witness(chaos: ChaosZooKeeper) -> Iterator[Caller]:
 
 
 def test_a_session_ended_by_a_second_client_is_lost_for_good(
-    chaos: ChaosZooKeeper, target: Target, witness: Caller
+    chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """F3: ephemerals go at once; every member of the client is told; nothing old gets out."""
     caller = target.connect(20_000)
@@ -66,7 +66,7 @@ def test_a_session_ended_by_a_second_client_is_lost_for_good(
     first = caller.session()
     chaos.expire_session(first.session_id)
     caller.await_event(Lost, 1)
-    assert gone(witness, "/mine")
+    assert gone(other, "/mine")
     caller.ask(MINE, NotSent)
     second = caller.session(2)
     assert second.session_id != first.session_id
@@ -75,11 +75,11 @@ def test_a_session_ended_by_a_second_client_is_lost_for_good(
     for listener in (caller, neighbour):
         listener.session(2)
         assert told(listener) == [("Connected", 1), ("Suspended", 1), ("Lost", 1), ("Connected", 2)]
-    assert witness.stat("/mine").ephemeral_owner == second.session_id
+    assert other.stat("/mine").ephemeral_owner == second.session_id
 
 
 def test_a_short_break_costs_nothing_but_the_watches(
-    chaos: ChaosZooKeeper, target: Target, witness: Caller
+    chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """faults.md, finding 7: same session, same ephemerals; watches are gone, without a word."""
     caller = target.connect(20_000)
@@ -91,20 +91,20 @@ def test_a_short_break_costs_nothing_but_the_watches(
     caller.await_event(Suspended)
     becomes(lambda: caller.events[-1], Connected(before))
     assert caller.stat("/mine").ephemeral_owner == before.session_id
-    witness.write(SetData("/mine", b"new", 0))
+    other.write(SetData("/mine", b"new", 0))
     caller.catch_up()
     assert watch.watched == []
 
 
 def test_a_break_beyond_the_timeout_ends_the_session(
-    chaos: ChaosZooKeeper, target: Target, witness: Caller
+    chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """The server's clock decides; the client learns it when it is back, and starts anew."""
     caller = target.connect(3000)
     caller.ask(MINE, MultiDone)
     chaos.swallow()
     caller.await_event(Suspended)
-    eventually(lambda: gone(witness, "/mine"))
+    eventually(lambda: gone(other, "/mine"))
     assert told(caller)[-1] == ("Suspended", 1)
     chaos.heal(cut=True)
     caller.session(2)
@@ -112,7 +112,7 @@ def test_a_break_beyond_the_timeout_ends_the_session(
 
 
 def test_an_abandoned_session_writes_nothing_more(
-    chaos: ChaosZooKeeper, target: Target, witness: Caller
+    chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """recipes 9: told Lost at once, though nothing can be reached; what was not sent never is."""
     caller = target.connect(20_000)
@@ -128,15 +128,15 @@ def test_an_abandoned_session_writes_nothing_more(
     chaos.heal(cut=True)
     caller.session(2)
     assert caller.ask(Read("/n"), ReadDone, 2).znode is not None
-    assert witness.stat("/n").version == 0
+    assert other.stat("/n").version == 0
 
 
-def test_an_abandoned_session_is_closed_where_the_server_can_be_told(target: Target, witness: Caller) -> None:
+def test_an_abandoned_session_is_closed_where_the_server_can_be_told(target: Target, other: Caller) -> None:
     """Its ephemerals need not wait for the timeout."""
     caller = target.connect(60_000)
     caller.ask(MINE, MultiDone)
     caller.store.abandon(1, "test")
-    eventually(lambda: gone(witness, "/mine"))
+    eventually(lambda: gone(other, "/mine"))
 
 
 def test_the_server_grants_less_than_was_asked_for(zk_server: Tree) -> None:
@@ -161,7 +161,7 @@ def test_a_chroot_that_is_missing_is_named_and_not_created(zk_server: Tree) -> N
 
 
 def test_a_lost_reply_leaves_a_write_that_is_applied_once(
-    chaos: ChaosZooKeeper, target: Target, witness: Caller
+    chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """recipes 10 [T]: unknown for the writer, found by reading back, never sent again."""
     caller = target.connect(20_000)
@@ -191,7 +191,7 @@ def test_a_lost_request_is_as_unknown_and_not_applied(chaos: ChaosZooKeeper, tar
 
 
 def test_every_request_has_one_outcome_through_a_storm(
-    chaos: ChaosZooKeeper, target: Target, witness: Caller
+    chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """F10: connections break again and again; what is told done is done, once."""
     caller = target.connect(20_000)
@@ -223,8 +223,8 @@ def test_every_request_has_one_outcome_through_a_storm(
         joined(worker)
     eventually(lambda: len(outcomes) == submitted[0])
     done, unknown = told_as(MultiDone), told_as(Unanswered)
-    witness.catch_up()
-    assert done <= witness.stat("/n").version <= done + unknown
+    other.catch_up()
+    assert done <= other.stat("/n").version <= done + unknown
     assert unknown >= 1
     assert {type(outcome) for outcome in outcomes} <= {MultiDone, Unanswered, NotSent}
 

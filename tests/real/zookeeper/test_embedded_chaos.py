@@ -1,4 +1,4 @@
-"""The chaos proxy bites: each fault seen through our client, with a witness past the proxy."""
+"""The chaos proxy bites: each fault seen through our client, with another client past the proxy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 
 
 @pytest.fixture
-def witness(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
+def other(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
     """A client past the proxy."""
     yield from _caller(zk_chaos_server.direct_address)
 
@@ -56,19 +56,19 @@ def kinds(caller: Caller) -> list[type]:
 
 
 def test_a_dropped_reply_leaves_an_applied_write_unanswered(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller
 ) -> None:
-    """The witness sees what the writer cannot know."""
+    """The other client sees what the writer cannot know."""
     dropped = zk_chaos_server.drop_reply("multi")
     outcome = caller.submit(Multi((Create("/a", b""),))).outcome()
     dropped.wait()
     assert isinstance(outcome, Unanswered)
-    assert witness.ask(Exists("/a"), ExistsDone).stat is not None
+    assert other.ask(Exists("/a"), ExistsDone).stat is not None
     reconnected(caller)
 
 
 def test_a_dropped_request_leaves_an_unapplied_write_unanswered(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller
 ) -> None:
     """The same outcome for the writer, the opposite truth; other kinds pass."""
     dropped = zk_chaos_server.drop_request("multi")
@@ -77,8 +77,8 @@ def test_a_dropped_request_leaves_an_unapplied_write_unanswered(
     dropped.wait()
     assert isinstance(outcome, Unanswered)
     reconnected(caller)
-    witness.catch_up()
-    assert witness.ask(Exists("/a"), ExistsDone).stat is None
+    other.catch_up()
+    assert other.ask(Exists("/a"), ExistsDone).stat is None
 
 
 def test_a_cut_suspends_and_the_session_goes_on(zk_chaos_server: ChaosZooKeeper, caller: Caller) -> None:
@@ -103,14 +103,14 @@ def test_a_refused_client_stays_suspended_until_healed(
 
 
 def test_withheld_requests_arrive_late(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller
 ) -> None:
     """Nothing is answered while the way to the server is closed; then everything, in order."""
     zk_chaos_server.swallow(to_server=True, to_client=False)
     zk_chaos_server.most_unanswered()
     first = caller.submit(Multi((Create("/a", b"1"),)))
     second = caller.submit(Multi((SetData("/a", b"2", 0),)))
-    assert witness.ask(Exists("/a"), ExistsDone).stat is None
+    assert other.ask(Exists("/a"), ExistsDone).stat is None
     assert first.outcomes == second.outcomes == []
     zk_chaos_server.heal()
     assert isinstance(first.outcome(), MultiDone)
@@ -120,12 +120,12 @@ def test_withheld_requests_arrive_late(
 
 
 def test_withheld_replies_hide_what_was_applied(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller
 ) -> None:
     """The write is there; its writer waits, and hears of it after all."""
     zk_chaos_server.swallow(to_server=False, to_client=True)
     pending = caller.submit(Multi((Create("/a", b""),)))
-    watch = witness.submit(Exists("/a", watch=True))
+    watch = other.submit(Exists("/a", watch=True))
     if watch.outcome() == ExistsDone(None):
         watch.fired()
     assert pending.outcomes == []
@@ -133,12 +133,10 @@ def test_withheld_replies_hide_what_was_applied(
     assert isinstance(pending.outcome(), MultiDone)
 
 
-def test_a_delay_lets_others_go_first(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
-) -> None:
+def test_a_delay_lets_others_go_first(zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller) -> None:
     """A delayed write loses against one that was sent later past the proxy; its order is kept.
 
-    The delay is doubled until it is longer than the witness's write takes on this machine.
+    The delay is doubled until it is longer than the other client's write takes on this machine.
     """
     numbers = itertools.count()
 
@@ -147,7 +145,7 @@ def test_a_delay_lets_others_go_first(
         zk_chaos_server.delay(0.25 * 2**number, to_client=False)
         writes = Create(f"/{number}", b"late"), Create(f"/{number}/behind", b"")
         late = [caller.submit(Multi((write,))) for write in writes]
-        early = witness.submit(Multi((Create(f"/{number}", b"early"),)))
+        early = other.submit(Multi((Create(f"/{number}", b"early"),)))
         return [one.outcome() for one in (early, *late)]
 
     early, late, behind = eventually(outcomes, lambda found: isinstance(found[0], MultiDone))
@@ -157,15 +155,15 @@ def test_a_delay_lets_others_go_first(
 
 
 def test_an_expired_session_takes_its_ephemerals(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, witness: Caller
+    zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller
 ) -> None:
     """At the server at once; the client is told Lost and opens the next session."""
     session = caller.session()
     caller.write(Create("/e", b"", ephemeral=True))
     assert session.session_id in zk_chaos_server.sessions()
     zk_chaos_server.expire_session(session.session_id)
-    witness.catch_up()
-    assert witness.ask(Exists("/e"), ExistsDone).stat is None
+    other.catch_up()
+    assert other.ask(Exists("/e"), ExistsDone).stat is None
     caller.await_event(Lost, 1)
     assert caller.session(2).session_id != session.session_id
     caller.write(Create("/e", b"", ephemeral=True), incarnation=2)

@@ -39,7 +39,7 @@ def target(zk_chaos_server: ChaosZooKeeper) -> Iterator[Target]:
 
 
 @pytest.fixture
-def witness(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
+def other(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
     """A client past it."""
     with Target(opener(zk_chaos_server.direct_address)) as target:
         yield target.connect(20_000)
@@ -47,7 +47,7 @@ def witness(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
 
 @pytest.mark.parametrize("reaches_server", [True, False], ids=["answers withheld", "requests withheld"])
 def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
-    zk_chaos_server: ChaosZooKeeper, target: Target, witness: Caller, reaches_server: bool
+    zk_chaos_server: ChaosZooKeeper, target: Target, other: Caller, reaches_server: bool
 ) -> None:
     """recipes 10 [T]: unknown, in order, once; what the server never saw is not sent in the next session."""
     caller = target.connect(20_000)
@@ -58,22 +58,22 @@ def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
     writes = [caller.submit(Multi((SetData("/n", b"", -1),))) for _ in range(MANY)]
     reads = [caller.submit(Read("/n", watch=True)) for _ in range(MANY)]
     if reaches_server:
-        witness.catch_up()
-        becomes(lambda: witness.stat("/n").version, MANY)
+        other.catch_up()
+        becomes(lambda: other.stat("/n").version, MANY)
     zk_chaos_server.expire_session(session_id)
     zk_chaos_server.heal()
     caller.await_event(Lost, 1)
 
     assert {type(one.outcome()) for one in (*writes, *reads)} == {Unanswered}
     caller.session(2)
-    assert gone(witness, "/mine")
-    assert witness.stat("/n").version == (MANY if reaches_server else 0)
+    assert gone(other, "/mine")
+    assert other.stat("/n").version == (MANY if reaches_server else 0)
     assert {len(one.outcomes) for one in (*writes, *reads)} == {1}
     assert [one.watched for one in reads] == [[]] * MANY
 
 
 def test_a_request_that_is_never_answered_has_its_outcome_in_time(
-    zk_chaos_server: ChaosZooKeeper, target: Target, witness: Caller
+    zk_chaos_server: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
     """recipes 10 [T]: nobody tells that the session is over, and no connection breaks; the deadline does."""
     caller = target.connect(3000)
@@ -86,11 +86,11 @@ def test_a_request_that_is_never_answered_has_its_outcome_in_time(
     caller.ask(Multi((SetData("/n", b"late", -1),)), NotSent)
     zk_chaos_server.heal(cut=True)
     becomes(lambda: told(caller)[-1][0], "Connected")
-    witness.catch_up()
-    assert witness.stat("/n").version == 0
+    other.catch_up()
+    assert other.stat("/n").version == 0
 
 
-def test_what_was_asked_before_close_is_still_answered(target: Target, witness: Caller) -> None:
+def test_what_was_asked_before_close_is_still_answered(target: Target, other: Caller) -> None:
     """The goodbye waits for those that a call of several packets holds back, and goes behind them."""
     caller = target.connect(20_000)
     parents = caller.submit(CreateMissing(("/p", "/p/q")))
@@ -99,5 +99,5 @@ def test_what_was_asked_before_close_is_still_answered(target: Target, witness: 
 
     assert isinstance(parents.outcome(), CreateMissingDone)
     assert isinstance(behind.outcome(), MultiDone)
-    witness.catch_up()
-    assert witness.stat("/p/q/r").data_length == 4
+    other.catch_up()
+    assert other.stat("/p/q/r").data_length == 4
