@@ -46,7 +46,7 @@ CITED: Mapping[str, tuple[str, frozenset[str]]] = {
 
 ELSEWHERE = re.compile(
     r"\b[Rr]eliability (?:\d|finding|F\d)|\binterfaces, \"|\bspec(?:/| \d)|\bshared/|\bR\d\d\b"
-    r"|fault catalogue|(?<!controller\.md )\bD\d\b"
+    r"|fault catalogue|\b[Ii]ssue \d|(?<!controller\.md )\bD\d\b"
 )
 """Marks of papers that are not in the repository."""
 _COMMENT = re.compile(r"(?:^|\s)# .*")

@@ -21,8 +21,10 @@ def strangers_of(simulation: ClusterSimulation) -> Strangers:
 
 @pytest.mark.parametrize("data", BROKEN)
 def test_what_nobody_can_read_stops_nothing_else(data: bytes) -> None:
-    """Issue 4, proof: at each place that a controller reads; topics are made, moved and deleted all the same,
-    by the present controller and by the next."""
+    """At each place that a controller reads: topics are made, moved and deleted all the same.
+
+    So they are by the next controller.
+    """
     simulation = begun(ALONE)
     world, strangers = simulation.world, strangers_of(simulation)
     for path in strangers.lasting():

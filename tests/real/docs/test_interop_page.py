@@ -10,7 +10,7 @@ from tests.long.interop.matrix import BEGIN, END, FILES, ROOT, TABLES, operation
 
 
 def test_every_operation_with_real_kafka_has_its_row() -> None:
-    """Issue 4, 2: after a new test `python -m tests.long.interop.matrix --write` has to be run again."""
+    """After a new test `python -m tests.long.interop.matrix --write` has to be run again."""
     text = (DOCS / "interop.md").read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     shown = [(table.splitlines()[0], table) for table in text.strip().split("\n\n")]
     assert [head.split(" | ")[0].removeprefix("| ") for head, _ in shown] == list(TABLES.values())
