@@ -16,6 +16,9 @@ import pytest
 from tests import waiting
 from tests.project import ROOT
 from tests.waiting import becomes, ended, eventually, eventually_on_loop, happened, joined, next_like, outcome
+from zkgroup.model.requests import Exists
+from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.testing.conformance import Target
 
 pytest_plugins = ["pytester"]
 
@@ -109,6 +112,23 @@ def test_what_a_future_ends_with_is_its_own() -> None:
     assert outcome(done) == 3
     with pytest.raises(TimeoutError, match="its own"):
         outcome(failed)
+
+
+def test_what_a_caller_of_the_conformance_suite_waits_counts() -> None:
+    """For its session, an outcome, an event of a watch; what is there at once costs next to nothing."""
+    server, counts = MemoryZooKeeper(FakeClock()), [waiting.waited.seconds]
+    with Target(lambda timeout_ms: server.client("it")) as target:
+        caller = target.connect()
+        counts.append(waiting.waited.seconds)
+        pending = caller.submit(Exists("/a", watch=True))
+        pending.outcome()
+        counts.append(waiting.waited.seconds)
+        caller.make("/a")
+        before = waiting.waited.seconds
+        pending.fired()
+
+    assert counts[0] < counts[1] < counts[2]
+    assert before < waiting.waited.seconds
 
 
 def test_idle_time_on_real_servers_is_told_after_a_run(
