@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import CONTROLLER_ID, SteppedControllers, realm, ruled
+from tests.worlds.stepped_controllers import CONTROLLER_ID, ControllerNode, SteppedControllers, realm, ruled
 from zkgroup.controller.machine.effects import CloseChannel, OpenChannel
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.model.requests import Create, SetData
@@ -16,7 +16,8 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.error_codes import ErrorCode
-from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
+from zkgroup.znodes.topics import TopicConfig
 
 
 def quiet(realm: SteppedControllers) -> None:
@@ -197,6 +198,46 @@ def test_who_was_in_sync_before_a_leader_that_cannot_serve_may_lead() -> None:
 
     assert realm.state(tp(0)) == PartitionState(1, 2, (1,), 1)
     assert reign.waiting == {}
+
+
+def cannot_serve(realm: SteppedControllers, ruler: ControllerNode, broker: int) -> None:
+    """The broker, silent until now, answers the LeaderAndIsr about t-0 that it has no records."""
+    failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
+    realm.hosts[broker].silent = False
+    (flying,) = ruler.flying
+    assert isinstance(flying.request, LeaderAndIsrRequest)
+    ruler.flying.clear()
+    ruler.loop.post(BrokerAnswered(broker, flying.incarnation, failed))
+    realm.run()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) -> None:
+    """Who was in sync in the former topic, before a leader that could not serve, may not lead the new one."""
+    realm = SteppedControllers((1, 2))
+    realm.make_topic("t", {0: (1, 2)})
+    ruler = realm.rule()
+    realm.hosts[2].silent = True
+    realm.stop_broker(1)
+    cannot_serve(realm, ruler, 2)
+    assert "leader of t-0" in ruler.reign.waiting
+    if by_hand:
+        for path in (*sorted(realm.below(Topic.path("t")), reverse=True), TopicConfig.path("t")):
+            realm.delete(path)
+        realm.run()
+    else:
+        realm.mark("t", 1)
+    assert realm.below(Topic.path("t")) == set()
+    assert "leader of t-0" not in ruler.reign.waiting
+
+    realm.start_broker(1)
+    realm.hosts[2].silent = True
+    realm.make_topic("t", {0: (2, 1)})
+    realm.run()
+    realm.set_state(tp(0), isr=(2,))
+    cannot_serve(realm, ruler, 2)
+    assert realm.state(tp(0)) == PartitionState(2, 0, (2,), 1)
+    assert "leader of t-0" in ruler.reign.waiting
 
 
 @pytest.mark.parametrize("event", ["connection", "restart"])

@@ -294,10 +294,7 @@ def _gone(reign: Reign, topic: str, left: Collection[Replica]) -> None:
     """The topic is forgotten, but for the replicas of which a record was made."""
     _forget(reign, topic)
     strays.topic_gone(reign, topic)
-    reign.replicas.forget(_phases(reign, topic))
-    reign.partitions.forget(reign.picture.partitions(topic))
-    reign.picture.forget_topic(topic)
-    reign.births.pop(topic, None)
+    reign.forget(topic)
     brokers = tuple(sorted({each.broker for each in left}))
     reign.core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
 

@@ -167,6 +167,21 @@ class Reign(Working):
             self.core.emit(ShutdownAnswered(asked.request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
         self.shutdowns.clear()
 
+    def forget(self, topic: str) -> None:
+        """The topic is gone: nothing that is known of it holds for another one of its name."""
+        picture, mine = self.picture, list(self.picture.partitions(topic))
+        self.partitions.forget(mine)
+        self.replicas.forget(Replica(each, broker) for each in mine for broker in picture.replicas(each))
+        for each in mine:
+            self.untold.discard(each)
+            self.outlived.pop(each, None)
+            self.untried.pop(each, None)
+            self.wait(f"leader of {each}", None)
+        picture.forget_topic(topic)
+        picture.deletions.discard(topic)
+        self.births.pop(topic, None)
+        self.wait(f"deletion of {topic}", None)
+
     # --- telling ----------------------------------------------------------------------------------
 
     def batch(self) -> Batch:

@@ -142,21 +142,8 @@ def forget_missing(reign: Reign, listed: Collection[str]) -> None:
 
 def forget(reign: Reign, names: Iterable[str]) -> None:
     """Topics that are gone without having been deleted by this controller."""
-    picture = reign.picture
     for name in list(names):
-        partitions = list(picture.partitions(name))
-        reign.partitions.forget(partitions)
-        reign.replicas.forget(
-            Replica(each, broker) for each in partitions for broker in picture.replicas(each)
-        )
-        for each in partitions:
-            reign.untold.discard(each)
-            reign.outlived.pop(each, None)
-            reign.wait(f"leader of {each}", None)
-        picture.forget_topic(name)
-        picture.deletions.discard(name)
-        reign.wait(f"deletion of {name}", None)
-        reign.births.pop(name, None)
+        reign.forget(name)
         reign.core.note("topic.gone", topic=name)
         reign.look(Look.DELETIONS)
 
