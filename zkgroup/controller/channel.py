@@ -134,8 +134,8 @@ class Channel:
             connection = self._connection
             try:
                 await self._once()
-            except* Exception as group:  # noqa: BLE001 - told; the broker must not be lost by it
-                self._failed(_first(group), was_up=self._connection > connection)
+            except Exception as error:  # noqa: BLE001 - told; the broker must not be lost by it
+                self._failed(error, was_up=self._connection > connection)
             await self._pause(self._backoff_s())
 
     # --- one connection -------------------------------------------------------------------------
@@ -147,16 +147,24 @@ class Channel:
         self._connection += 1
         requests = self._requests = asyncio.Queue()
         self._owner.up(self._connection)
+        # No task group: that of Python 3.11 forgets that it was cancelled where a part of it fails as well.
+        parts = [
+            asyncio.create_task(self._receive(reader)),
+            asyncio.create_task(self._ask_all(requests, writer)),
+        ]
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._receive(reader))
-                tasks.create_task(self._ask_all(requests, writer))
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._requests = self._asked = None
             # Not `close`: that would wait for the broker to take what is left of a request.
             writer.transport.abort()
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+        for part in ended:
+            part.result()  # raises what has ended it
 
     def _failed(self, error: Exception, *, was_up: bool) -> None:
         self._failures += 1
@@ -241,12 +249,3 @@ def _set_up(writer: asyncio.StreamWriter) -> None:
     found: socket.socket | None = writer.get_extra_info("socket")
     if found is not None:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """The error that ended the connection: the other task is cancelled by it."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, Exception)
-    return error

@@ -197,6 +197,30 @@ async def test_a_mistake_of_its_own_ends_no_channel(caplog: pytest.LogCaptureFix
     assert any(record.exc_info for record in caplog.records)
 
 
+@on_a_loop
+async def test_it_ends_though_the_connection_breaks_in_the_same_moment() -> None:
+    """Whoever closes a controller does not leave a thread behind that connects to a broker for ever."""
+    async with channel_to_a_broker() as scene:
+        await scene.line()
+        begun = asyncio.Event()
+
+        async def breaks(reader: object) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ConnectionResetError("the broker has gone") from None
+
+        scene.channel._receive = breaks  # type: ignore[method-assign]
+        running = asyncio.create_task(scene.channel.run())
+        await scene.line()
+        await begun.wait()
+        running.cancel()
+
+        await until(running.done)
+        assert running.cancelled()
+
+
 # --- one at a time, and only on the connection that was meant -------------------------------------
 
 
