@@ -13,6 +13,7 @@ from typing import Self
 from kafka.errors import KafkaError
 
 from tests.long.interop.conftest import Scene
+from tests.waiting import eventually
 
 PAUSE_S = 0.01
 """Between two records: some hundred a second over all partitions, so that every partition has a tail."""
@@ -38,6 +39,18 @@ class Pump:
         self._thread.join(90)
         if self._error is not None:
             raise self._error
+
+    def further(self) -> dict[int, int]:
+        """The log ends once each partition has a record that was not asked for before this call."""
+        now = dict(self.ends)
+
+        def grown() -> bool:
+            if self._error is not None:
+                raise self._error
+            return all(self.ends[partition] > end + 1 for partition, end in now.items())
+
+        eventually(grown, what="every partition has two more records")
+        return dict(self.ends)
 
     def _run(self) -> None:
         try:
@@ -92,7 +105,9 @@ class Recorder:
         """Make the change inside, wait for its end and set `owners_after`; it is complete after the block.
 
         Owners are those that were waited for, before and after: a second look might come when a JVM member
-        has let go of all for a moment.
+        has let go of all for a moment. It is complete when each new owner has delivered a record that was
+        written after it owned: a JVM member reads its offset before it claims (ZookeeperConsumerConnector
+        @0.8.2.2 `rebalance`), so it begins anew what the owner before it had delivered and then committed.
         """
         scene = self._scene
         before = _surplus(scene.ledger.counts())
@@ -101,7 +116,7 @@ class Recorder:
         before_it = self.changes[-1].owners_after if self.changes else {}
         change = Change(name, committed, delivered, before_it, {}, {})
         yield change
-        scene.ledger.wait_all(dict(self._pump.ends))  # the new owners have passed what was old
+        scene.ledger.wait_all(self._pump.further())  # the new owners have passed what was old
         for partition, offset in sorted((_surplus(scene.ledger.counts()) - before).keys()):
             change.again.setdefault(partition, []).append(offset)
         self.changes.append(change)
