@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.waiting import becomes
+from tests.waiting import becomes, eventually
 from tests.worlds.clients import MINE, gone, opener, told
 from zkgroup.model.requests import (
     Create,
@@ -57,6 +57,7 @@ def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
     zk_chaos_server.swallow(to_server=not reaches_server, to_client=reaches_server)
     writes = [caller.submit(Multi((SetData("/n", b"", -1),))) for _ in range(MANY)]
     reads = [caller.submit(Read("/n", watch=True)) for _ in range(MANY)]
+    eventually(zk_chaos_server.most_unanswered, lambda sent: sent >= len(writes) + len(reads))
     if reaches_server:
         other.catch_up()
         becomes(lambda: other.stat("/n").version, MANY)
@@ -79,7 +80,9 @@ def test_a_request_that_is_never_answered_has_its_outcome_in_time(
     caller = target.connect(3000)
     caller.make("/n")
     zk_chaos_server.swallow()
+    zk_chaos_server.most_unanswered()
     write = caller.submit(Multi((SetData("/n", b"", -1),)))
+    eventually(zk_chaos_server.most_unanswered)
 
     assert isinstance(write.outcome(), Unanswered)
     caller.await_event(Suspended)
