@@ -29,14 +29,16 @@ from zkgroup.znodes.json_object import (
 from zkgroup.znodes.limits import check_number, check_text
 
 HISTORY_KEPT: Final = 100
-"""So many records stay at least; those above the last epoch of a real controller always do (recipes 13)."""
+"""So many records stay, the newest; each says what is to be known of the epochs before it (recipes 13)."""
 
 STATUS_ENTRIES_MAX: Final = 100
 """Entries of each list in a status, so that it stays small whatever has gone wrong."""
 STATUS_TEXT_MAX: Final = 500
 """Characters of a name or reason in a status."""
 
-_RECORD_KEYS: Final = ("version", "broker", "session", "reason", "from", "until", "load_ms", "ended")
+_RECORD_KEYS: Final = frozenset(
+    {"version", "broker", "session", "reason", "from", "until", "load_ms", "ended", "foreign_epoch"}
+)
 
 
 def controller_state_path() -> str:
@@ -45,7 +47,7 @@ def controller_state_path() -> str:
 
 
 def controller_history_path() -> str:
-    """Its children are the epochs that controllers of ours ruled; an epoch without one was a real one's."""
+    """Its children are the last epochs that controllers of ours ruled, `HISTORY_KEPT` of them."""
     return f"{controller_state_path()}/history"
 
 
@@ -58,8 +60,9 @@ def waiting_controllers_path() -> str:
 class ControllerRecord:
     """`/zkgroup/controller/history/<epoch>`: that a controller of ours ruled in this epoch (recipes 13, 18).
 
-    Made in the transaction of the election, so an epoch without one was a real controller's. Persistent;
-    set again when the picture is loaded and at the end.
+    Made in the transaction of the election. An epoch without one was a controller's of Kafka, or is older
+    than the last hundred: `foreign_epoch` says what those need not be read for. Persistent; set again when
+    the picture is loaded and at the end.
     """
 
     broker: int
@@ -75,6 +78,8 @@ class ControllerRecord:
     """Milliseconds from the election to the first metadata sent."""
     ended: str | None = None
     """Why it ended."""
+    foreign_epoch: int | None = None
+    """The last epoch before this one that a controller of Kafka had; 0 for none, None: it is not said."""
     extensions: Mapping[str, object] = field(default_factory=dict)
     """Keys of later versions of ours, kept by every rewrite."""
 
@@ -86,6 +91,10 @@ class ControllerRecord:
     def epoch_of(name: str) -> int | None:
         """The epoch of a child, or None for a foreign name."""
         return decimal(name, range(INT32[-1] + 1))
+
+    def after(self, foreign_epoch: int) -> Self:
+        """With the last epoch of a controller of Kafka."""
+        return dataclasses.replace(self, foreign_epoch=foreign_epoch)
 
     def loaded(self, load_ms: int) -> Self:
         """With the time that loading took."""
@@ -108,6 +117,9 @@ class ControllerRecord:
             "until": None if self.until_ms is None else str(self.until_ms),
             "load_ms": None if self.load_ms is None else str(self.load_ms),
             "ended": None if self.ended is None else check_text("end", self.ended),
+            "foreign_epoch": None
+            if self.foreign_epoch is None
+            else str(check_number("foreign epoch", self.foreign_epoch)),
         }
         known.update((key, value) for key, value in later.items() if value is not None)
         return write_object({**known, **self.extensions})
@@ -123,6 +135,9 @@ class ControllerRecord:
             until_ms=integer_text_of(path, fields, "until") if "until" in fields else None,
             load_ms=integer_text_of(path, fields, "load_ms") if "load_ms" in fields else None,
             ended=text_of(path, fields, "ended") if "ended" in fields else None,
+            foreign_epoch=integer_text_of(path, fields, "foreign_epoch", range(INT32[-1] + 1))
+            if "foreign_epoch" in fields
+            else None,
             extensions=others(fields, *_RECORD_KEYS),
         )
 

@@ -60,7 +60,7 @@ def test_a_controller_is_made_and_set_once() -> None:
     world.run()
     assert world.find(CONTROLLER).stat.version == 1
     kept = ControllerRecord.decode(record.path, world.find(record.path).data)
-    assert kept == ControllerRecord(1, node.session_id, "started", world.clock.wall_ms())
+    assert kept == ControllerRecord(1, node.session_id, "started", world.clock.wall_ms()).after(0)
 
 
 def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:

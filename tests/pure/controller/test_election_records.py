@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from tests.worlds.stepped_candidates import (
@@ -13,15 +17,16 @@ from tests.worlds.stepped_candidates import (
     elected,
     resigned,
 )
-from zkgroup.controller.machine.candidacy import Candidacy, ends, last_foreign_epoch, prunable
+from zkgroup.controller.machine.candidacy import Candidacy, ends, ours_up_to
 from zkgroup.controller.machine.effects import IdInUse
 from zkgroup.controller.machine.election import Election, Stage
 from zkgroup.controller.machine.events import Retire
 from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.records import Records
 from zkgroup.controller.machine.rule_books import ControllerSettings
 from zkgroup.machinery.procedures import Procedure
 from zkgroup.model import Znode
-from zkgroup.model.requests import Delete, SetData
+from zkgroup.model.requests import Delete, Read, Request, SetData
 from zkgroup.model.stat import ZnodeStat
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller_records import (
@@ -304,36 +309,132 @@ def _znode(epoch: int, record: ControllerRecord | None) -> Znode:
     return Znode(path, data, ZnodeStat(1, 2, 0, 0, 5, 0, 0, 0, len(data), 0, 1))
 
 
-def test_old_records_go_where_a_real_controller_has_ruled_since() -> None:
-    """Recipes 13: the newest hundred stay, and every record above the last foreign epoch."""
-    world = SteppedCandidates()
-    world.server.put(EPOCH, b"230")
-    for epoch in [*range(1, 121), *range(122, 231)]:
-        record = ControllerRecord(1, 1, "started", 0)
+def _history(world: SteppedCandidates, told: Mapping[int, int | None]) -> None:
+    """Records of these epochs, each with the last epoch of a controller of Kafka, or without the key."""
+    for epoch, foreign in told.items():
+        record = ControllerRecord(1, 1, "started", 0, foreign_epoch=foreign)
         world.server.put(ControllerRecord.path(epoch), record.encode())
+
+
+def _kept(world: SteppedCandidates) -> set[int]:
+    return {int(path.rpartition("/")[2]) for path in world.server.tree() if path.startswith(_HISTORY)}
+
+
+def test_a_hundred_records_stay() -> None:
+    """Recipes 13: also where no controller of Kafka has ever ruled; the rest goes in small transactions."""
+    world = SteppedCandidates()
+    world.server.put(EPOCH, b"350")
+    _history(world, dict.fromkeys(range(1, 351)))
     node = world.node(1)
     world.pass_grace()
 
+    assert elected(node).foreign_epoch == 0
+    assert _kept(world) == set(range(252, 352))
+    assert world.record(351).foreign_epoch == 0
+
+
+def test_what_the_newest_record_says_needs_no_older_ones() -> None:
+    """Recipes 13: one record is read, however many there were, and none of those that are gone is missed."""
+    world = SteppedCandidates()
+    world.server.put(EPOCH, b"350")
+    _history(world, dict.fromkeys(range(300, 351), 121))
+    node = world.node(1)
+    read: list[str] = []
+    submit = node.client.submit
+
+    def watched(request: Request, **others: Any) -> None:
+        read.extend([request.path] if isinstance(request, Read) else [])
+        submit(request, **others)
+
+    node.client.submit = watched  # type: ignore[method-assign]
+    world.pass_grace()
+
     assert elected(node).foreign_epoch == 121
-    kept = {int(path.rpartition("/")[2]) for path in world.server.tree() if path.startswith(_HISTORY)}
-    assert kept == set(range(122, 232))
+    assert world.record(351).foreign_epoch == 121
+    assert {path for path in read if path.startswith(_HISTORY)} == {ControllerRecord.path(350)}
+
+
+@pytest.mark.parametrize(
+    ("told", "foreign"),
+    [
+        ({}, 7),
+        ({5: 2, 6: 2}, 7),
+        ({6: 5, 7: 5}, 5),
+        ({5: 2, 6: 2, 7: None}, 2),
+        ({4: 2, 5: None, 6: None, 7: None}, 2),
+        ({6: None, 7: None}, 5),
+        ({1: 0, 3: None, 4: None, 5: None, 6: None, 7: None}, 2),
+        ({6: 3, 7: 9}, 3),
+        ({6: 3, 7: 7}, 3),
+    ],
+    ids=[
+        "no record: it was Kafka's",
+        "Kafka ruled since the newest record",
+        "the newest says it",
+        "a controller of an earlier version has ruled since",
+        "several of an earlier version",
+        "all of an earlier version: the missing ones",
+        "a gap above the record that says it",
+        "a number that cannot be",
+        "its own number",
+    ],
+)
+def test_the_last_foreign_epoch(told: dict[int, int | None], foreign: int) -> None:
+    """Recipes 13: from the newest record that says it, and from missing ones where none above a gap does."""
+    world = SteppedCandidates()
+    world.server.put(EPOCH, b"7")
+    _history(world, told)
+    node = world.node(1)
+    world.pass_grace()
+
+    assert elected(node).foreign_epoch == foreign
+    assert world.record(8).foreign_epoch == foreign
+
+
+def test_a_record_that_cannot_be_read_says_only_that_its_epoch_was_ours() -> None:
+    """The one below it is asked."""
+    world = SteppedCandidates()
+    world.server.put(EPOCH, b"7")
+    _history(world, {6: 4})
+    world.server.put(ControllerRecord.path(7), b"{")
+    node = world.node(1)
+    world.pass_grace()
+
+    assert elected(node).foreign_epoch == 4
+
+
+def test_what_controllers_hand_on_is_what_the_whole_history_would_say() -> None:
+    """Drawn histories of controllers of ours and of Kafka: with a hundred records each controller knows what
+    it would know with all of them."""
+    for seed in range(20):
+        chance = random.Random(seed)
+        world = SteppedCandidates()
+        world.server.put(EPOCH, b"0")
+        foreign = 0
+        for epoch in range(1, chance.randrange(2, 12)):
+            if chance.random() < 0.3:
+                world.server.put(EPOCH, str(epoch).encode())
+                foreign = epoch
+                continue
+            node = world.node(1, name=f"n{epoch}")
+            node.machine.records = Records(node.machine.election, kept=1)
+            world.run(lambda node=node: node.rules or node.machine.election.stage is Stage.GRACE)
+            world.advance(GRACE_AND_SPREAD_MS)
+            world.run()
+            assert (elected(node).fence.epoch, elected(node).foreign_epoch) == (epoch, foreign), seed
+            assert _kept(world) == {epoch}
+            node.loop.post(Retire("the next one"))
+            world.run()
 
 
 _HISTORY = f"{controller_history_path()}/"
 
 
-def test_what_may_be_pruned() -> None:
-    """Recipes 13: never above the last foreign epoch, and never one of the newest that are kept."""
-    assert prunable(range(1, 300), 0) == []
-    assert prunable([1, 2, 4, 5, 6], 3, kept=2) == [1, 2]
-    assert prunable([1, 2, 4, 5, 6], 3, kept=4) == [1]
-
-
 @pytest.mark.parametrize(
-    ("epoch", "recorded", "foreign"),
-    [(0, [], 0), (3, [], 3), (3, [1, 2, 3], 0), (5, [1, 3, 5], 4), (5, [1, 2, 3, 4, 5, 6], 0)],
+    ("epoch", "recorded", "ours"),
+    [(0, [], []), (3, [], []), (3, [1, 2, 3], [3, 2, 1]), (5, [1, 3, 5], [5]), (2, [1, 2, 3], [2, 1])],
 )
-def test_the_last_foreign_epoch(epoch: int, recorded: list[int], foreign: int) -> None:
-    """Recipes 13: the greatest epoch without a record of ours."""
-    assert last_foreign_epoch(epoch, recorded) == foreign
-    assert Candidacy(epoch, 7, foreign).fence == Fence(epoch + 1, 8)
+def test_the_epochs_that_were_ours(epoch: int, recorded: list[int], ours: list[int]) -> None:
+    """Recipes 13: down to the first without a record."""
+    assert ours_up_to(epoch, recorded) == ours
+    assert Candidacy(epoch, 7, 0).fence == Fence(epoch + 1, 8)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
 
 from zkgroup.broker.receiver import Receiver
-from zkgroup.controller.machine import candidacy, fence, loading, move_writes, moving, reign, selectors
+from zkgroup.controller.machine import (
+    candidacy,
+    election,
+    fence,
+    loading,
+    move_writes,
+    moving,
+    reign,
+    selectors,
+)
 from zkgroup.controller.machine import leading as controller_leading
 from zkgroup.controller.machine.election import Election
 from zkgroup.controller.machine.holding import Holding
@@ -176,9 +185,12 @@ def _no_recovery(patch: Patch) -> None:
 
 def _recovers_after_a_real_predecessor_only(patch: Patch) -> None:
     """A winner of ours is taken to have recovered everything."""
-    patch.setattr(
-        candidacy, "last_foreign_epoch", lambda epoch, recorded: 0 if epoch in recorded else max(epoch, 0)
-    )
+
+    def last_foreign_epoch(asked: object, epoch: int, recorded: Collection[int]) -> Procedure[int]:
+        yield from ()
+        return 0 if epoch in recorded else max(epoch, 0)
+
+    patch.setattr(election, "last_foreign_epoch", last_foreign_epoch)
 
 
 def _unanswered_deletions_hold_nothing(patch: Patch) -> None:

@@ -21,7 +21,6 @@ from zkgroup.znodes.broker_registration import ZKGROUP_KEY
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import Controller, ControllerEpoch
 from zkgroup.znodes.controller_records import (
-    HISTORY_KEPT,
     ControllerRecord,
     ResignRequest,
     controller_history_path,
@@ -131,20 +130,25 @@ def needs_grace(predecessor: Predecessor, epoch: Znode, registration: Znode | No
     return registration is not None and registration.stat.ephemeral_owner == predecessor.session
 
 
-def last_foreign_epoch(epoch: int, recorded: Collection[int]) -> int:
-    """The greatest epoch up to this one that has no record, so that a real controller had it; 0 for none."""
+def ours_up_to(epoch: int, recorded: Collection[int]) -> list[int]:
+    """The epochs of controllers of ours from this one down to the first without a record, newest first."""
     known = set(recorded)
-    while epoch in known:
-        epoch -= 1
-    return max(epoch, 0)
+    lowest = epoch
+    while lowest > 0 and lowest in known:
+        lowest -= 1
+    return list(range(epoch, max(lowest, 0), -1))
 
 
-def prunable(recorded: Iterable[int], foreign_epoch: int, kept: int = HISTORY_KEPT) -> list[int]:
-    """Epochs whose records may go, oldest first: beyond the newest `kept`, and below the last foreign one.
-
-    A record above it is what says that the epoch was ours.
-    """
-    return [epoch for epoch in sorted(recorded)[:-kept] if epoch < foreign_epoch]
+def foreign_epoch_told(epoch: int, record: Znode | None) -> int | None:
+    """The last epoch before this one that a controller of Kafka had, as its record says; None where it does
+    not, as those of earlier versions, or cannot be read."""
+    if record is None:
+        return None
+    try:
+        told = ControllerRecord.decode(record.path, record.data).foreign_epoch
+    except CorruptZnodeError:
+        return None
+    return told if told is not None and told < epoch else None
 
 
 def elect(

@@ -27,6 +27,7 @@ from zkgroup.controller.machine.candidacy import NOBODY, Candidacy, Predecessor,
 from zkgroup.controller.machine.core import Core
 from zkgroup.controller.machine.effects import Elected, IdInUse, Resigned
 from zkgroup.controller.machine.fence import Fence
+from zkgroup.controller.machine.foreign_epoch import last_foreign_epoch
 from zkgroup.controller.machine.lease import Lease
 from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import NoAnswerError, Procedure, Query, ask, list_done, read_done, write
@@ -84,8 +85,8 @@ class Election:
         """A rule of this session whose end is to be written."""
         self._not_before_ms = 0
         self._greatest_epoch = 0
-        self.prunable: tuple[int, ...] = ()
-        """Epochs whose records the next rule may delete."""
+        self.recorded: tuple[int, ...] = ()
+        """Epochs of which there is a record, oldest first; of who rules, its own is the last."""
         self._watches: dict[str, Watch] = {}
 
     @property
@@ -147,6 +148,7 @@ class Election:
         assert self.rule is not None, "nobody raises the epoch without ruling"
         self.rule = self.rule._replace(fence=fence, record=record, record_version=0)
         self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
+        self.recorded = (*self.recorded, fence.epoch)
         self.predecessor = self.predecessor._replace(epoch_version=fence.version)
         self._lease.start(fence, proven=True)
 
@@ -239,10 +241,8 @@ class Election:
         if core.config.controller_only and (ended or controller):
             (outcome,) = yield from self._asked(Query(Read(BrokerRegistration.path(core.config.broker))))
             registration = self._if_own(read_done(outcome))
-        operations = acts.withdraw(
-            self._if_own(controller), epoch, self._greatest_epoch, (registration, request)
-        )
-        if operations:
+        mine = self._if_own(controller)
+        if operations := acts.withdraw(mine, epoch, self._greatest_epoch, (registration, request)):
             yield from self._written(operations)
         if ended is not None:
             self._ended = None
@@ -251,9 +251,8 @@ class Election:
     def _end_record(self, ended: Rule) -> Procedure[None]:
         """Notes the end, also where what was written last had no answer by then (`acts.ends`)."""
         epoch, data = ended.fence.epoch, ended.record.encode()
-        answer = yield from self._written(
-            (SetData(ControllerRecord.path(epoch), data, ended.record_version),)
-        )
+        operation = SetData(ControllerRecord.path(epoch), data, ended.record_version)
+        answer = yield from self._written((operation,))
         if isinstance(answer, MultiRefused):
             paths = map(ControllerRecord.path, (epoch, epoch + 1))
             found = yield from self._asked(*(Query(Read(path)) for path in paths))
@@ -280,15 +279,14 @@ class Election:
         if epoch is None or history.stat is None:
             yield from self._make_parents(epoch)
             return
-        number = acts.number_of(epoch)
-        if number is None:
+        if (number := acts.number_of(epoch)) is None:
             self._core.note("controller_epoch.unreadable", path=epoch.path)
             self._put_off()
             return
         recorded = [each for name in history.children if (each := ControllerRecord.epoch_of(name))]
-        foreign = acts.last_foreign_epoch(number, recorded)
+        foreign = yield from last_foreign_epoch(self._asked, number, recorded)
         self.candidacy = Candidacy(number, epoch.stat.version, foreign)
-        self.prunable = tuple(acts.prunable(recorded, foreign))
+        self.recorded = tuple(sorted(each for each in recorded if each <= number))
         self.stage = Stage.STANDING
         if acts.needs_grace(before, epoch, read_done(rest[0]) if rest else None):
             self.stage = Stage.GRACE
@@ -312,15 +310,15 @@ class Election:
         broker, alone, wall_ms = core.config.broker, core.config.controller_only, core.now.wall_ms
         registration = alone and acts.register(broker, alone.host, alone.port, wall_ms)
         self._tried = tried
-        operations = acts.elect(tried, Controller(broker, wall_ms), self._record(wall_ms), registration)
+        record = self._record(tried, wall_ms)
+        operations = acts.elect(tried, Controller(broker, wall_ms), record, registration)
         answer = yield from self._written(operations)
         if isinstance(answer, MultiDone):
             made = answer.stats[1]
             assert made is not None
             self._won(tried, made.czxid, proven=True)
             return
-        self._tried = None
-        self.stage = Stage.LOOKING
+        self._tried, self.stage = None, Stage.LOOKING
         if operations[answer.index] is registration:
             yield from self._look_at_obstacle(answer.code)
 
@@ -342,16 +340,18 @@ class Election:
             self.is_out = True
             self._core.emit(IdInUse(self._core.config.broker, path, found.stat.ephemeral_owner))
 
-    def _record(self, wall_ms: int) -> ControllerRecord:
+    def _record(self, tried: Candidacy, wall_ms: int) -> ControllerRecord:
         session = self._core.session
         assert session is not None
         reason = self._reason or acts.why_elected(self.predecessor)
-        return ControllerRecord(self._core.config.broker, session.session_id, reason, wall_ms)
+        mine = ControllerRecord(self._core.config.broker, session.session_id, reason, wall_ms)
+        return mine.after(tried.foreign_epoch)
 
     def _won(self, tried: Candidacy, czxid: int, *, proven: bool) -> None:
         core = self._core
         assert core.session is not None
-        self.rule = Rule(tried.fence, czxid, self._record(core.now.wall_ms), 0, tried.foreign_epoch)
+        self.rule = Rule(tried.fence, czxid, self._record(tried, core.now.wall_ms), 0, tried.foreign_epoch)
+        self.recorded = (*self.recorded, tried.fence.epoch)
         self.stage, self._must_look, self._tried = Stage.RULING, True, None
         self._greatest_epoch = max(self._greatest_epoch, tried.fence.epoch)
         self.former = self.predecessor

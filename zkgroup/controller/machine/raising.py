@@ -27,8 +27,9 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
         return
     raised = Fence(rule.fence.epoch + 1, rule.fence.version + 1)
     wall_ms = reign.core.now.wall_ms
-    record = ControllerRecord(rule.record.broker, rule.record.session, REASON, wall_ms)
-    over = rule.record.over(wall_ms, REASON)
+    was = rule.record
+    record = ControllerRecord(was.broker, was.session, REASON, wall_ms).after(rule.foreign_epoch)
+    over = was.over(wall_ms, REASON)
     operations = (
         *rule.fence.checks(),
         SetData(ControllerEpoch.path(), ControllerEpoch(raised.epoch).encode(), rule.fence.version),

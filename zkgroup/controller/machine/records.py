@@ -8,7 +8,7 @@ from zkgroup.controller.machine.election import FENCE_PATHS, Election
 from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import Procedure, read_many, write
 from zkgroup.model.requests import Delete, MultiDone, SetData
-from zkgroup.znodes.controller_records import ControllerRecord
+from zkgroup.znodes.controller_records import HISTORY_KEPT, ControllerRecord
 
 PRUNED_MAX: Final = 100
 """Records deleted in one transaction."""
@@ -17,12 +17,13 @@ PRUNED_MAX: Final = 100
 class Records:
     """The records below `/zkgroup/controller/history` while this controller rules."""
 
-    def __init__(self, election: Election) -> None:
+    def __init__(self, election: Election, kept: int = HISTORY_KEPT) -> None:
         self._election = election
+        self._kept = kept
 
     def next(self) -> Work | None:
-        """Pruning, where something is left to prune."""
-        return ("prune the history", self._prune) if self._election.prunable else None
+        """Pruning, where there are more than are kept."""
+        return ("prune the history", self._prune) if len(self._election.recorded) > self._kept else None
 
     def loaded(self, load_ms: int) -> Procedure[None]:
         """The record of the present rule also says how long loading took."""
@@ -36,11 +37,11 @@ class Records:
             self._election.rule = rule._replace(record=record, record_version=version)
 
     def _prune(self) -> Procedure[None]:
-        """Old records go, where a later epoch of a real controller makes them worthless."""
+        """Old records go: the newest, which is this controller's own, says all that they were kept for."""
         election = self._election
-        rule, doomed = election.rule, election.prunable[:PRUNED_MAX]
+        rule, doomed = election.rule, election.recorded[: -self._kept][:PRUNED_MAX]
         assert rule is not None
-        election.prunable = election.prunable[PRUNED_MAX:]
+        election.recorded = election.recorded[len(doomed) :]
         (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in doomed])
         deletions = [Delete(znode.path, znode.stat.version) for znode in found if znode is not None]
         if deletions:

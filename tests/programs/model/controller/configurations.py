@@ -40,6 +40,7 @@ AS_WRITTEN = {
     "grace": _of(check="overlap", expiries=0, deletions=2),
     "recovery": _of(check="recovered", expiries=0, pauses=1),
     "recovery-expiry": _of(check="recovered", is_short=False, pauses=1),
+    "recovery-often": _of(check="recovered", expiries=0, deletions=3, pauses=1, our_writes=0, is_short=False),
 }
 
 BEFORE = {
@@ -55,6 +56,16 @@ BROKEN = {
     "no-check": _of("violated", variant="no-check"),
     "version-0": _of("violated", variant="version-0"),
     "no-grace": _of("violated", variant="no-grace", check="overlap", expiries=0),
+    "newest-record": _of(
+        "violated",
+        variant="newest-record",
+        check="recovered",
+        expiries=0,
+        deletions=3,
+        pauses=1,
+        our_writes=0,
+        is_short=False,
+    ),
 }
 """Each rule left out once."""
 

@@ -26,6 +26,9 @@ from tests.programs.model.controller.election_surroundings import (
 )
 from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER, close_session, multi
 
+HISTORY_KEPT = 1
+"""The fewest that a history can keep."""
+
 
 class Model(Surroundings):
     """State: (tree, ours A, ours B, real R, broker X, faults left)."""
@@ -33,6 +36,7 @@ class Model(Surroundings):
     def __init__(self, a: Configuration) -> None:
         self.a = a
         self.mark = a.variant != "version-0"
+        self.mended = a.variant in ("mended", "newest-record")
 
     def init(self) -> State:
         a = self.a
@@ -42,14 +46,14 @@ class Model(Surroundings):
                 (1, 1, 0, 0),
                 (REAL, 0, 2, 30),
                 ((0, 1), 0, 0, 0),
-                (frozenset(), 0, 0, 0),
+                ((), 0, 0, 0),
                 None,
                 2,
             )
             last = (1, 30, REAL, 1)
             real = ("L", 30, 1, 1, 1, None, 0, a.real_writes)
         else:
-            tree = (None, (0, 0, 0, 0), None, ((0, 0), 0, 0, 0), (frozenset(), 0, 0, 0), None, 0)
+            tree = (None, (0, 0, 0, 0), None, ((0, 0), 0, 0, 0), ((), 0, 0, 0), None, 0)
             last = (0, 0, OURS, 0)
             real = None
         p = ("W", 10, 1, last, None, a.our_writes)
@@ -128,10 +132,9 @@ class Model(Surroundings):
         elif pc == "D":  # sync done; grace?
             idr = tree[IDR]
             again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
-            if a.variant == "mended":  # somebody we never saw has ruled meanwhile
+            if self.mended:  # somebody we never saw has ruled meanwhile
                 again = again or e[VER] != last[3]
-            hist = tree[HIST][DATA]
-            foreign = max([n for n in range(1, e[DATA] + 1) if n not in hist], default=0)
+            foreign = self.foreign(dict(tree[HIST][DATA]), e[DATA])
             wait = again and a.variant != "no-grace"
             yield (
                 f"{name} reads the epoch {e[DATA]}" + (" and waits" if wait else ""),
@@ -142,7 +145,7 @@ class Model(Surroundings):
         elif pc == "G":  # the grace ends; a running real one has acted by then
             r = s[3]
             calm = r is None or r[6] or (r[2] == 1 and not self.pending(tree, r) and r[0] not in "CBw")
-            if calm and c is not None and a.variant == "mended":
+            if calm and c is not None and self.mended:
                 yield (
                     f"{name} ends its grace, looks again",
                     False,
@@ -157,13 +160,13 @@ class Model(Surroundings):
             if self.mark:
                 ops.append(("set", CTRL, OURS, 0))
             ops.append(("set", EPOCH, n + 1, v))
-            if a.variant == "mended":
-                ops.append(("set", HIST, tree[HIST][DATA] | {n + 1}, -1))
+            if self.mended:
+                ops.append(("set", HIST, (*tree[HIST][DATA], (n + 1, foreign)), -1))
             t, why = multi(tree, sess, ops) if live else (None, "expired")
             if t is None:
                 yield f"{name} elect refused ({why})", False, put(("R", sess, live, last, None, left)), None
             else:
-                do = 0 if again or a.variant == "mended" else 2
+                do = 0 if again or self.mended else 2
                 bad = None if t[EPOCH][DATA] > e[DATA] else "S11 epoch not growing"
                 yield (
                     f"{name} elected, epoch {n + 1}",
@@ -175,7 +178,7 @@ class Model(Surroundings):
                 )
         elif pc == "L":
             v, n, stage, foreign = lead
-            if c is None or c[CZXID] != last[0] or (a.variant == "mended" and e[VER] != v):
+            if c is None or c[CZXID] != last[0] or (self.mended and e[VER] != v):
                 yield (
                     f"{name} sees it lost, resigns",
                     False,
@@ -200,7 +203,7 @@ class Model(Surroundings):
                     )
             (le, ce), ver = tree[STATE][DATA], tree[STATE][VER]
             if stage == 1:
-                if a.variant == "mended" and ce > foreign:
+                if self.mended and ce > foreign:
                     yield (
                         f"{name} finds nothing to rewrite",
                         False,
@@ -209,10 +212,22 @@ class Model(Surroundings):
                     )
                 else:
                     yield from self.write(s, k, put, "rewrites state", STATE, (le + 1, n), ver, 2, left)
+            if len(tree[HIST][DATA]) > HISTORY_KEPT:
+                newest = tree[HIST][DATA][-HISTORY_KEPT:]
+                yield from self.write(s, k, put, "prunes the history", HIST, newest, -1, stage, left)
             if stage == 2 and left:
                 yield from self.write(s, k, put, "writes state", STATE, (le + 1, n), ver, 2, left - 1)
                 if tree[NEW] is None:
                     yield from self.write(s, k, put, "creates new state", NEW, n, None, 2, left - 1)
+
+    def foreign(self, history: dict[int, int], epoch: int) -> int:
+        """The greatest epoch of a real one: as the record of this epoch says; without one it is this epoch.
+
+        history: epoch of ours to the greatest of a real one before it, as its record has it.
+        """
+        if self.a.variant == "newest-record":  # whatever epoch it is of
+            return history[max(history)] if history else epoch
+        return history.get(epoch, epoch)
 
     @staticmethod
     def resign(tree: Tree, p: State) -> Tree:

@@ -2,7 +2,8 @@
 
 The tree: /controller, /controller_epoch, the registration of the real broker,
 one partition `state` (leader epoch, controller epoch), the epochs we recorded as
-ours, and the `state` of a topic that somebody has just created.
+ours, each with the greatest of a real one before it, and the `state` of a topic that
+somebody has just created.
 
 The real controller creates /controller, then reads and bumps the epoch in two
 further steps; sees the node's fate only when it handles the event, and does not
@@ -31,7 +32,7 @@ class Configuration(NamedTuple):
     """Who takes part, which recipe they follow, how much goes wrong, and what is looked for."""
 
     variant: str = "mended"
-    """`recipe`: the text before it was mended; others leave a rule out."""
+    """`recipe`: the text before it was mended; others leave a rule out, or have it wrong."""
     check: str = "ours"
     """`ours`: S11 and epochs that grow; `overlap`: a real one writes while ours holds /controller;
     `recovered`: a real one of an older epoch changes a standing state, or is obeyed, after our recovery;

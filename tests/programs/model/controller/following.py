@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.programs.model.controller.election import Model
+from tests.programs.model.controller.election import HISTORY_KEPT, Model
 from tests.programs.model.controller.election_surroundings import (
     COUNT,
     CTRL,
@@ -29,6 +29,7 @@ from zkgroup.controller.machine.core import CandidateConfig, Core
 from zkgroup.controller.machine.effects import Elected, Resigned
 from zkgroup.controller.machine.election import FENCE_PATHS, Election, Stage
 from zkgroup.controller.machine.lease import Lease
+from zkgroup.controller.machine.records import Records
 from zkgroup.machinery.effects import Ask
 from zkgroup.machinery.procedures import FencedError, Procedure, Query, write
 from zkgroup.model.ports import Instant
@@ -138,8 +139,25 @@ class Following:
             case _ if label.startswith("A refused by the broker"):
                 self.election.resign("a broker knows a later epoch")
                 self._settle_leaving()
+            case "A prunes the history":
+                self._prune(label)
             case _:
                 self._write(label, before)
+
+    def _prune(self, label: str) -> None:
+        """The records that the machine knows of; the model's A sees those that a later one has made, too."""
+        work = Records(self.election, HISTORY_KEPT).next()
+        refused = "refused" in label
+        if work is None:
+            assert refused
+            raise Pruned
+        try:
+            self._drive(work[1]())
+        except FencedError:
+            self.election.fenced()
+        assert (self.election.rule is None) == refused
+        if refused:
+            self._settle_leaving()
 
     def _sees(self, before: State) -> None:
         """The watch has told, or the read of a beginning is due."""
@@ -275,9 +293,12 @@ class Following:
             return  # it goes with A's session
         for at, path in PATHS.items():
             self._change(at, path, before[at], after[at])
-        fresh = after[HIST][DATA] - (before[HIST][DATA] if before[HIST] else frozenset())
-        for epoch in fresh:
-            self.server.put(ControllerRecord.path(epoch), ControllerRecord(B_BROKER, 0, "model", 0).encode())
+        old, new = dict(before[HIST][DATA] if before[HIST] else ()), dict(after[HIST][DATA])
+        for epoch in new.keys() - old.keys():
+            record = ControllerRecord(B_BROKER, 0, "model", 0).after(new[epoch])
+            self.server.put(ControllerRecord.path(epoch), record.encode())
+        for epoch in old.keys() - new.keys():
+            assert isinstance(self.server.write(Delete(ControllerRecord.path(epoch), -1)), MultiDone)
 
     def _dies(self, before: Tree, after: Tree) -> bool:
         return self.labels[-1:] == ["session of A expires, it does not know"]
@@ -315,10 +336,14 @@ class Following:
                 assert znode.data == _data(at, node[DATA]), (self.labels, path)
             else:
                 assert znode.stat.czxid == self.zxids[node[CZXID]], self.labels
-        recorded = {
-            int(path.rpartition("/")[2]) for path in self.server.tree() if "/controller/history/" in path
+        prefix = f"{controller_history_path()}/"
+        recorded = [path for path in self.server.tree() if path.startswith(prefix)]
+        told = {
+            int(path.removeprefix(prefix)): ControllerRecord.decode(path, znode.data).foreign_epoch
+            for path in recorded
+            if (znode := self.server.find(path)) is not None
         }
-        assert recorded == set(tree[HIST][DATA]), self.labels
+        assert told == dict(tree[HIST][DATA]), self.labels
 
     def assert_same_beliefs(self) -> None:
         pc, _, _, last, lead, _ = self.s[1]

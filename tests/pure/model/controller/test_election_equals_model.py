@@ -30,6 +30,7 @@ ACTS = {
     "A writes state",
     "A rewrites state",
     "A creates new state",
+    "A prunes the history",
     "A learns that its session is lost",
 }
 """What A does in the model; each is met in some walk, or the comparison shows nothing."""
@@ -46,7 +47,12 @@ BROKEN = {
         lambda rule, epoch, controller: LOST(rule, None, controller) if controller is None else None,
     ),
     "nothing is taken off": ("withdraw", lambda controller, epoch, greatest, others: ()),
-    "every epoch ours": ("last_foreign_epoch", lambda epoch, recorded: 0),
+    "every epoch ours": ("ours_up_to", lambda epoch, recorded: list(range(epoch, 0, -1))),
+    "the newest record, whatever its epoch": (
+        "ours_up_to",
+        lambda epoch, recorded: sorted(recorded, reverse=True),
+    ),
+    "what the newest record says is not read": ("foreign_epoch_told", lambda epoch, record: None),
 }
 """Rules of the machine, each taken out once."""
 
