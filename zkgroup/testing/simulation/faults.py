@@ -13,7 +13,7 @@ from zkgroup.consumer import events as ev
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.consuming import ConsumingActor
 from zkgroup.testing.simulation.setup import GROUP
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
@@ -50,7 +50,7 @@ class Faults:
     def late(self) -> object:
         return self._lose("late")
 
-    def _some(self) -> Actor | None:
+    def _some(self) -> ConsumingActor | None:
         living = self._world.living()
         return self._rng.choice(living) if living else None
 
@@ -172,9 +172,7 @@ class Faults:
         actor = self._some()
         if actor is None or len(self._world.living()) < 2:
             return False
-        shares = any(o.client is actor.client for o in self._world.living() if o is not actor)
-        deadline_ms = self._world.clock.now_ms() + 5000
-        actor.inbox.append(ev.CloseRequested(not shares, deadline_ms))
+        actor.leave(6.0)
         return actor.member_id
 
     def join(self) -> object:
@@ -188,7 +186,7 @@ class Faults:
         actor = self._some()
         if actor is None or self._world.setup.strategy == "roundrobin":
             return False
-        actor.inbox.append(ev.SubscriptionChanged(self._rng.choice(self._world.setup.subscriptions)))
+        actor.post(ev.SubscriptionChanged(self._rng.choice(self._world.setup.subscriptions)))
         return actor.member_id
 
     def hand_back(self) -> object:
@@ -196,15 +194,15 @@ class Faults:
         if actor is None or not actor.application.owned:
             return False
         tp = self._rng.choice(actor.application.owned)
-        actor.inbox.append(ev.HandBackRequested(frozenset({tp})))
+        actor.engine.hand_back([tp])
         return tp
 
     def poll_timeout(self) -> object:
         actor = self._some()
         if actor is None:
             return False
-        actor.inbox.append(ev.PollOverdue())
-        actor.inbox.append(ev.Polled())
+        actor.post(ev.PollOverdue())
+        actor.post(ev.Polled())
         return actor.member_id
 
     def slow_callback(self) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from zkgroup.model.requests import Create, Delete
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.consuming import ConsumingActor
 from zkgroup.testing.simulation.goal import Goal
 from zkgroup.testing.simulation.setup import GROUP
 from zkgroup.testing.simulation.world import World
@@ -13,7 +13,7 @@ from zkgroup.znodes.consumers import Registration, ids_path
 
 CONVERGE_MS = 60_000
 STAY_MS = 15_000
-ROUNDS_MAX = 100_000
+ROUNDS_MAX = 10_000
 IDLE_MEMBER = b'{"version":1,"subscription":{},"pattern":"static","timestamp":"1","zkgroup":"sim"}'
 
 
@@ -59,7 +59,7 @@ class Quiet:
             due_ms = self._world.next_due_ms()
             next_ms = min(end_ms, clock.now_ms() + 1000, due_ms if due_ms is not None else end_ms)
             self._world.advance(max(0, next_ms - clock.now_ms()))
-            if clock.now_ms() >= end_ms and not any(actor.due_timers() for actor in self._world.living()):
+            if clock.now_ms() >= end_ms and not any(actor.has_work for actor in self._world.living()):
                 return
 
     def drain(self) -> None:
@@ -76,27 +76,41 @@ class Quiet:
         raise AssertionError("something goes on for ever without time passing")
 
     @staticmethod
-    def _act(actor: Actor) -> bool:
-        actor.fire_timers()
-        for call in actor.application.open_calls:
-            actor.answer_call(call)
-        if not actor.inbox:
-            return False
-        actor.take_event()
-        return True
+    def _act(actor: ConsumingActor) -> bool:
+        did = actor.run() > 0
+        if actor.runner.can_begin:
+            actor.begin_callback()
+            did = True
+        if actor.runner.can_return:
+            actor.end_callback()
+            did = True
+        if actor.runner.can_return_late:
+            actor.end_late_callback()
+            did = True
+        if actor.can_fetch:
+            actor.fetch()
+            did = True
+        did |= actor.finished is None and actor.application.calm()
+        actor.check()
+        return did
 
     def _last_commits(self) -> None:
-        """At rest every owner delivers and commits, and nothing is refused (L5).
+        """At rest every owner delivers what comes and commits it, and nothing is refused (L5).
 
         The first time a commit may still find what a stranger wrote to an owned offset.
         """
         for is_second in (False, True):
+            for tp in Goal(self._world.server, GROUP).owners():
+                self._world.log.append(tp)
+            self.drain()
             for actor in self._world.living():
-                for tp in actor.application.deliverable(self._world.clock.now_ms()):
-                    actor.application.deliver(tp)
+                for tp in actor.application.owned:
+                    reached, end = actor.application.reached.get(tp), self._world.log.end(tp)
+                    assert reached == end, f"{tp} is delivered by {actor.member_id} up to {reached} of {end}"
                 before = len(actor.application.results)
-                actor.commit()
+                actor.application.commit()
                 self.drain()
+                assert not actor.application.open_commits, f"{actor.member_id}: a commit does not end"
                 for result in actor.application.results[before:]:
                     assert not (is_second and result.refused), f"refused at rest: {result.refused}"
 

@@ -56,6 +56,7 @@ class Setup:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Chance of each fault in a thousand steps."""
     session_timeout_ms: int = 6000
+    ack_mode: str = "auto"
     bulk_paths: int | None = None
     """So many paths of a bulk read are read at one moment; all of them when None."""
 
@@ -72,6 +73,9 @@ class Setup:
             server_tick_ms=500,
             verify_interval_ms=2000,
             publish_interval_ms=3000,
+            ack_mode=self.ack_mode,
+            auto_commit_interval_ms=1000,
+            require_brokers=False,
         )
 
 

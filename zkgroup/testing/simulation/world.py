@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 
 from zkgroup.consumer.machine import MemberConfig
+from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.application import Application
 from zkgroup.testing.simulation.audit import Audit
+from zkgroup.testing.simulation.consuming import ConsumingActor
 from zkgroup.testing.simulation.jvm import JvmActor
 from zkgroup.testing.simulation.recording import Recording
 from zkgroup.testing.simulation.setup import GROUP, Setup
+from zkgroup.testing.simulation.source import Log
 from zkgroup.znodes.brokers import Topic
 
 
@@ -24,14 +27,15 @@ class World:
         self.server = MemoryZooKeeper(self.clock, stepped=True)
         self.server.bulk_paths = setup.bulk_paths
         self.recording = Recording(self.clock)
+        self.log = Log(self.clock)
         self.audit = Audit(self.server, GROUP, self.recording)
-        self.actors: list[Actor] = []
+        self.actors: list[ConsumingActor] = []
         self.jvm: list[JvmActor] = []
-        self.killed: list[Actor] = []
+        self.killed: list[ConsumingActor] = []
         self.callbacks_hang = False
         self.sessions_expired = 0
         self._rng = rng
-        self._paused_until: dict[Actor, int] = {}
+        self._paused_until: dict[ConsumingActor, int] = {}
         self._isolated_until: dict[str, int] = {}
         self._joined = 0
         for topic, partitions in setup.topics.items():
@@ -39,7 +43,7 @@ class World:
 
     # --- members ----------------------------------------------------------------------------------
 
-    def add_member(self, index: int, *, fresh_client: bool = False) -> Actor:
+    def add_member(self, index: int, *, fresh_client: bool = False) -> ConsumingActor:
         """Starts a member. Its id is free, or was its own before."""
         self._joined += 1
         number = self.setup.clients[index % len(self.setup.clients)]
@@ -57,8 +61,17 @@ class World:
             jitter=self._rng.random,
             owns_client=not shares,
         )
-        actor = Actor(config, client, self.clock, self.recording, self._joined)
-        actor.application.on_committed = self.audit.acknowledged
+        application = Application(self._rng, acks=self.setup.ack_mode == "explicit")
+        actor = ConsumingActor(
+            config,
+            client,
+            self.clock,
+            self.recording,
+            self._joined,
+            log=self.log,
+            application=application,
+        )
+        actor.machine.on_committed = self.audit.acknowledged
         self.actors.append(actor)
         return actor
 
@@ -69,20 +82,20 @@ class World:
         self.jvm.append(actor)
         return actor
 
-    def kill(self, actor: Actor) -> None:
+    def kill(self, actor: ConsumingActor) -> None:
         """Takes a process away; its session stays until it expires."""
         actor.kill()
         self.actors.remove(actor)
         self.killed.append(actor)
 
-    def living(self) -> list[Actor]:
+    def living(self) -> list[ConsumingActor]:
         return [actor for actor in self.actors if actor.finished is None]
 
-    def awake(self) -> list[Actor]:
+    def awake(self) -> list[ConsumingActor]:
         now_ms = self.clock.now_ms()
         return [actor for actor in self.living() if self._paused_until.get(actor, 0) <= now_ms]
 
-    def pause(self, actor: Actor, until_ms: int) -> None:
+    def pause(self, actor: ConsumingActor, until_ms: int) -> None:
         self._paused_until[actor] = until_ms
 
     def isolate(self, client: str, ms: int) -> None:
@@ -95,15 +108,21 @@ class World:
         self._paused_until.clear()
         self._isolated_until.clear()
         self.callbacks_hang = False
+        self.log.mend()
         for name in self.server.clients:
             self.server.resume(name)
+
+    def produce(self) -> None:
+        """Somebody writes records to a partition."""
+        topic = self._rng.choice(list(self.setup.topics))
+        self.log.append(TopicPartition(topic, self._rng.randrange(self.setup.topics[topic])))
 
     # --- time -------------------------------------------------------------------------------------
 
     def is_busy(self) -> bool:
         """Something happens without time passing."""
         is_moving = any(step.kind != "catch_up" for step in self.server.pending())
-        return is_moving or any(actor.inbox for actor in self.awake())
+        return is_moving or any(actor.has_work for actor in self.awake())
 
     def next_due_ms(self) -> int | None:
         """When the next timer of a running member fires."""

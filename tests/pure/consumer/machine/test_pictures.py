@@ -169,7 +169,7 @@ def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None
     """interfaces, `hand_back`: revoked and released, and left to the next plan."""
     stage = SteppedGroup()
     member = stage.join("a")
-    member.inbox.append(ev.HandBackRequested(frozenset({tp(2)})))
+    member.post(ev.HandBackRequested(frozenset({tp(2)})))
     stage.run(2000)
     assert owned(member) == [0, 1, 3]
 
