@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper_leader import Transaction
-from zkgroup.testing.memory_zookeeper_tree import Created, DataSet, Deleted, Tree
+from zkgroup.testing.memory_zookeeper_tree import AnyOperation, Created, DataSet, Deleted, Tree
 from zkgroup.testing.simulation.recording import Recording
 from zkgroup.znodes.ids import split_thread_id
 
@@ -84,7 +84,7 @@ class Audit:
             self._judge_operation(entry, operation, member, created)
 
     def _judge_operation(
-        self, entry: Transaction, operation: Operation, member: str | None, created: set[str]
+        self, entry: Transaction, operation: AnyOperation, member: str | None, created: set[str]
     ) -> None:
         if isinstance(operation, Delete) and self._is_owner(operation.path):  # noqa: SIM102
             if not self._owns(operation.path, entry.session_id, member):
@@ -159,7 +159,7 @@ class Audit:
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _member(self, operations: Iterable[Operation]) -> str | None:
+    def _member(self, operations: Iterable[AnyOperation]) -> str | None:
         """The member that wrote: the registration that its transaction checks, or makes, or deletes."""
         for operation in operations:
             if operation.path.startswith(f"{self._prefix}/ids/") and isinstance(
