@@ -205,8 +205,11 @@ def remove_topic(
             writes.append(Write(topic, tuple(operations)))
             operations = []
         operations += added
-    operations += _deletes(last, found)
-    return (*writes, Write(topic, tuple(operations)))
+    ending = _deletes(last, found)
+    if operations and size_of([*operations, *ending]) > bytes_max:
+        writes.append(Write(topic, tuple(operations)))
+        operations = []
+    return (*writes, Write(topic, (*operations, *ending)))
 
 
 def _deletes(paths: Iterable[str], found: Mapping[str, int]) -> list[Operation]:

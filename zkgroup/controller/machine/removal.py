@@ -17,7 +17,7 @@ from zkgroup.controller.machine.states import BUSY, commit, write_all
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.machinery.procedures import Procedure, Query, ask
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import CreateMissing, ListMany, ListManyDone
+from zkgroup.model.requests import Create, CreateMissing, ListMany, ListManyDone
 from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -61,6 +61,8 @@ class _Removal:
         self._znodes: dict[str, dict[str, Znode]] = {}
         self._refused: dict[str, str] = {}
         """Why a write before the last one cannot be made."""
+        self._recorded: set[bytes] = set()
+        """Records of replicas that stay, made with a write before the last one."""
         self.made_again: set[str] = set()
         """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
 
@@ -80,6 +82,8 @@ class _Removal:
                 return
             for operation in write.operations:
                 self._znodes[topic].pop(operation.path, None)
+                if isinstance(operation, Create) and operation.data is not None:
+                    self._recorded.add(operation.data)
 
     def last(self, topic: str) -> Write | str:
         """The write after which nothing is left, or why it is not this one yet."""
@@ -95,8 +99,13 @@ class _Removal:
             return ()
         numbers = [each.partition for each in reign.picture.partitions(topic)]
         found = {path: znode.stat.version for path, znode in self._znodes[topic].items()}
-        records = deleting.records_of(self._ends[topic], reign.epoch)
-        return deleting.remove_topic(topic, numbers, found, records=records)
+        records = [
+            each
+            for each in deleting.records_of(self._ends[topic], reign.epoch)
+            if each.encode() not in self._recorded
+        ]
+        bytes_max = reign.core.config.request_bytes_max // 2
+        return deleting.remove_topic(topic, numbers, found, bytes_max, records)
 
 
 def _znodes(reign: Reign, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:

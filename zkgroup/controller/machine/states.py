@@ -113,7 +113,7 @@ def write_all(
     left = list(dict.fromkeys(items))
     for attempt in range(ATTEMPTS_MAX):
         made = _made(left, make, refused)
-        packed = pack(reign.fence, made.values())
+        packed = pack(reign.fence, made.values(), reign.core.config.request_bytes_max)
         owner = {id(write): item for item, write in made.items()}
         refused.update((owner[id(each.write)], str(each)) for each in packed.too_big)
         packets = packed.packets
