@@ -56,6 +56,11 @@ OF_CLUSTERS = {
     "operation configure": 40,
     "operation force_deletion": 10,
     "topics made again": 3,
+    "lines read": 500,
+    "fault stall": 20,
+    "fault answer_late": 2,
+    "fault depose": 5,
+    "stranger outrun": 5,
     "note abandoned.deleted": 3,
 }
 """In a hundred schedules, at least."""

@@ -86,6 +86,7 @@ class Quiet:
         self.pass_time(STAY_MS)
         assert world.rulers == [ruler], "L6 another controller at rest"
         assert (reason := self.missing()) is None, f"L7 did not stay: {reason}"
+        self._compare_logs()
         moved = {tp: (states.get(tp), now) for tp, now in self._states().items() if states.get(tp) != now}
         assert not moved or world.setup.rebalances, f"S12 states changed at rest: {moved}"
 
@@ -274,6 +275,22 @@ class Quiet:
                 f"L7 {tp}: the last line is not acknowledged, {_view(world, leader, tp)}"
             )
             world.brokers[leader].keep(tp)
+
+    def _compare_logs(self) -> None:
+        """Whoever is in sync holds what the leader holds, line for line."""
+        world = self._world
+        for tp, state in sorted(self._states().items()):
+            if state is None or state.leader not in world.brokers:
+                continue
+            wanted = _lines(world, state.leader, tp)
+            for broker in sorted(world.brokers.keys() & set(state.isr)):
+                found = _lines(world, broker, tp)
+                assert found == wanted, f"lines {tp}: {broker} holds {found}, its leader {wanted}"
+
+
+def _lines(world: World, broker: int, tp: TopicPartition) -> list[bytes]:
+    log = world.places[broker].open(tp)
+    return [] if log is None else [batch.lines for batch in log.read(0, log.end_offset, 1 << 30)]
 
 
 def _waiting(ruler: object) -> str:
