@@ -123,3 +123,24 @@ def test_move_that_cannot_be_taken_over_is_released_where_it_stands() -> None:
 
     assert 2 not in stage.owners()
     assert MOVED not in member.machine.held()
+
+
+def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_handed_back() -> None:
+    """A later plan gives it to this member again, in the transaction that gives it up: whoever waits for its
+    end does not wait for the next one."""
+    stage = SteppedGroup(topics={"t": 3})
+    member = stage.join("a", {"t": 2})
+    token = member.machine.held()[MOVED].token
+    stage.hangs.add("a")
+    future = member.engine.hand_back([MOVED])
+    stage.drain()
+    stage.topic("t", 5)
+    stage.run(1000)
+    before = (future.done(), member.machine.held()[MOVED].token)
+    stage.hangs.clear()
+    stage.run(1000)
+
+    assert before == (False, token)
+    assert member.machine.held()[MOVED].token > token
+    assert len(ends(member)) == 1
+    assert future.done()
