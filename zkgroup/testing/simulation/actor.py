@@ -153,6 +153,10 @@ class Actor:
         """What the machine believes to own."""
         return self.machine.held()
 
+    def handed_back(self) -> frozenset[TopicPartition]:
+        """What its application does not want before a later plan."""
+        return frozenset(self.machine._parts.core.owned.handed_back)
+
     def describe(self) -> MemberDescription:
         return self.machine.describe()
 

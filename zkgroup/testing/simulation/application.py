@@ -7,11 +7,13 @@ What it does next is drawn. What it is given is judged at once: no record of a c
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zkgroup.consumer.consuming import ConsumingMember
+from zkgroup.consumer.flow import Identity
 from zkgroup.consumer.flows import Flows
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.listener import RebalanceListener
@@ -23,6 +25,28 @@ from zkgroup.model import TopicPartition
 Act = Callable[[], object]
 
 TAKEN_AT_ONCE = (1, 1, 2, 5)
+MANY = 1100
+"""Commits at once: more than the member's agenda would start without asking anything."""
+BEHIND_OR_AHEAD = (-3, -1, 0, 0, 1, 4)
+"""Where a commit of the application's own offsets stands to what it was given."""
+
+
+OPEN_MAX = 2
+"""Commits under way, before it orders more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What an application does beside polling and committing what is processed."""
+
+    ack_mode: str = "auto"
+    own_offsets: bool = False
+    """It commits offsets that it counts itself."""
+    bursts: bool = False
+    """Now and then it orders a thousand commits at once."""
+    seeks: bool = False
+    calls_inside: bool = False
+    """It uses the consumer in its callbacks."""
 
 
 class ApplicationError(AssertionError):
@@ -34,18 +58,19 @@ class Ordered:
     """A commit of the application, until its future ends."""
 
     future: Future[CommitResult]
-    counts: bool
-    """It was ordered as what is processed, and not by offsets of the application's own."""
-    tokens: dict[TopicPartition, int] = field(default_factory=dict)
-    """The claims that it was ordered under."""
+    own: dict[TopicPartition, int] | None
+    """Offsets of the application's own; None where it was ordered as what is processed."""
+    claims: dict[TopicPartition, Identity]
+    """What it was ordered under."""
 
 
 class Application(RebalanceListener):
     """One member's program. Its steps raise `ApplicationError` for what must not be."""
 
-    def __init__(self, rng: random.Random, *, acks: bool) -> None:
+    def __init__(self, rng: random.Random, habits: Habits) -> None:
         self._rng = rng
-        self._acks = acks
+        self._habits = habits
+        self._acks = habits.ack_mode == "explicit"
         """It acknowledges each record; else asking for more does."""
         self._member: ConsumingMember | None = None
         self._is_polling = False
@@ -57,6 +82,14 @@ class Application(RebalanceListener):
         self._assigning: dict[Call, list[int]] = {}
         self._assigned: list[int] = []
         self._open: list[Ordered] = []
+        self.own_committed: set[int] = set()
+        """Tokens of claims in which it has committed offsets of its own."""
+        self.figures: Counter[str] = Counter()
+        self._awaited: Future[CommitResult] | None = None
+        """What the running callback waits for."""
+        self.handed_back: list[Future[None]] = []
+        self.stands_still_until_ms = 0
+        """It does nothing before this time: the program is stuck in a record."""
         self.results: list[CommitResult] = []
         self.reached: dict[TopicPartition, int] = {}
         """The offset after the last record delivered."""
@@ -77,12 +110,42 @@ class Application(RebalanceListener):
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
         self._assigned = [lease.token for lease in leases]
+        self._do_inside()
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        pass
+        self._do_inside()
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        pass
+        self._do_inside()
+
+    def _do_inside(self) -> None:
+        """Callbacks may use the consumer, too."""
+        self._awaited = None
+        if not self._habits.calls_inside:
+            return
+        self.figures["acts in callbacks"] += 1
+        act = self._rng.choice(("nothing", "commit", "commit and wait", "seek", "pause", "hand back", "ack"))
+        if act.startswith("commit"):
+            future = self.commit()
+            self._awaited = future if act == "commit and wait" else None
+        elif act == "ack" and self._acks:
+            while self.in_hand:
+                self.ack(0)
+        elif act in ("seek", "pause", "hand back") and self.owned:
+            self._change(act, self._rng.choice(self.owned))
+
+    def _change(self, act: str, tp: TopicPartition) -> None:
+        if act == "seek":
+            self.seek(tp)
+        elif act == "hand back":
+            self.hand_back(tp)
+        else:
+            self.member.pause([tp])
+            self.member.resume([tp])
+
+    def may_return(self) -> bool:
+        """The running callback has what it waits for."""
+        return self._awaited is None or self._awaited.done()
 
     def began(self, call: Call) -> None:
         """A callback has run up to its return."""
@@ -97,10 +160,6 @@ class Application(RebalanceListener):
     def owned(self) -> tuple[TopicPartition, ...]:
         return self.member.delivery.owned()
 
-    def claims(self) -> dict[TopicPartition, int]:
-        """Tokens of what is owned."""
-        return {tp: flow.grant.token for tp, flow in self._flows.by_partition.items()}
-
     @property
     def _flows(self) -> Flows:
         return self.member.delivery._flows
@@ -112,12 +171,24 @@ class Application(RebalanceListener):
     def acts(self) -> list[Act]:
         """What it may do next by itself."""
         acts: list[Act] = []
+        if self.member.engine.clock.now_ms() < self.stands_still_until_ms:
+            return acts
         if not self._is_polling:
             acts.append(self.begin_poll)
         elif self._is_woken:
             acts.append(self.take)
         if self._acks and self.in_hand:
             acts.append(lambda: self.ack(self._rng.randrange(len(self.in_hand))))
+        owned = self.owned
+        if owned and self.open_commits < OPEN_MAX:
+            if self._rng.random() < 0.4:
+                acts.append(self.commit)
+            if self._habits.own_offsets and self._rng.random() < 0.1:
+                acts.append(self.commit_own)
+            if self._habits.bursts and self._rng.random() < 0.004:
+                acts.append(self.commit_many)
+        if owned and self._habits.seeks and self._rng.random() < 0.05:
+            acts.append(lambda: self.seek(self._rng.choice(owned)))
         return acts
 
     def begin_poll(self) -> None:
@@ -146,12 +217,42 @@ class Application(RebalanceListener):
     def ack(self, index: int) -> None:
         self.member.ack(self.in_hand.pop(index))
 
-    def commit(self) -> None:
+    def commit(self) -> Future[CommitResult]:
         """What is processed."""
-        self._order(None)
+        return self._order(None)
 
-    def _order(self, offsets: dict[TopicPartition, int] | None) -> None:
-        self._open.append(Ordered(self.member.commit(offsets), offsets is None, self.claims()))
+    def commit_own(self) -> None:
+        """An offset of its own, of one partition: ahead of what is processed, or behind it."""
+        tp = self._rng.choice(self.owned)
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["commits of own offsets"] += 1
+            self._order({tp: max(0, at + self._rng.choice(BEHIND_OR_AHEAD))})
+
+    def commit_many(self) -> None:
+        """One commit for each record, without waiting."""
+        tp = self._rng.choice(self.owned)
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["bursts"] += 1
+            for _ in range(MANY):
+                self._order({tp: at})
+
+    def _order(self, offsets: dict[TopicPartition, int] | None) -> Future[CommitResult]:
+        claims = {tp: flow.identity for tp, flow in self._flows.by_partition.items()}
+        self.own_committed.update(claims[tp][0] for tp in offsets or () if tp in claims)
+        self._open.append(Ordered(self.member.commit(offsets), offsets, claims))
+        return self._open[-1].future
+
+    def seek(self, tp: TopicPartition) -> None:
+        """Some records back or forward."""
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["seeks"] += 1
+            self.member.delivery.seek(tp, max(0, at + self._rng.choice((-4, -2, -1, 1))))
+
+    def hand_back(self, tp: TopicPartition) -> None:
+        self.handed_back.append(self.member.engine.hand_back([tp]))
 
     def reap(self) -> None:
         """Looks at the commits that have ended."""
@@ -162,22 +263,37 @@ class Application(RebalanceListener):
         for ordered in ended:
             if ordered.future.exception() is None:
                 self.results.append(ordered.future.result())
-                if ordered.counts:
-                    self._check_counted(ordered)
+                self._check_result(ordered)
 
-    def _check_counted(self, ordered: Ordered) -> None:
-        """A position from before a reset would show here: what it counts is not processed any more."""
-        for tp, value in ordered.future.result().committed.items():
+    def _check_result(self, ordered: Ordered) -> None:
+        result = ordered.future.result()
+        for tp, value in result.committed.items():
             flow = self._flows.find(tp)
-            if flow is None or flow.grant.token != ordered.tokens.get(tp) or flow.sought or flow.settling:
+            if ordered.own is not None or flow is None or flow.sought or flow.settling:
                 continue
-            if value > flow.tracker.position:
+            # A position from before a reset would show here: what it counts is not processed any more.
+            is_same = flow.grant.token == ordered.claims.get(tp, (0, 0))[0]
+            if is_same and value > flow.tracker.position:
                 raise ApplicationError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
+        for tp, error in result.refused.items():
+            flow = self._flows.find(tp)
+            if ordered.own is None or flow is None or flow.identity != ordered.claims.get(tp) or flow.epoch:
+                continue
+            # Nobody has moved the position in this claim: at or behind the own commits it is committed.
+            if "without a seek" in str(error) and ordered.own[tp] >= (flow.grant.offset or 0):
+                raise ApplicationError(f"{tp}: {ordered.own[tp]} is refused: {error}")
+
+    def check_ended(self) -> None:
+        """The member has ended, or is at rest: so has everything that was ordered."""
+        waiting = [ordered.future for ordered in self._open] + self.handed_back
+        if not all(future.done() for future in waiting):
+            raise ApplicationError("something that was ordered does not end")
 
     # --- at rest ----------------------------------------------------------------------------------
 
     def calm(self) -> bool:
         """Does what keeps an application going, one thing at a time; False where it waits for records."""
+        self.stands_still_until_ms = 0
         while self._acks and self.in_hand:
             self.ack(0)
         if not self._is_polling:

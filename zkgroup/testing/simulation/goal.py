@@ -44,6 +44,7 @@ class Goal:
         if {m.member for m in members} != registered:
             return f"registered are {sorted(m.member for m in members)}, living {sorted(registered)}"
         expected, owners = self._expected(tree, members), self.owners()
+        expected = {tp: who for tp, who in expected.items() if not _is_handed_back(actors, tp, who)}
         if {tp: who for tp, (who, _) in owners.items()} != expected:
             return f"owners {_text(owners)}, expected {dict(sorted(expected.items()))}"
         return self._beliefs(actors, owners)
@@ -97,6 +98,12 @@ class Goal:
             if sorted(actor.application.owned) != sorted(mine):
                 return f"{actor.member_id} delivers {actor.application.owned}"
         return None
+
+
+def _is_handed_back(actors: Sequence[ConsumingActor], tp: TopicPartition, who: str) -> bool:
+    """Its member does not want it before a later plan."""
+    member = who.rpartition("-")[0]
+    return any(actor.member_id == member and tp in actor.handed_back() for actor in actors)
 
 
 def _text(owners: Mapping[TopicPartition, tuple[str, int]]) -> str:

@@ -7,7 +7,7 @@ import random
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper import MemoryZooKeeper, Step
 from zkgroup.testing.simulation.application import Application
 from zkgroup.testing.simulation.audit import Audit
 from zkgroup.testing.simulation.consuming import ConsumingActor
@@ -16,6 +16,9 @@ from zkgroup.testing.simulation.recording import Recording
 from zkgroup.testing.simulation.setup import GROUP, Setup
 from zkgroup.testing.simulation.source import Log
 from zkgroup.znodes.brokers import Topic
+
+BROKER = "/brokers/ids/0"
+FOR_EVER = 10**12
 
 
 class World:
@@ -40,6 +43,33 @@ class World:
         self._joined = 0
         for topic, partitions in setup.topics.items():
             self.server.put(Topic.path(topic), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+        self.dead: set[TopicPartition] = set()
+        """Partitions of which nothing can ever be had."""
+        if setup.dead_partition:
+            topic = rng.choice(list(setup.topics))
+            self.dead.add(TopicPartition(topic, rng.randrange(setup.topics[topic])))
+        if setup.require_brokers:
+            self.bring_broker()
+        self._late_at: dict[str, int] = {}
+        """When what was answered comes to these clients, of which nothing is heard meanwhile."""
+        self.end_faults()
+
+    def bring_broker(self) -> None:
+        """The one broker is there, again."""
+        self.server.put(BROKER, b"{}")
+
+    def lose_broker(self) -> bool:
+        """No broker is there; False where that is nothing new."""
+        if self.server.find(BROKER) is None:
+            return False
+        self.server.remove(BROKER)
+        return True
+
+    def end_faults(self) -> None:
+        """Sources give what they have."""
+        self.log.mend()
+        for tp in self.dead:
+            self.log.fail(tp, FOR_EVER)
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -60,8 +90,9 @@ class World:
             version="sim",
             jitter=self._rng.random,
             owns_client=not shares,
+            request_bytes_max=self.setup.request_bytes_max,
         )
-        application = Application(self._rng, acks=self.setup.ack_mode == "explicit")
+        application = Application(self._rng, self.setup.habits)
         actor = ConsumingActor(
             config,
             client,
@@ -103,12 +134,34 @@ class World:
         self.server.suspend(client)
         self._isolated_until[client] = self.clock.now_ms() + ms
 
+    def hold_answers(self, client: str, ms: int) -> None:
+        """Nothing of this client gets through, and what was answered already comes so much later; then its
+        connection breaks for longer than its session lives."""
+        self._late_at[client] = self.clock.now_ms() + ms
+
+    def pending(self) -> list[Step]:
+        """What can happen next at the server and between it and its clients."""
+        steps = self.server.pending()
+        if self._late_at:
+            steps = [step for step in steps if step.client not in self._late_at or step.kind == "catch_up"]
+        return steps
+
+    def _give_late_answers(self) -> None:
+        for name in [name for name, at_ms in self._late_at.items() if at_ms <= self.clock.now_ms()]:
+            del self._late_at[name]
+            while any(step == Step("reply", name) for step in self.server.pending()):
+                self.server.deliver(Step("reply", name))
+            self.isolate(name, self.setup.session_timeout_ms + 2000)
+
     def wake_all(self) -> None:
         """The end of all faults that last."""
         self._paused_until.clear()
         self._isolated_until.clear()
         self.callbacks_hang = False
-        self.log.mend()
+        self.end_faults()
+        if self.setup.require_brokers:
+            self.bring_broker()
+        self._late_at.clear()
         for name in self.server.clients:
             self.server.resume(name)
 
@@ -121,7 +174,7 @@ class World:
 
     def is_busy(self) -> bool:
         """Something happens without time passing."""
-        is_moving = any(step.kind != "catch_up" for step in self.server.pending())
+        is_moving = any(step.kind != "catch_up" for step in self.pending())
         return is_moving or any(actor.has_work for actor in self.awake())
 
     def next_due_ms(self) -> int | None:
@@ -133,12 +186,13 @@ class World:
     def advance(self, ms: int) -> None:
         """Time passes: running clients are heard of, overdue sessions end, sooner or later."""
         self.clock.advance(ms)
+        self._give_late_answers()
         for name in [n for n, until_ms in self._isolated_until.items() if until_ms <= self.clock.now_ms()]:
             del self._isolated_until[name]
             self.server.resume(name)
         stopped = {actor.client.name for actor in self.living()} - {a.client.name for a in self.awake()}
         running = {actor.client.name for actor in self.living()} - stopped
-        for name in running | {jvm.client.name for jvm in self.jvm}:
+        for name in (running | {jvm.client.name for jvm in self.jvm}) - self._late_at.keys():
             self.server.ping(name)
         for session_id in self.server.overdue():
             if self._rng.random() < 0.5:
