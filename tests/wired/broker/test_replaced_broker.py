@@ -12,8 +12,9 @@ from tests.waiting import PATIENCE_S, eventually_at
 from tests.worlds.running_brokers import QUICK
 from zkgroup.admin.brokers import readable, registrations
 from zkgroup.admin.ensemble import Ensemble
+from zkgroup.admin.topic_creation import create_topic, plan_topic
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
-from zkgroup.admin.topics import create_topic, describe_topics, plan_topic, topic_exists
+from zkgroup.admin.topics import describe_topics, topic_exists
 from zkgroup.broker.node.broker import Broker
 from zkgroup.broker.replica_host import Role
 from zkgroup.lines.producer import LineProducer

@@ -19,6 +19,7 @@ from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.limits import DATA_BYTES_MAX
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+from zkgroup.znodes.unhosted_topics import UnhostedTopic
 
 
 class Situation(NamedTuple):
@@ -178,7 +179,7 @@ def remove_topic(
     """The transactions of `Finish`, to be sent one after the other.
 
     `found` are the data versions of those znodes of the topic that exist, with what others have made below
-    it. A big topic goes in several writes, with the topic, its configuration and the marker in the last:
+    it. A big topic goes in several writes, with the topic and what has its name in the last:
     until then nobody can make the topic again, and whoever takes over finds the marker (K21). No write that
     makes a record comes after it; one that was made before a crash, and once more, does no harm.
     """
@@ -187,6 +188,7 @@ def remove_topic(
         Topic.path(topic),
         TopicConfig.path(topic),
         TopicDeletion.path(topic),
+        UnhostedTopic.path(topic),
     )
     groups = [
         (PartitionState.path(topic_partition), Topic.partition_path(topic_partition))

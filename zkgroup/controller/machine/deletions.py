@@ -303,7 +303,10 @@ def _gone(reign: Reign, topic: str, left: Collection[Replica]) -> None:
 
 
 def _phases(reign: Reign, topic: str) -> dict[Replica, ReplicaPhase]:
+    """Of its replicas; a topic that nobody hosts has none."""
     picture = reign.picture
+    if topic in picture.unhosted:
+        return {}
     return {
         replica: _phase(reign, replica)
         for each in picture.partitions(topic)

@@ -114,7 +114,11 @@ def elect_leaderless(
     """
     picture = reign.picture
     leaderless = reign.partitions.unusual(LEADERLESS)
-    waiting = [each for each in leaderless if each in picture and each not in put_off]
+    waiting = [
+        each
+        for each in leaderless
+        if each in picture and each not in put_off and not picture.is_unhosted(each)
+    ]
     mine = [each for each in waiting if not picture.is_going(each)]
     new = [each for each in mine if reign.partitions.phase(each) is PartitionPhase.NEW]
     born = yield from initialise(reign, new, batch)

@@ -22,6 +22,7 @@ from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
 from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+from zkgroup.znodes.unhosted_topics import UnhostedTopic
 
 AGAIN = "its znodes have changed"
 
@@ -35,7 +36,7 @@ class Removed(NamedTuple):
 
 
 def remove(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
-    """Deletes these topics with their configurations and markers.
+    """Deletes these topics with their configurations, markers and marks.
 
     `ends` are the replicas that stay: a record of them is made with the last write of their topic. Raises as
     `states.carry_out`.
@@ -111,7 +112,13 @@ class _Removal:
 def _znodes(reign: Reign, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
     """All that there is of these topics, by path, whoever has made it."""
     paths = {
-        topic: [TopicConfig.path(topic), TopicDeletion.path(topic), Topic.path(topic)] for topic in topics
+        topic: [
+            TopicConfig.path(topic),
+            TopicDeletion.path(topic),
+            UnhostedTopic.path(topic),
+            Topic.path(topic),
+        ]
+        for topic in topics
     }
     level = [(topic, Topic.path(topic)) for topic in paths]
     while level:
