@@ -84,6 +84,11 @@ class Replica:
     def leads(self) -> bool:
         return self._term is not None
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from its role, or from its leader's lines."""
+        return self._trouble
+
     def view(self) -> ReplicaView:
         term = self._term
         return ReplicaView(
