@@ -17,9 +17,9 @@ def test_why_a_replica_has_failed_is_told(shell: Shell, tmp_path: Path) -> None:
         (data / "orders").write_text("in the way")
         assert shell.run("topic", "create", "clicks", "--partitions", "1", "--wait").code == 0
         assert shell.run("topic", "create", "orders", "--partitions", "1").code == 0
-        eventually(lambda: shell.json("broker", "describe", "1")["failed"])
-
-        described = shell.json("broker", "describe", "1")
+        described = eventually(
+            lambda: shell.json("broker", "describe", "1"), lambda document: document["failed"]
+        )
         table = shell.run("broker", "describe", "1")
         broker.stop()
 
