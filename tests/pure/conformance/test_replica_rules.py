@@ -293,6 +293,28 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
     assert one.caught_up(TP, 2)
 
 
+def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaHost) -> None:
+    """ADR 0024: it may come when its broker is back and empty, and has never fetched from this leader.
+
+    What it had was another topic's, with lines and a term that agree with this one's by their numbers. It is
+    one fetch: nobody has told it the end. Those of the new incarnation begin at 0, and it joins by them alone.
+    """
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
+    assert not one.caught_up(TP, 2)
+    assert watermark(one) == 2
+    fetch(one, 0, replica=2, leader_epoch=0, broker_epoch=9)
+    assert not one.caught_up(TP, 2)
+    late = fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
+    assert late.error == ErrorCode.STALE_BROKER_EPOCH
+    assert not one.caught_up(TP, 2)
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=9)
+    assert one.caught_up(TP, 2)
+
+
 def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: ReplicaHost) -> None:
     """It gets none before it is out of the ISR: with some of them it could be elected."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
