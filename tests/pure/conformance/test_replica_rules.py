@@ -296,8 +296,8 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
 def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaHost) -> None:
     """ADR 0024: it may come when its broker is back and empty, and has never fetched from this leader.
 
-    What it had was another topic's, with lines and a term that agree with this one's by their numbers. It is
-    one fetch: nobody has told it the end. Those of the new incarnation begin at 0, and it joins by them alone.
+    What it had was another topic's, with lines and a term that agree with this one's by their numbers. It
+    is one fetch: nobody has told it the end. The new incarnation begins at 0, and joins by its own alone.
     """
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
