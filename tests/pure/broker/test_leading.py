@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.counting import count
@@ -15,6 +16,7 @@ from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.znodes.partitions import PartitionState
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 PATH = PartitionState.path(T0)
 LAG_MS = 10_000
@@ -235,7 +237,7 @@ def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
     """It is not asked for without a pause, and the ISRs of other partitions are written meanwhile."""
     world, node = _leader(isr=(1, 2))
     other = TopicPartition("t", 1)
-    node.guard.hidden.add(PATH)
+    world.server.set_acl(PATH, UNREADABLE)
     world.write(SetData(PATH, PartitionState(1, 0, (1,), 1).encode(), 0))
     _fetch(world, node, 3)
     assert [note.fields["partition"] for note in node.notes("isr.unreadable")] == ["t-0"]
@@ -250,7 +252,7 @@ def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
     world.run()
     assert node.machine.leading.isr(other) == (1, 2, 3)
 
-    node.guard.hidden.clear()
+    world.server.set_acl(PATH, *OPEN_ACL)
     for _ in range(3):
         world.advance(LAG_MS // 2)
         _fetch(world, node, 2)
