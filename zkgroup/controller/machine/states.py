@@ -14,6 +14,7 @@ from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import (
     Applied,
     Conflict,
+    Denied,
     Deposed,
     Packet,
     Refusal,
@@ -130,7 +131,7 @@ def write_all(
             if each.is_conflict or len(mine) > 1:
                 left += mine
             else:
-                refused.update((item, str(each)) for item in mine)
+                refused.update((item, Denied(each)) for item in mine)
         yield from read_again(left)
     refused.update(dict.fromkeys(left, BUSY))
     return refused
