@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, owned, told, tp
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, owned, told, tp
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import Finish
 from zkgroup.errors import AccessDeniedError
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Owner
 from zkgroup.zookeeper import Acl
 from zkgroup.zookeeper.settings import OPEN_ACL
@@ -23,11 +22,11 @@ def allow(stage: SteppedGroup, path: str, permissions: str) -> None:
     stage.server.set_acl(path, Acl(permissions, "world", "anyone"))
 
 
-def leave(stage: SteppedGroup, member: Actor, *, ends_session: bool = True) -> None:
-    member.inbox.append(ev.CloseRequested(ends_session, stage.clock.now_ms() + 30_000))
+def leave(stage: SteppedGroup, member: Member, *, ends_session: bool = True) -> None:
+    member.post(ev.CloseRequested(ends_session, stage.clock.now_ms() + 30_000))
 
 
-def failed_at(member: Actor, path: str) -> None:
+def failed_at(member: Member, path: str) -> None:
     (finish,) = told(member, Finish)
     assert isinstance(finish.error, AccessDeniedError)
     assert str(finish.error) == f"{path}: the ACL refuses this member"
