@@ -18,6 +18,7 @@ from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_r
 from zkgroup.znodes.topics import TopicConfig
 from zkgroup.znodes.unclean_elections import UncleanElection, UncleanElectionDone
 from zkgroup.znodes.unhosted_topics import UnhostedTopic, unhosted_topics_path
+from zkgroup.zookeeper.settings import Acl
 
 TWO: Mapping[int, Brokers] = {0: (0,), 1: (0,)}
 MARK = UnhostedTopic.path("t")
@@ -54,6 +55,11 @@ def ask(world: SteppedControllers, targets: Mapping[TopicPartition, Brokers]) ->
     if "/admin" not in world.server.tree():
         world.write(Create("/admin", None))
     world.write(Create(Reassignment.path(), Reassignment(moves).encode()))
+
+
+def admit(world: SteppedControllers, path: str, permissions: str) -> None:
+    """Everybody may do these things with a znode, and no others."""
+    world.server.set_acl(path, Acl(permissions, "world", "anyone"))
 
 
 def states(world: SteppedControllers, topic: str = "t") -> dict[int, Brokers]:
@@ -143,6 +149,17 @@ def test_the_first_controller_of_a_tree_lets_a_topic_be_born_that_waits_for_it()
     world.rule()
 
     assert states(world) == {0: (0,), 1: (0,)}
+
+
+def test_a_mark_that_an_acl_hides_counts() -> None:
+    """What it may say is kept to: beside broker 0 the topic is left alone, and the status names the path."""
+    world = SteppedControllers((0, 1))
+    make(world)
+    admit(world, MARK, "cdwa")
+    ruler = world.rule()
+
+    assert not states(world)
+    assert set(ruler.reign.picture.unreadable) == {MARK}
 
 
 def test_a_mark_of_an_earlier_topic_says_nothing() -> None:
@@ -359,6 +376,22 @@ def crashed_in_a_reassignment(writes: int, how: Maker, named: Mapping[int, Broke
 def test_a_crash_between_the_steps_of_a_reassignment(how: Maker, named: Mapping[int, Brokers]) -> None:
     """The mark, the states, the end: after each of the writes in turn."""
     assert rounds(crashed_in_a_reassignment, how, named) >= 3
+
+
+def test_an_acl_that_keeps_the_topic_is_told_until_it_lets_it() -> None:
+    """The write of the brokers is refused: the move waits and says why, and is done once it may be."""
+    world = SteppedControllers()
+    make(world)
+    ruler = world.rule()
+    admit(world, Topic.path("t"), "r")
+    ask(world, {tp(0): (1,), tp(1): (2,)})
+    world.run()
+    assert ruler.reign.waiting["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
+    assert MARK in world.server.tree()
+
+    admit(world, Topic.path("t"), "cdrwa")
+    world.advance(60_000)
+    assert (states(world), ruler.reign.waiting) == ({0: (1,), 1: (2,)}, {})
 
 
 def test_a_request_that_is_taken_away_gives_no_brokers() -> None:

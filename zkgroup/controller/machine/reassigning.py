@@ -200,7 +200,8 @@ def _decided(reign: Reign) -> _Round:
     for each, move in moves.items():
         standing = picture.standing(each)
         if standing is None:
-            reign.wait(f"move of {each}", "waits for a state that can be read")
+            if not picture.is_unhosted(each):  # that one waits for its brokers, which has told why
+                reign.wait(f"move of {each}", "waits for a state that can be read")
             continue
         drop = move.drop
         now = move.situation(picture, reign.holding, each, standing, left_out=moves.was_left_out(each))
