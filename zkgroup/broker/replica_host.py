@@ -172,9 +172,12 @@ class ReplicaHost(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
         """Answers a follower or a consumer at once; `max_wait_ms` is left to the caller, who may ask again
         when `listen` calls, and answers what it has when the time is over.
+
+        `held`: asked again so; nothing has been answered to this request yet. A follower joins the ISR after
+        an answer, and what was held back is none.
 
         A follower's fetch says how far it has come, and is counted. A consumer gets lines below the high
         watermark; at or past it none. Whole batches, as they were appended, at least one even where it is

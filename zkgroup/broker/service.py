@@ -306,7 +306,7 @@ class BrokerService:
                     while _says_nothing(response) and response.high_watermark == first.high_watermark:
                         await change.wait()
                         change.clear()
-                        response = await host.call(lambda one: one.fetch(request))
+                        response = await host.call(lambda one: one.fetch(request, held=True))
                         self._observe(request, response)
             except TimeoutError:
                 pass

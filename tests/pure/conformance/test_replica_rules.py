@@ -284,6 +284,8 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
 
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
     assert not one.caught_up(TP, 2), "it has not been told where the log ends"
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0, held=True)
+    assert not one.caught_up(TP, 2), "the answer has been held back, so it still does not know"
     append(one, 0, b"b")
     one.set_isr(TP, 0, {1})
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)

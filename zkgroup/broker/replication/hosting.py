@@ -120,14 +120,14 @@ class HostedReplicas:
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)
 
-    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
         topic_partition = TopicPartition(request.topic, request.partition)
         if not self._is_latest_incarnation(request):
             return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
         if (replica := self._replicas.get(topic_partition)) is None:
             return no_fetch(self._absence(topic_partition))
         with self._changing(topic_partition):
-            return replica.fetch(request)
+            return replica.fetch(request, held=held)
         return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
 
     def _is_latest_incarnation(self, request: FetchLinesRequest) -> bool:
