@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
-from tests.worlds.positions_by_hand import PositionsByHand
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import Effect, MemberState
-from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.history import Record
 from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode
@@ -34,23 +32,6 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
     return TopicPartition(topic, number)
 
 
-class Called(RebalanceListener):
-    """An application that is asked before its partitions go."""
-
-    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        pass
-
-
-class Member(Actor):
-    """A member whose application is played by the test."""
-
-    def __init__(self, config: MemberConfig, stage: SteppedGroup, client: MemoryClient, pid: int) -> None:
-        self.application = PositionsByHand()
-        share = self.application
-        super().__init__(config, client, stage.clock, stage.recording, pid, listener=Called(), share=share)
-        self.application.engine = self.engine
-
-
 class SteppedGroup:
     """A group on one memory server."""
 
@@ -59,7 +40,7 @@ class SteppedGroup:
         self.server = MemoryZooKeeper(self.clock, stepped=True)
         self.recording = Recording(self.clock)
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
-        self.actors: dict[str, Member] = {}
+        self.actors: dict[str, Actor] = {}
         self._interferences: list[tuple[str, Callable[[Request], bool], Callable[[], object]]] = []
         self.hangs: set[str] = set()
         """Members whose callbacks do not return."""
@@ -84,8 +65,7 @@ class SteppedGroup:
         run_ms: int | None = 1000,
         settings: GroupSettings | None = None,
         jitter: Callable[[], float] = lambda: 0.5,
-        request_bytes_max: int = 800_000,
-    ) -> Member:
+    ) -> Actor:
         """Starts member `g_<name>`, by default on a client of its own, and lets time pass."""
         if not isinstance(wanted, Subscription):
             wanted = StaticSubscription(dict(wanted if wanted is not None else {"t": 1}))
@@ -97,10 +77,9 @@ class SteppedGroup:
             version="1.2.3",
             jitter=jitter,
             owns_client=client is None,
-            request_bytes_max=request_bytes_max,
         )
         store = self.client(client or f"client-{name}")
-        actor = Member(config, self, store, len(self.actors))
+        actor = Actor(config, store, self.clock, self.recording, len(self.actors))
         self.actors[name] = actor
         if run_ms is not None:
             self.run(run_ms)
@@ -110,10 +89,12 @@ class SteppedGroup:
         """A write by somebody who is no member."""
         self.server.write(*operations)
 
-    def commit(self, actor: Member, values: Mapping[TopicPartition, int], **fields: object) -> None:
+    def commit(self, actor: Actor, values: Mapping[TopicPartition, int], **fields: object) -> None:
         """Asks for a commit and lets it come to its end."""
         request = actor.application.commit(values)
-        actor.post(ev.CommitRequested(request.commit_id, request.positions, **fields))  # type: ignore[arg-type]
+        assert request is not None
+        changed = ev.CommitRequested(request.commit_id, request.positions, **fields)  # type: ignore[arg-type]
+        actor.inbox.append(changed)
         self.drain()
 
     def when(
@@ -155,11 +136,16 @@ class SteppedGroup:
         raise AssertionError("something goes on for ever")
 
     def _act(self, name: str, actor: Actor) -> bool:
-        if actor.runner.can_begin:
-            actor.runner.begin()
-        if actor.runner.can_return and name not in self.hangs:
-            actor.runner.finish()
-        return actor.run() > 0
+        if actor.finished is not None:
+            return False
+        actor.fire_timers()
+        for call in actor.application.open_calls:
+            if name not in self.hangs:
+                actor.answer_call(call)
+        if not actor.inbox:
+            return False
+        actor.take_event()
+        return True
 
     def run(self, ms: int) -> None:
         """Lets time pass; clients that are connected are heard of."""
