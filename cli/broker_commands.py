@@ -58,18 +58,26 @@ def list_() -> None:
 @broker.command()
 @click.argument("broker", metavar="ID", type=click.IntRange(0))
 def describe(broker: int) -> None:
-    """The registration of broker ID, and what it hosts; one of ours is asked how far its replicas are."""
+    """The registration of broker ID, and what it hosts.
+
+    One of ours is asked how far its replicas are, and which of them have failed since when and why.
+    """
     out = output()
     with connected() as ensemble:
         as_of, one = admin.describe_broker(ensemble, broker)
         known = admin.readable(admin.registrations(ensemble))
-    ends = None
+    ends = failed = None
     if one.summary.kind == "zkgroup" and one.summary.role == "data":
+        from zkgroup.lines.failed_replicas import read_failed_replicas
         from zkgroup.lines.log_ends import read_log_ends
 
+        failed = read_failed_replicas(known, broker)
         ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
-    if not out.document(cluster_documents.broker(as_of, one, ends)):
+    if not out.document(cluster_documents.broker(as_of, one, ends, failed)):
         _show(out, one, ends)
+        for each in failed or ():
+            where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)
+            out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
     if one.unreadable:
         raise PartlyDoneError(f"not counted: {'; '.join(map(str, one.unreadable))}")
 

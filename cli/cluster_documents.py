@@ -23,6 +23,7 @@ from .documents import Json, document, leaderless, log_end
 from .units import iso_time
 
 if TYPE_CHECKING:
+    from zkgroup.lines.failed_replicas import FailedReplica
     from zkgroup.lines.log_ends import LogEnds
 
 
@@ -31,8 +32,14 @@ def brokers(as_of: AsOf, rows: Iterable[BrokerSummary]) -> Json:
     return document("brokers", as_of, brokers=[_broker(row) for row in rows])
 
 
-def broker(as_of: AsOf, one: BrokerDescription, ends: LogEnds | None = None) -> Json:
-    """`broker describe`; `ends` where the broker was asked how far its replicas are."""
+def broker(
+    as_of: AsOf,
+    one: BrokerDescription,
+    ends: LogEnds | None = None,
+    failed: Iterable[FailedReplica] | None = None,
+) -> Json:
+    """`broker describe`; `ends` where the broker was asked how far its replicas are, `failed` where it told
+    which cannot go on."""
     me = one.summary.broker
     logs = None if ends is None else [{**place(tp), **log_end(ends[tp, me])} for tp in one.hosted]
     return document(
@@ -48,7 +55,17 @@ def broker(as_of: AsOf, one: BrokerDescription, ends: LogEnds | None = None) -> 
         preferred=one.preferred,
         out_of_sync=[place(tp) for tp in one.out_of_sync],
         logs=logs,
+        failed=None if failed is None else [_failed(each) for each in failed],
     )
+
+
+def _failed(each: FailedReplica) -> Json:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "since": iso_time(each.since_ms),
+        "reason": each.reason,
+    }
 
 
 def controller(as_of: AsOf, one: ControllerDescription) -> Json:

@@ -90,6 +90,7 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
         preferred=COUNT,
         out_of_sync=list_of(_PLACE),
         logs=nullable(list_of(object_of(topic=STRING, partition=COUNT, **LOG_END))),
+        failed=nullable(list_of(object_of(topic=STRING, partition=COUNT, since=TIME, reason=STRING))),
     ),
     "zkgroup.controller/1": document(
         "controller",
@@ -188,7 +189,14 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 leader=nullable(INTEGER),
                 preferred=nullable(INTEGER),
                 outcome=word(
-                    "elects", "leads", "not_live", "not_in_isr", "no_state", "unreadable", "being_deleted"
+                    "elects",
+                    "leads",
+                    "not_live",
+                    "not_in_isr",
+                    "no_state",
+                    "unreadable",
+                    "being_deleted",
+                    "unhosted",
                 ),
             )
         ),
@@ -207,7 +215,14 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
                 isr=nullable(BROKERS),
                 live=BROKERS,
                 outcome=word(
-                    "unclean", "clean", "led", "not_live", "no_state", "unreadable", "being_deleted"
+                    "unclean",
+                    "clean",
+                    "led",
+                    "not_live",
+                    "no_state",
+                    "unreadable",
+                    "being_deleted",
+                    "unhosted",
                 ),
                 verdict=nullable(word("unclean", "elected", "not_needed", "refused")),
                 elected=nullable(COUNT),

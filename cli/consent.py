@@ -152,6 +152,9 @@ def moves_back(rollback: Path) -> dict[str, Any]:
     }
 
 
+NO_WAY_BACK_OF_BROKERS = "a topic that brokers host does not become one without brokers again"
+
+
 def command_words(*words: str) -> str:
     """A command to type next, to the same ensemble."""
     return shlex.join(["zkgroup", *shared().connection_words(), *words])

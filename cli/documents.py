@@ -139,6 +139,7 @@ def topics(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds | N
             ],
             "configs": None if topic.configs is None else dict(topic.configs),
             "deletion": _deletion(topic.deletion),
+            "unhosted": topic.unhosted,
         }
         for topic in described
     ]

@@ -206,7 +206,8 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
     rows = [row for row in plan.rows if row.outcome != "leads"]
     if not rows:
         if not plan.unreadable:
-            out.line("every partition is led by its first replica: nothing to do")
+            led = "every partition is led by its first replica: nothing to do"
+            out.line(led if plan.rows else "nothing to elect")
         return
     columns = [
         Column(header="TOPIC", shorten="middle"),

@@ -18,7 +18,15 @@ from zkgroup.errors import PartlyDoneError
 from . import reassign_documents, reassign_tables, reassign_throttles
 from .config_changes import notify_option
 from .connection import connected
-from .consent import as_they_are, command_words, is_wanted, moves_back, recorded, saved_rollback
+from .consent import (
+    NO_WAY_BACK_OF_BROKERS,
+    as_they_are,
+    command_words,
+    is_wanted,
+    moves_back,
+    recorded,
+    saved_rollback,
+)
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, disable_racks_option, force_option, wait_options, wait_s
@@ -146,9 +154,11 @@ def execute(
         if plan.effective and is_wanted(
             execute, yes, question, lambda aside: reassign_tables.plan(aside, plan, executed=False)
         ):
-            rollback = saved_rollback(str(plan.as_of.time_ms), plan.rollback)
             before = as_they_are(*(config.znode for config in plan.configs))
-            back = moves_back(rollback)
+            back: dict[str, Any] = {"way_back": NO_WAY_BACK_OF_BROKERS}
+            if plan.rollback:
+                rollback = saved_rollback(str(plan.as_of.time_ms), plan.rollback)
+                back = moves_back(rollback)
             with recorded(ensemble, znodes=before, targets=plan.request.targets, **back) as act:
                 submit(ensemble, plan)
             clear = None if throttle is None else reassign_throttles.words_to_clear(file.name)

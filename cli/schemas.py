@@ -131,6 +131,7 @@ def _topics(**more: Schema) -> Schema:
             partitions=list_of(partition),
             configs=nullable(map_of(STRING)),
             deletion=nullable(deletion),
+            unhosted=BOOLEAN,
         )
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from zkgroup.admin import topic_creation
 from zkgroup.admin import topics as admin
 from zkgroup.admin.brokers import by_role, readable, registrations
 from zkgroup.admin.ensemble import Ensemble
@@ -20,7 +21,16 @@ from zkgroup.model import TopicPartition
 from . import cluster_documents, documents, topic_tables, topic_waits
 from .config_changes import config_way_back, notify_option
 from .connection import connected
-from .consent import as_they_are, command_words, is_wanted, made_at, recorded, say_no_way_back, undo_folder
+from .consent import (
+    NO_WAY_BACK_OF_BROKERS,
+    as_they_are,
+    command_words,
+    is_wanted,
+    made_at,
+    recorded,
+    say_no_way_back,
+    undo_folder,
+)
 from .frame import group as make_group
 from .frame import output
 from .options import consent_options, disable_racks_option, topic_argument, wait_options, wait_s
@@ -78,7 +88,7 @@ def create(
     with connected() as ensemble:
         described = None
         if not (if_not_exists and admin.topic_exists(ensemble, topic)):
-            new = admin.plan_topic(
+            new = topic_creation.plan_topic(
                 ensemble,
                 topic,
                 partitions=partitions,
@@ -90,16 +100,18 @@ def create(
             for note in new.notes:
                 say(f"note: {note}")
             if dry_run:
-                admin.check_new(ensemble, topic)
+                topic_creation.check_new(ensemble, topic)
             made = False
             if not dry_run:
                 made, undo = _made(ensemble, new, if_not_exists=if_not_exists)
             if dry_run or made:
-                described = admin.describe_new(new)
+                described = topic_creation.describe_new(new)
         created = described is not None and not dry_run
         described = described or _as_it_is(ensemble, topic)
         as_of = ensemble.as_of()
-        if longest is not None and not dry_run:
+        if longest is not None and described.unhosted:
+            say("note: no broker hosts the topic: there is nothing to wait for")
+        elif longest is not None and not dry_run:
             lists = {row.partition: row.replicas for row in described.partitions}
             seen = topic_waits.until_led(ensemble, topic, lists, longest)
     document = documents.topic_creation(as_of, described, created=created, undo=undo, seen=seen)
@@ -109,12 +121,14 @@ def create(
     topic_waits.end_of_creation(seen)
 
 
-def _made(ensemble: Ensemble, new: admin.NewTopic, *, if_not_exists: bool) -> tuple[bool, str | None]:
+def _made(
+    ensemble: Ensemble, new: topic_creation.NewTopic, *, if_not_exists: bool
+) -> tuple[bool, str | None]:
     """Creates the topic, with the id of its undo; False where somebody was faster and that is no error."""
     back = "topic", "delete", new.topic
     try:
         with recorded(ensemble, needed=False, command_back=back, left=new.znodes) as act:
-            zxid = admin.create_topic(ensemble, new)
+            zxid = topic_creation.create_topic(ensemble, new)
     except ConflictError:
         if if_not_exists and admin.topic_exists(ensemble, new.topic):
             return False, None
@@ -200,7 +214,8 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
     "--replica-assignment",
     type=ReplicaLists(),
     metavar="B:B,B:B...",
-    help="Brokers by partition, old ones (not looked at) and new ones, instead of --partitions.",
+    help="Brokers by partition, instead of --partitions; those of old ones are looked at only where "
+    "the topic was made without brokers.",
 )
 @click.option(
     "--config",
@@ -253,20 +268,21 @@ def alter(
         plan = plan_alteration(ensemble, topic, growth, dict(configs), removed, format=notify_format)
         for note in plan.notes:
             say(f"note: {note}")
+        why = NO_WAY_BACK_OF_BROKERS if plan.gets_brokers else NO_WAY_BACK
         if plan.added:
-            say_no_way_back(NO_WAY_BACK)
+            say_no_way_back(why)
         elif longest is not None:
             say("note: brokers apply settings without a word: there is nothing to wait for")
         changes = bool(plan.added or (plan.config and plan.config.changes))
         act = None
-        how = {"way_back": NO_WAY_BACK} if plan.config is None or plan.added else config_way_back(plan.config)
+        how = {"way_back": why} if plan.config is None or plan.added else config_way_back(plan.config)
         if changes and is_wanted(
             execute, yes, f"Alter topic {topic}?", lambda aside: topic_tables.alteration(aside, plan)
         ):
             before = as_they_are(plan.znode, plan.config.znode if plan.config else None)
             with recorded(ensemble, znodes=before, **how) as act:
                 alter_topic(ensemble, plan)
-            if longest is not None and plan.added:
+            if longest is not None and plan.added and not plan.unhosted:
                 seen = topic_waits.until_led(ensemble, topic, plan.added, longest)
     document = cluster_documents.topic_alteration(
         plan, executed=act is not None, undo=act.undo_id if act else None, seen=seen

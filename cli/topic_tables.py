@@ -61,6 +61,8 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
         out.line("  ".join(part for part in parts if part))
         if topic.deletion is not None:
             out.line(out.paint(_deletion(topic.deletion), "warn"))
+        if topic.unhosted:
+            out.line(out.paint("unhosted: made without brokers, for sharing its partitions", "dim"))
         moving = any(row.adding or row.removing for row in topic.partitions)
         columns = [
             Column(header="PART", right=True),
@@ -104,8 +106,12 @@ def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> 
         out.line(f"topic {plan.topic} is so already: nothing to do")
         return
     if plan.added:
-        verb = "has grown" if executed else "would grow"
-        out.line(f"topic {out.paint(plan.topic, 'bold')} {verb} from {was} to {counted(then, 'partition')}")
+        name = out.paint(plan.topic, "bold")
+        if was < then:
+            verb = "has grown" if executed else "would grow"
+            out.line(f"topic {name} {verb} from {was} to {counted(then, 'partition')}")
+        if plan.gets_brokers:
+            out.line(f"topic {name} {'has' if executed else 'would get'} its first brokers")
         columns = [Column(header="PART", right=True), Column(header="REPLICAS", shorten="end")]
         out.table(columns, [[number, _brokers(lists)] for number, lists in sorted(plan.added.items())])
     if plan.config and changes:

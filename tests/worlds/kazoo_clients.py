@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S
+from zkgroup.zookeeper import Digest
 
 SESSION_S = 60.0
 """The longest that the embedded servers grant: it outlives what is done to them."""
 
 
 @contextmanager
-def kazoo_on(address: str) -> Iterator[KazooClient]:
+def kazoo_on(address: str, auth: Digest | None = None) -> Iterator[KazooClient]:
     """Connected as long as the block runs."""
-    client = KazooClient(address, timeout=SESSION_S)
+    auth_data = [("digest", auth.credential)] if auth is not None else None
+    client = KazooClient(address, timeout=SESSION_S, auth_data=auth_data)
     client.start(PATIENCE_S)
     try:
         yield client

@@ -106,6 +106,7 @@ def fetch(
     last_fetched_epoch: int = NO_EPOCH,
     broker_epoch: int = NO_BROKER_EPOCH,
     max_bytes: int = EVERYTHING,
+    held: bool = False,
 ) -> FetchLinesResponse:
     return host.fetch(
         FetchLinesRequest(
@@ -118,7 +119,8 @@ def fetch(
             offset=offset,
             max_bytes=max_bytes,
             max_wait_ms=0,
-        )
+        ),
+        held=held,
     )
 
 

@@ -146,8 +146,8 @@ class ScriptedHost:
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         return self.views[topic_partition].high_watermark
 
-    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
-        self._note("fetch", request)
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
+        self._note("fetch, held" if held else "fetch", request)
         return self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
 
     def partitions(self) -> Collection[TopicPartition]:

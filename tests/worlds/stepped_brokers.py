@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from tests.worlds.stepped_machines import SteppedMachines
-from tests.worlds.stores import HidingStore
+from tests.worlds.stores import MeddledStore
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.effects import (
     BrokerEffect,
@@ -47,7 +47,7 @@ class BrokerNode:
         self.machine = BrokerMachine(config)
         self.effects: list[BrokerEffect] = []
         self.client: MemoryClient = world.server.client(name)
-        self.guard = HidingStore(self.client)
+        self.guard = MeddledStore(self.client)
         self.followers: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
         """What the host knows of followers, by partition, with the leader epoch."""
         self.followed: set[TopicPartition] = set()

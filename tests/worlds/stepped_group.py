@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
+from tests.worlds.positions_by_hand import PositionsByHand
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import Effect, MemberState
+from zkgroup.consumer.listener import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.history import Record
 from zkgroup.model import StaticSubscription, Subscription, TopicPartition, Znode
@@ -32,6 +34,23 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
     return TopicPartition(topic, number)
 
 
+class Called(RebalanceListener):
+    """An application that is asked before its partitions go."""
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        pass
+
+
+class Member(Actor):
+    """A member whose application is played by the test."""
+
+    def __init__(self, config: MemberConfig, stage: SteppedGroup, client: MemoryClient, pid: int) -> None:
+        self.application = PositionsByHand()
+        share = self.application
+        super().__init__(config, client, stage.clock, stage.recording, pid, listener=Called(), share=share)
+        self.application.engine = self.engine
+
+
 class SteppedGroup:
     """A group on one memory server."""
 
@@ -40,7 +59,7 @@ class SteppedGroup:
         self.server = MemoryZooKeeper(self.clock, stepped=True)
         self.recording = Recording(self.clock)
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
-        self.actors: dict[str, Actor] = {}
+        self.actors: dict[str, Member] = {}
         self._interferences: list[tuple[str, Callable[[Request], bool], Callable[[], object]]] = []
         self.hangs: set[str] = set()
         """Members whose callbacks do not return."""
@@ -65,7 +84,8 @@ class SteppedGroup:
         run_ms: int | None = 1000,
         settings: GroupSettings | None = None,
         jitter: Callable[[], float] = lambda: 0.5,
-    ) -> Actor:
+        request_bytes_max: int = 800_000,
+    ) -> Member:
         """Starts member `g_<name>`, by default on a client of its own, and lets time pass."""
         if not isinstance(wanted, Subscription):
             wanted = StaticSubscription(dict(wanted if wanted is not None else {"t": 1}))
@@ -77,9 +97,10 @@ class SteppedGroup:
             version="1.2.3",
             jitter=jitter,
             owns_client=client is None,
+            request_bytes_max=request_bytes_max,
         )
         store = self.client(client or f"client-{name}")
-        actor = Actor(config, store, self.clock, self.recording, len(self.actors))
+        actor = Member(config, self, store, len(self.actors))
         self.actors[name] = actor
         if run_ms is not None:
             self.run(run_ms)
@@ -89,12 +110,10 @@ class SteppedGroup:
         """A write by somebody who is no member."""
         self.server.write(*operations)
 
-    def commit(self, actor: Actor, values: Mapping[TopicPartition, int], **fields: object) -> None:
+    def commit(self, actor: Member, values: Mapping[TopicPartition, int], **fields: object) -> None:
         """Asks for a commit and lets it come to its end."""
         request = actor.application.commit(values)
-        assert request is not None
-        changed = ev.CommitRequested(request.commit_id, request.positions, **fields)  # type: ignore[arg-type]
-        actor.inbox.append(changed)
+        actor.post(ev.CommitRequested(request.commit_id, request.positions, **fields))  # type: ignore[arg-type]
         self.drain()
 
     def when(
@@ -136,16 +155,11 @@ class SteppedGroup:
         raise AssertionError("something goes on for ever")
 
     def _act(self, name: str, actor: Actor) -> bool:
-        if actor.finished is not None:
-            return False
-        actor.fire_timers()
-        for call in actor.application.open_calls:
-            if name not in self.hangs:
-                actor.answer_call(call)
-        if not actor.inbox:
-            return False
-        actor.take_event()
-        return True
+        if actor.runner.can_begin:
+            actor.runner.begin()
+        if actor.runner.can_return and name not in self.hangs:
+            actor.runner.finish()
+        return actor.run() > 0
 
     def run(self, ms: int) -> None:
         """Lets time pass; clients that are connected are heard of."""

@@ -9,7 +9,6 @@ from tests.worlds import golden_data
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import (
-    Code,
     Connected,
     Exists,
     ExistsDone,
@@ -20,12 +19,9 @@ from zkgroup.model.requests import (
     Multi,
     Outcome,
     Read,
-    ReadAcls,
-    ReadAclsDone,
     ReadDone,
     ReadMany,
     ReadManyDone,
-    Refused,
     Request,
     Session,
     SessionEvent,
@@ -91,37 +87,6 @@ def before_nth(kind: type[Request], number: int, happening: Callable[[], object]
                 happening()
 
     return before
-
-
-class HidingStore(MeddledStore):
-    """A store from which ACLs hide the paths in `hidden`; in a bulk read each of them is so in its place."""
-
-    def __init__(self, store: Store, before: Before = lambda request: None) -> None:
-        super().__init__(store, before)
-        self.hidden: set[str] = set()
-
-    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
-        path = None if isinstance(request, Sync) else getattr(request, "path", None)
-        if path in self.hidden:
-            self.requests.append(request)
-            on_outcome(Refused(Code.NO_AUTH, str(path)))
-            return
-        super().submit(request, on_outcome=lambda outcome: on_outcome(self._seen(request, outcome)), **rest)
-
-    def _seen(self, request: Request, outcome: Outcome) -> Outcome:
-        def seen(found: tuple[object, ...]) -> tuple[object, ...]:
-            assert isinstance(request, ReadMany | ListMany | ReadAcls)
-            pairs = zip(request.paths, found, strict=True)
-            return tuple(Code.NO_AUTH if path in self.hidden else one for path, one in pairs)
-
-        match outcome:
-            case ReadManyDone(found):
-                return ReadManyDone(seen(found))  # type: ignore[arg-type]
-            case ListManyDone(found):
-                return ListManyDone(seen(found))  # type: ignore[arg-type]
-            case ReadAclsDone(found):
-                return ReadAclsDone(seen(found))  # type: ignore[arg-type]
-        return outcome
 
 
 class LosingStore(WrappedStore):

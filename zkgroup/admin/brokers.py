@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import Held, held
+from zkgroup.admin.unhosted import unhosted_topics
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.placement import Broker
@@ -184,9 +185,11 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
     assert entry.value is not None
     topics, broken = held_topics(ensemble)
     states = held_states(ensemble, partitions_of(topics))
+    unhosted = unhosted_topics(ensemble, topics, states)
     replicas = [
         (tp, lists[0] == broker)
         for topic, one in topics.items()
+        if topic not in unhosted
         for number, lists in one.partitions.items()
         if broker in lists and (tp := TopicPartition(topic, number))
     ]

@@ -205,25 +205,27 @@ def alter_config(ensemble: Ensemble, plan: ConfigPlan) -> None:
     write(ensemble, operations_of(plan), plan.entity.config_path, plan.after.encode())
 
 
-def write(ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes) -> None:
-    """One transaction; without an answer it is looked up by what `path` then holds.
+def write(
+    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes, above: int = -1
+) -> None:
+    """One transaction; without an answer it is looked up by what `path` holds, in a version above `above`.
 
     Raises ConflictError where something is not as it was read.
     """
     try:
         ensemble.zk.multi(*operations)
     except OutcomeUnknownError as error:
-        read_back(error, lambda: _holds(ensemble, path, data))
+        read_back(error, lambda: _holds(ensemble, path, data, above))
     except OperationRefusedError as error:
         raise ConflictError(
             f"{error.path}: changed since it was read ({error.code}); run the command again"
         ) from error
 
 
-def _holds(ensemble: Ensemble, path: str, data: bytes) -> bool:
+def _holds(ensemble: Ensemble, path: str, data: bytes, above: int) -> bool:
     ensemble.zk.sync("/")
     found = ensemble.zk.find(path)
-    return found is not None and found.data == data
+    return found is not None and found.data == data and found.stat.version > above
 
 
 def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import no_partitions_error
 from zkgroup.admin.picture import Held
 from zkgroup.admin.ruling import Ruling, notes_on_requests, read_ruling, refuse_kraft
+from zkgroup.admin.unhosted import unhosted_topics
 from zkgroup.errors import ConflictError, CorruptZnodeError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -26,7 +27,7 @@ NAMED = 5
 ELECTS, LEADS = "elects", "leads"
 """What an election does to a partition; other outcomes say why it stays: `not_live`, `not_in_isr`, ..."""
 
-UNREADABLE, BEING_DELETED = "unreadable", "being_deleted"
+UNREADABLE, BEING_DELETED, UNHOSTED = "unreadable", "being_deleted", "unhosted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,8 @@ class Candidate:
     preferred: int | None
     """Its first replica; None where the list is empty."""
     outcome: str
-    """`elects`, `leads` (already), `not_live`, `not_in_isr`, `no_state`, `unreadable`, `being_deleted`."""
+    """`elects`, `leads` (already), `not_live`, `not_in_isr`, `no_state`, `unreadable`, `being_deleted`,
+    `unhosted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class ElectionPlan:
 
 
 def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | None) -> ElectionPlan:
-    """Reads leaders and ISRs of these partitions, or of all (None).
+    """Reads leaders and ISRs of these partitions, or of all (None) that brokers host.
 
     Controllers before 2.2 leave a request with an unknown partition for ever, so there must be none.
 
@@ -73,14 +75,16 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     _refuse_second(ensemble)
     topics, broken = held_topics(ensemble)
     entries = held_states(ensemble, partitions_of(topics))
-    chosen = sorted(entries) if partitions is None else sorted(set(partitions))
+    unhosted = unhosted_topics(ensemble, topics, entries)
+    hosted = (tp for tp in entries if tp.topic not in unhosted)
+    chosen = sorted(hosted if partitions is None else set(partitions))
     if missing := [tp for tp in chosen if tp not in entries]:
         if hidden := [tp for tp in missing if tp.topic in broken]:
             raise broken[hidden[0].topic]
         raise no_partitions_error(missing)
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     rows = tuple(
-        _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], ruling, marked)
+        _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], ruling, marked, unhosted)
         for tp in chosen
     )
     asked = any(row.outcome == ELECTS for row in rows)
@@ -175,12 +179,15 @@ def _candidate(
     replicas: tuple[int, ...],
     entry: Held[PartitionState] | None,
     ruling: Ruling,
-    marked: set[str],
+    marked: Collection[str],
+    unhosted: Collection[str],
 ) -> Candidate:
     preferred = replicas[0] if replicas else None
     state = entry.value if entry else None
     if tp.topic in marked:
         outcome = BEING_DELETED
+    elif tp.topic in unhosted:
+        outcome = UNHOSTED
     elif entry is None:
         outcome = "no_state"
     elif state is None:

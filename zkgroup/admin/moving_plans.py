@@ -9,6 +9,7 @@ from zkgroup.admin.brokers import held_states, held_topics, notes_on_unreadable,
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.reassigning import refuse_second
 from zkgroup.admin.ruling import read_ruling, refuse_kraft
+from zkgroup.admin.unhosted import unhosted_topics
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.placement import (
@@ -37,6 +38,9 @@ Planner = Callable[[Picture, Collection[Loss]], Plan]
 NO_LIMIT = 2**31 - 1
 
 NAMED = 5
+
+HOST_IT = "`zkgroup topic alter {} --replica-assignment ... --execute` gives it brokers"
+"""What to type about a topic that was made without brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +134,12 @@ def read_picture(
 
     Last, what is wrong with each topic that cannot be read and is not in the picture.
 
-    Topics that are being deleted are left out: a controller drops their moves.
+    Topics that are being deleted are left out: a controller drops their moves. So are those that no broker
+    hosts: nobody has asked one to.
 
     Raises ConflictError while partitions are being moved: the lists of those are not what they will be.
-    ConfigError for sizes that lack a partition. CorruptZnodeError for a topic that `wish` names.
+    ConfigError for sizes that lack a partition, and for a topic that `wish` names and no broker hosts.
+    CorruptZnodeError for one that `wish` names.
     """
     ensemble.zk.sync("/")
     ruling = read_ruling(ensemble)
@@ -149,17 +155,21 @@ def read_picture(
         )
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     going = sorted(marked & set(topics))
+    unhosted = unhosted_topics(ensemble, topics, states)
+    if asked := sorted(unhosted & set(wish.topics)):
+        raise ConfigError(f"{Topic.path(asked[0])}: no broker hosts {asked[0]}; {HOST_IT.format(asked[0])}")
+    left_out = {*going, *unhosted}
     replicas = {
         TopicPartition(name, number): lists
         for name, topic in topics.items()
         for number, lists in topic.partitions.items()
-        if name not in going
+        if name not in left_out
     }
     sizes = wish.sizes
     picture = Picture(
         replicas=replicas,
         brokers=placeable(ruling.brokers),
-        sizes=None if sizes is None else {tp: size for tp, size in sizes.items() if tp.topic not in going},
+        sizes=None if sizes is None else {tp: size for tp, size in sizes.items() if tp.topic not in left_out},
         in_sync={
             tp: entry.value.isr if entry and entry.value else replicas[tp]
             for tp, entry in states.items()

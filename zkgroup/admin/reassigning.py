@@ -7,7 +7,7 @@ one that changes (controller.md 4.1). Throttles go with it in one transaction, s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkgroup.admin.brokers import is_controller_only, read_states
 from zkgroup.admin.configs import ConfigPlan, operations_of, prepare, write
@@ -23,7 +23,8 @@ from zkgroup.admin.ruling import (
     refuse_kraft,
 )
 from zkgroup.admin.throttling import plan_throttle
-from zkgroup.errors import ConfigError, ConflictError
+from zkgroup.admin.unhosted import unhosted_topics
+from zkgroup.errors import ConfigError, ConflictError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Operation
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path
@@ -31,6 +32,7 @@ from zkgroup.znodes.brokers import Topic, broker_ids_path
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.limits import DATA_BYTES_MAX
 from zkgroup.znodes.topics import delete_topics_path
+from zkgroup.znodes.unhosted_topics import PLACEHOLDER
 
 NAMED = 5
 """Partitions that one message names."""
@@ -47,16 +49,18 @@ class Moving:
     before: tuple[int, ...]
     after: tuple[int, ...]
     in_sync: tuple[int, ...] | None
+    unhosted: bool = False
+    """No broker has it: the brokers named begin with nothing, the one in `before` included."""
 
     @property
     def added(self) -> tuple[int, ...]:
         """Brokers that get a copy."""
-        return tuple(broker for broker in self.after if broker not in self.before)
+        return () if self.unhosted else tuple(broker for broker in self.after if broker not in self.before)
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to do: the order counts, the first one is the preferred leader."""
-        return self.before != self.after
+        return self.unhosted or self.before != self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +92,8 @@ class ReassignmentPlan:
 
     @property
     def rollback(self) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """The lists as they were, of what changes."""
-        return {row.topic_partition: row.before for row in self.effective}
+        """The lists as they were, of what changes and had brokers before."""
+        return {row.topic_partition: row.before for row in self.effective if not row.unhosted}
 
 
 def plan_reassignment(
@@ -111,7 +115,8 @@ def plan_reassignment(
         ConflictError: one runs already; the message names what is running.
         NotFoundError: a topic or partition that does not exist.
         ConfigError: brokers that are not registered, or that host nothing; more than one request holds.
-        RefusedError: what the versions here would ignore or drop; a migrated cluster.
+        RefusedError: what the versions here would ignore or drop; a migrated cluster; topics that no broker
+            hosts, where a controller of Kafka rules.
     """
     ensemble.zk.sync("/")
     ruling = read_ruling(ensemble)
@@ -125,18 +130,21 @@ def plan_reassignment(
     marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
     notes += [f"topic {name} is being deleted: its moves will be dropped" for name in names if name in marked]
     states = read_states(ensemble, [move.topic_partition for move in moves])
+    unhosted = unhosted_topics(ensemble, topics)
+    notes += _notes_on_unhosted(topics, unhosted, moves, ruling)
     rows = []
     for move in sorted(moves, key=lambda one: one.topic_partition):
         tp = move.topic_partition
         state = states[tp]
         before = topics[tp.topic].partitions[tp.partition]
         in_sync = state.isr if state else None
-        rows.append(Moving(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync))
+        row = Moving(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync)
+        rows.append(replace(row, unhosted=tp.topic in unhosted))
     notes += _notes_on_sources(rows, ruling)
     configs: tuple[ConfigPlan, ...] = ()
     if throttle is not None:
         notes += filter(None, [check_throttle(ruling)])
-        lists = {row.topic_partition: (row.before, row.after) for row in rows}
+        lists = {row.topic_partition: (row.before, row.after) for row in rows if not row.unhosted}
         configs = plan_throttle(ensemble, lists, throttle, ruling, format)
     plan = ReassignmentPlan(
         as_of=ensemble.as_of(),
@@ -262,6 +270,26 @@ def _notes_on_sources(rows: Sequence[Moving], ruling: Ruling) -> Iterator[str]:
     ]
     if lost:
         yield f"{listed(lost)}: no replica in sync is alive to copy from, so the move waits"
+
+
+def _notes_on_unhosted(
+    topics: Mapping[str, Topic], unhosted: Collection[str], moves: Sequence[Move], ruling: Ruling
+) -> Iterator[str]:
+    """What a reassignment makes of topics that no broker hosts.
+
+    Raises RefusedError where a controller of Kafka rules: it moves no partition that has no state.
+    """
+    named = {move.topic_partition for move in moves}
+    for name in sorted(unhosted):
+        if ruling.kind == "kafka":
+            raise RefusedError(
+                f"{Topic.path(name)}: no broker hosts {name}, and a controller of Kafka moves nothing that "
+                "has no state; delete it and create it anew with brokers"
+            )
+        yield f"{name} was made without brokers: those named host it from now on, and begin with nothing"
+        every = [TopicPartition(name, number) for number in topics[name].numbers]
+        if left := [tp for tp in every if tp not in named]:
+            yield f"not named, and so waiting for broker {PLACEHOLDER[0]}: {listed(left)}"
 
 
 def _check_size(plan: ReassignmentPlan) -> None:

@@ -178,7 +178,8 @@ def diagnose(
 def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int]) -> tuple[Finding, ...]:
     """Partitions without a live leader, and those with replicas missing from the ISR.
 
-    One that no controller has written a state of is wrong only where brokers are registered.
+    One that no controller has written a state of is wrong only where brokers are registered, and shall host
+    its topic.
     """
     offline: list[Finding] = []
     short: list[Finding] = []
@@ -196,7 +197,7 @@ def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int])
 
 def ill(topic: TopicDescription, live: Sequence[int]) -> tuple[str, list[int], list[int]]:
     """The topic, its partitions without a live leader, and those that are led but not fully in sync."""
-    known = [row for row in topic.partitions if live or row.leader is not None]
+    known = [] if topic.unhosted else [row for row in topic.partitions if live or row.leader is not None]
     gone = [row.partition for row in known if is_unavailable(row, live)]
     behind = [row.partition for row in known if row.partition not in gone and is_under_replicated(row)]
     return topic.topic, gone, behind

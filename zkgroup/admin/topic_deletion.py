@@ -13,6 +13,7 @@ from zkgroup.admin.picture import held
 from zkgroup.admin.reading import group_names, read_pictures
 from zkgroup.admin.ruling import Ruling, note_on_deletion, read_ruling, refuse_kraft
 from zkgroup.admin.topics import INTERNAL_TOPICS
+from zkgroup.admin.unhosted import unhosted_topics
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
@@ -29,6 +30,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.controller import Controller
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion, delete_topics_path
+from zkgroup.znodes.unhosted_topics import UnhostedTopic
 
 DELETES_AT_ONCE = 1000
 
@@ -178,7 +180,8 @@ def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection
     asked = held(request, Reassignment.decode).value if request else None
     if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
         yield f"partitions of {name} are being moved: the deletion begins when that has ended"
-    replicas = {broker for brokers in topic.partitions.values() for broker in brokers}
+    hosted = not unhosted_topics(ensemble, {name: topic}) or not ruling.is_ours
+    replicas = {broker for brokers in topic.partitions.values() for broker in brokers if hosted}
     if dead := sorted(replicas - set(ruling.brokers) - set(without)):
         named = ", ".join(map(str, dead))
         lost = "; if it is lost, name it: --without-broker" if ruling.is_ours else ""
@@ -252,8 +255,8 @@ def _ask(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -
 
 
 def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
-    """Leaves first; topic, configuration and a waiting request go together in the last transaction."""
-    head = (Topic.path(plan.topic), TopicConfig.path(plan.topic), TopicDeletion.path(plan.topic))
+    """Leaves first; what has the topic's name goes together in the last transaction."""
+    head = _heads(plan.topic)
     below = [znode for znode in reversed(plan.znodes) if znode.path not in head]
     last = [znode for znode in reversed(plan.znodes) if znode.path in head]
     batches = [below[start : start + DELETES_AT_ONCE] for start in range(0, len(below), DELETES_AT_ONCE)]
@@ -319,9 +322,15 @@ def _multi(
         ) from error
 
 
+def _heads(topic: str) -> tuple[str, ...]:
+    """What has the name of a topic: itself, its configuration, a waiting request, that nobody hosts it."""
+    paths = Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic)
+    return (*paths, UnhostedTopic.path(topic))
+
+
 def _tree(ensemble: Ensemble, topic: str) -> tuple[Znode, ...]:
-    """The topic's znodes, parents first: itself, its configuration, a waiting request, its partitions."""
-    found = ensemble.zk.read_many([Topic.path(topic), TopicConfig.path(topic), TopicDeletion.path(topic)])
+    """The topic's znodes, parents first: those of its name, and its partitions."""
+    found = ensemble.zk.read_many(_heads(topic))
     znodes = [znode for znode in found.values() if znode is not None]
     level = [Topic.path(topic)]
     while level:

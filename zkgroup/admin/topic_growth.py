@@ -14,17 +14,22 @@ from zkgroup.admin.configs import ConfigPlan, operations_of, plan_config, prepar
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.picture import held
 from zkgroup.admin.ruling import Ruling, notes_on_requests, read_ruling, refuse_kraft
-from zkgroup.admin.topics import INTERNAL_TOPICS, PARTITIONS_MAX
+from zkgroup.admin.topic_creation import PARTITIONS_MAX, given_lists
+from zkgroup.admin.topics import INTERNAL_TOPICS
+from zkgroup.admin.unhosted import unhosted_topics
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, RefusedError
 from zkgroup.model import Znode
-from zkgroup.model.requests import Operation, SetData
+from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.placement import Compat, RackMode, grow, grow_by_hand
+from zkgroup.placement.words import brokers_named
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.audit import zkgroup_path
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_changes import NotifyFormat
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.unhosted_topics import PLACEHOLDER, UnhostedTopic, unhosted_topics_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,8 @@ class Growth:
 
     partitions: int | None = None
     replica_assignment: Sequence[Sequence[int]] | None = None
-    """Lists of the old and the new partitions, as Kafka's option; those of the old ones are not looked at."""
+    """Lists of the old and the new partitions, as Kafka's option; those of the old ones are not looked at,
+    but in a topic that no broker hosts: there they are where its partitions begin."""
     compat: Compat = "0.10"
     rack_mode: RackMode = "enforced"
 
@@ -51,8 +57,15 @@ class AlterationPlan:
     znode: Znode
     before: Topic
     added: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """New partitions; of a topic that gets its first brokers, all of them."""
     config: ConfigPlan | None = None
     notes: tuple[str, ...] = ()
+    gets_brokers: bool = False
+    """No broker has hosted the topic; those that are named do from now on."""
+    unhosted: bool = False
+    """No broker hosts the topic, nor will one after this."""
+    mark: Znode | None = None
+    """What says that nobody hosts it; None also for a topic of an older tree."""
 
     @property
     def after(self) -> Topic:
@@ -74,7 +87,8 @@ def plan_alteration(
     Raises:
         ConfigError: nothing to change, or what `plan_config` and `zkgroup.placement` refuse.
         NotFoundError: there is no such topic.
-        RefusedError: growing the offsets topic, or one whose partitions are being moved.
+        RefusedError: growing the offsets topic, or one whose partitions are being moved; the first brokers of
+            a topic where a controller of Kafka rules.
         ConflictError: the topic is being deleted.
     """
     validate_topic(topic)
@@ -83,21 +97,20 @@ def plan_alteration(
     ensemble.zk.sync("/")
     ruling = read_ruling(ensemble)
     refuse_kraft(ruling)
-    paths = [Topic.path(topic), TopicDeletion.path(topic), Reassignment.path()]
-    found = ensemble.zk.read_many(paths)
-    znode, marker, request = (found[path] for path in paths)
-    if znode is None:
-        raise NotFoundError(
-            f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
-        )
-    if marker is not None:
-        raise ConflictError(f"{marker.path}: topic {topic!r} is being deleted")
+    znode, request, mark = _read(ensemble, topic)
     before = Topic.decode(znode.path, znode.data)
     added: Mapping[int, tuple[int, ...]] = {}
     notes: list[str] = []
+    unhosted = False
     if growth.is_wanted:
         _refuse_growth(topic, before, request)
-        added = _new_partitions(before, growth, ruling, notes)
+        unhosted = bool(unhosted_topics(ensemble, {topic: before}))
+        if unhosted and growth.replica_assignment is not None:
+            added = _first_brokers(topic, before, growth, ruling, notes)
+        elif unhosted:
+            added = _placeholders(topic, before, growth.partitions or 0, ruling, notes)
+        else:
+            added = _new_partitions(before, growth, ruling, notes)
         notes += notes_on_requests(ruling)
     config = None
     if set_to or removed:
@@ -112,23 +125,56 @@ def plan_alteration(
         added=added,
         config=config,
         notes=tuple(dict.fromkeys(notes)),
+        gets_brokers=unhosted and growth.replica_assignment is not None,
+        unhosted=unhosted and growth.replica_assignment is None,
+        mark=mark,
     )
     plan.after.encode()  # a topic too big for one znode is refused now
     return plan
 
 
+def _read(ensemble: Ensemble, topic: str) -> tuple[Znode, Znode | None, Znode | None]:
+    """The topic, a request to move partitions, and the mark of a topic without brokers."""
+    paths = [Topic.path(topic), TopicDeletion.path(topic), Reassignment.path(), UnhostedTopic.path(topic)]
+    found = ensemble.zk.read_many(paths)
+    znode, marker, request, mark = (found[path] for path in paths)
+    if znode is None:
+        raise NotFoundError(
+            f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
+        )
+    if marker is not None:
+        raise ConflictError(f"{marker.path}: topic {topic!r} is being deleted")
+    return znode, request, mark
+
+
 def alter_topic(ensemble: Ensemble, plan: AlterationPlan) -> None:
     """Carries the plan out. Raises ConflictError where topic or configuration have changed since."""
     operations: list[Operation] = []
-    path, data = plan.znode.path, plan.after.encode()
+    path, data, above = plan.znode.path, plan.after.encode(), -1
     if plan.added:
-        operations.append(SetData(path, data, plan.znode.stat.version))
+        above = plan.znode.stat.version
+        operations.append(SetData(path, data, above))
+        operations += _marks(ensemble, plan)
     if plan.config is not None:
         prepare(ensemble, [plan.config])
         operations += operations_of(plan.config)
         if not plan.added:
             path, data = plan.config.entity.config_path, plan.config.after.encode()
-    write(ensemble, operations, path, data)
+    write(ensemble, operations, path, data, above)
+
+
+def _marks(ensemble: Ensemble, plan: AlterationPlan) -> list[Operation]:
+    """The mark goes when a topic gets brokers; a topic of an older tree that grows without gets one."""
+    if not (plan.gets_brokers or plan.unhosted):
+        return []
+    ensemble.zk.create_missing(zkgroup_path(), unhosted_topics_path())
+    mark = plan.mark
+    if plan.unhosted and mark is not None and mark.stat.czxid >= plan.znode.stat.czxid:
+        return []
+    operations: list[Operation] = [] if mark is None else [Delete(mark.path, mark.stat.version)]
+    if plan.unhosted:
+        operations.append(Create(UnhostedTopic.path(plan.topic), UnhostedTopic().encode()))
+    return operations
 
 
 def _refuse_growth(topic: str, before: Topic, request: Znode | None) -> None:
@@ -159,18 +205,42 @@ def _new_partitions(
     assert wanted is not None
     if wanted > PARTITIONS_MAX:
         raise ConfigError(f"partitions: expected at most {PARTITIONS_MAX}, found {wanted}")
-    if not able and not ruling.brokers and set(before.partitions.values()) == {(0,)}:
-        return _placeholders(before, wanted)
     grown = grow(before.partitions, able, wanted, compat=growth.compat, rack_mode=growth.rack_mode)
     notes += grown.notes
     return grown.replicas
 
 
-def _placeholders(before: Topic, wanted: int) -> dict[int, tuple[int, ...]]:
+def _first_brokers(
+    topic: str, before: Topic, growth: Growth, ruling: Ruling, notes: list[str]
+) -> dict[int, tuple[int, ...]]:
+    """A topic that was made without brokers gets them: there is nothing to be moved."""
+    assert growth.replica_assignment is not None
+    if ruling.kind == "kafka":
+        raise RefusedError(
+            f"{Topic.path(topic)}: no broker hosts {topic}, and a controller of Kafka sees no other lists of "
+            "partitions that it knows; delete it and create it anew with brokers"
+        )
+    lists = given_lists(growth.replica_assignment, growth.partitions)
+    if missing := sorted(set(before.partitions) - set(lists)):
+        raise PlacementError(f"partition {missing[0]}: expected brokers for it as well, found none")
+    known = {broker.id for broker in placeable(ruling.brokers)}
+    if strangers := sorted({broker for replicas in lists.values() for broker in replicas} - known):
+        raise PlacementError(f"{brokers_named(strangers, 'is', 'are')} not registered, or hosting nothing")
+    notes.append(f"{topic} was made without brokers: those named host it from now on, and begin with nothing")
+    return lists
+
+
+def _placeholders(
+    topic: str, before: Topic, wanted: int, ruling: Ruling, notes: list[str]
+) -> dict[int, tuple[int, ...]]:
     """A topic made without brokers goes on as it was made."""
+    if wanted > PARTITIONS_MAX:
+        raise ConfigError(f"partitions: expected at most {PARTITIONS_MAX}, found {wanted}")
     if wanted <= len(before.partitions):
         raise PlacementError(
             f"the number of partitions can only grow: there are {len(before.partitions)}, "
             f"{wanted} were asked for"
         )
-    return dict.fromkeys(range(len(before.partitions), wanted), (0,))
+    if ruling.brokers:
+        notes.append(f"no broker hosts {topic}, nor its new partitions: --replica-assignment names some")
+    return dict.fromkeys(range(len(before.partitions), wanted), PLACEHOLDER)

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.brokers import hosted_states, is_controller_only, notes_on_unreadable
-from zkgroup.admin.elections import BEING_DELETED, UNREADABLE
+from zkgroup.admin.elections import BEING_DELETED, UNHOSTED, UNREADABLE
 from zkgroup.admin.ensemble import AsOf, Ensemble
 from zkgroup.admin.guards import no_partitions_error, read_back
 from zkgroup.admin.picture import Held, held
 from zkgroup.admin.ruling import OURS_VERSION, Ruling, notes_on_requests, read_ruling, refuse_kraft
+from zkgroup.admin.unhosted import unhosted_topics
 from zkgroup.errors import (
     ConflictError,
     OperationRefusedError,
@@ -52,7 +53,7 @@ class Leaderless:
     """Replicas whose broker is registered, in the order in which one is chosen."""
     outcome: str
     """`unclean`; `clean` where a replica in sync lives; `led` where the leader does; `not_live`, `no_state`,
-    `unreadable`, `being_deleted`."""
+    `unreadable`, `being_deleted`, `unhosted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,11 @@ def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Un
         raise no_partitions_error(missing)
     marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     able = {number for number, one in ruling.brokers.items() if not is_controller_only(one)}
+    named = {tp.topic: topics[tp.topic] for tp in chosen}
+    bars = dict.fromkeys(unhosted_topics(ensemble, named, entries), UNHOSTED)
+    bars |= dict.fromkeys(marked, BEING_DELETED)
     rows = tuple(
-        _leaderless(tp, topics[tp.topic].partitions[tp.partition], entries[tp], able, tp.topic in marked)
+        _leaderless(tp, topics[tp.topic].partitions[tp.partition], entries[tp], able, bars.get(tp.topic))
         for tp in chosen
     )
     notes = [*notes_on_requests(ruling), *notes_on_unreadable(entries[tp] for tp in chosen)]
@@ -195,12 +199,12 @@ def _leaderless(
     replicas: tuple[int, ...],
     entry: Held[PartitionState] | None,
     able: set[int],
-    leaving: bool,
+    bar: str | None,
 ) -> Leaderless:
     live = tuple(broker for broker in replicas if broker in able)
     state = entry.value if entry else None
-    if leaving:
-        outcome = BEING_DELETED
+    if bar is not None:
+        outcome = bar
     elif entry is None:
         outcome = "no_state"
     elif state is None:

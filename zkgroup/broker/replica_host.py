@@ -12,8 +12,9 @@ Contract
   `IllegalTransitionError` is a mistake of the caller.
 * Offsets are counts of lines from 0. Leader epochs never go down for a partition: the receiver refuses older
   ones (partition error 13) before the host is asked.
-* Time is the caller's. A follower has caught up at this moment where a fetch's offset is at least the
-  `log_end_offset` of its answer; how long ago that was decides about the lag.
+* Time is the caller's, but for that of a failure, which is for people. A follower has caught up at this
+  moment where a fetch's offset is at least the `log_end_offset` of its answer; how long ago that was decides
+  about the lag.
 
 Sources: KIP-101 and KIP-279 (leader epochs), KIP-595 (the diverging answer);
 kafka/cluster/Partition.scala@2.8.2 for the high watermark and the ISR.
@@ -24,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from zkgroup.model import TopicPartition
 from zkgroup.wire.error_codes import ErrorCode
@@ -80,6 +81,14 @@ class ReplicaView:
     """Of a leader: every other replica, by broker id."""
     failure: str | None = None
     """What keeps this replica from its role, or from its leader's lines; for people."""
+
+
+class Failure(NamedTuple):
+    """Why a replica has no role, or cannot go on with its leader's lines; for people."""
+
+    reason: str
+    since_ms: int
+    """Epoch milliseconds."""
 
 
 class ReplicaHost(Protocol):
@@ -163,9 +172,12 @@ class ReplicaHost(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
         """Answers a follower or a consumer at once; `max_wait_ms` is left to the caller, who may ask again
         when `listen` calls, and answers what it has when the time is over.
+
+        `held`: asked again so; nothing has been answered to this request yet. A follower joins the ISR after
+        an answer, and what was held back is none.
 
         A follower's fetch says how far it has come, and is counted. A consumer gets lines below the high
         watermark; at or past it none. Whole batches, as they were appended, at least one even where it is
@@ -211,6 +223,10 @@ class ReplicaHost(Protocol):
 
     def view(self, topic_partition: TopicPartition) -> ReplicaView | None:
         """None for one that is not here."""
+        ...
+
+    def failures(self) -> Mapping[TopicPartition, Failure]:
+        """Every replica that has failed and was told nothing else since."""
         ...
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int | None:

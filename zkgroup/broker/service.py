@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from zkgroup.broker.elsewhere import fetched_elsewhere, listed_elsewhere, produced_elsewhere
+from zkgroup.broker.host_questions import failed, without_role
 from zkgroup.broker.host_thread import HostThread
 from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.orders import ControlRequest, Orders
@@ -27,7 +28,7 @@ from zkgroup.broker.receiver import (
     ResponseT,
     Stop,
 )
-from zkgroup.broker.replica_host import ReplicaHost, Role
+from zkgroup.broker.replica_host import ReplicaHost
 from zkgroup.broker.replication.replica import no_fetch
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
@@ -54,6 +55,8 @@ from zkgroup.wire.replica_host import (
     OBSERVER,
     AppendLinesRequest,
     AppendLinesResponse,
+    FailedReplicasRequest,
+    FailedReplicasResponse,
     FetchLinesRequest,
     FetchLinesResponse,
 )
@@ -173,6 +176,8 @@ class BrokerService:
                 return None if self._host is None else await self._append(request, self._host)
             case FetchLinesRequest():
                 return None if self._host is None else await self._fetch(request, self._host)
+            case FailedReplicasRequest():
+                return FailedReplicasResponse() if self._host is None else await self._host.call(failed)
             case ControlledShutdownRequest():
                 return await self._shut_down(request)
             case ProduceRequest():
@@ -217,7 +222,7 @@ class BrokerService:
         if self._host is None or self._observer is None or controller_epoch == self._placed_by:
             return
         self._placed_by = controller_epoch
-        if found := await self._host.call(_without_role):
+        if found := await self._host.call(without_role):
             self._observer.left_over(found)
 
     async def _drive(self, handling: Handling[ResponseT]) -> ResponseT:
@@ -301,7 +306,7 @@ class BrokerService:
                     while _says_nothing(response) and response.high_watermark == first.high_watermark:
                         await change.wait()
                         change.clear()
-                        response = await host.call(lambda one: one.fetch(request))
+                        response = await host.call(lambda one: one.fetch(request, held=True))
                         self._observe(request, response)
             except TimeoutError:
                 pass
@@ -347,16 +352,6 @@ def _says_nothing(response: FetchLinesResponse) -> bool:
 def _reached(host: ReplicaHost, tp: TopicPartition, leader_epoch: int, end_offset: int) -> int | None:
     """The high watermark over lines that were appended here; None where another may have taken them away."""
     return host.high_watermark(tp) if host.keeps(tp, leader_epoch, end_offset) else None
-
-
-def _without_role(host: ReplicaHost) -> list[TopicPartition]:
-    """Partitions that only have lines here. One that has failed may have its place, and has said why."""
-    views = {tp: host.view(tp) for tp in host.partitions()}
-    return [
-        tp
-        for tp, view in views.items()
-        if view is not None and view.role is Role.NONE and view.failure is None
-    ]
 
 
 def _driven(

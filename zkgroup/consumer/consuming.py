@@ -16,6 +16,7 @@ from zkgroup.consumer.opening import MemberOptions, open_engine
 from zkgroup.consumer.polls import Polls
 from zkgroup.consumer.reads import ZooKeeperCluster
 from zkgroup.consumer.records import Record
+from zkgroup.consumer.share import Share
 from zkgroup.consumer.sources.port import RecordSource
 from zkgroup.consumer.worker import CallbackRunner
 from zkgroup.errors import CommitResult, MemberClosedError, ZkGroupError
@@ -36,6 +37,7 @@ class ConsumingMember:
         source: RecordSource,
         runner: CallbackRunner,
         wake_application: Callable[[], None],
+        engine_of: Callable[[MemberOptions, CallbackRunner, Share], MemberEngine] = open_engine,
     ) -> None:
         settings = options.settings
         if settings.require_brokers is None:
@@ -54,7 +56,7 @@ class ConsumingMember:
             wake_application=wake_application,
         )
         try:
-            self.engine: MemberEngine = open_engine(options, runner, self.delivery)
+            self.engine: MemberEngine = engine_of(options, runner, self.delivery)
         except ZkGroupError:
             source.close()  # it will not be opened: another consumer may have it
             raise
@@ -81,6 +83,13 @@ class ConsumingMember:
         self.engine.start()
         self.engine.call_soon(self._start_timers)
         self.fetcher.start()
+
+    def open(self) -> None:
+        """Joins without a thread: the caller runs `run_pending` of the engine's loop and of the fetcher."""
+        self._polls.start(self.engine.clock.now_ms())
+        self.engine.open()
+        self.engine.call_soon(self._start_timers)
+        self.fetcher.open()
 
     def _wake_fetcher(self) -> None:
         self.fetcher.wake()

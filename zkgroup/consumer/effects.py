@@ -7,6 +7,7 @@ Order rules that the machine keeps, and that the simulator checks on every step 
 * `Revoke` of a partition, and its answer or `EndOverdue`, come before any `Ask` that releases it, and
   that before any `Ask` that claims what the same rebalance gains.
 * `Assign` of a partition comes only after a claim of it.
+* A registration is created, not replaced, only by a member that holds nothing.
 * After `Lose` no offset of those partitions is written, until they are claimed anew.
 * `ExtendLease` is given only for an acknowledged quorum write, and for each once.
 """

@@ -185,10 +185,20 @@ class MemberEngine:
         return future
 
     def hand_back(self, partitions: Iterable[TopicPartition]) -> Future[None]:
-        """Give partitions up; the future is done when none of them is held any more. Raises `ConfigError`."""
+        """Give partitions up; the future is done when none of the claims held now is held any more: a later
+        plan may give them to this member again at once. Raises `ConfigError`."""
         wanted = frozenset(checked_partitions(partitions))
-        future = self.when(lambda: not (self.board.current.grants.keys() & wanted))
-        self.loop.request(HandBackRequested(wanted))
+        future: Future[None] = Future()
+
+        def begin() -> None:
+            if self._ended:
+                self._fail(future)
+                return
+            claims = {grant for tp, grant in self.board.current.grants.items() if tp in wanted}
+            self._promises.when(lambda: claims.isdisjoint(self.board.current.grants.values()), future)
+            self.loop.step(HandBackRequested(wanted))
+
+        self._request(begin, future)
         return future
 
     def picture(self) -> Future[MemberDescription]:

@@ -52,6 +52,8 @@ class Fetcher:
         self._on_error = on_error
         self._clock = clock
         self._starts = Starts()
+        self._rests_until_ms = 0
+        self._pause_s = UNAVAILABLE_PAUSE_S
         self._work = threading.Event()
         self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
@@ -82,20 +84,13 @@ class Fetcher:
         return wait_for(self._clock, lambda: not self._thread.is_alive(), until_ms, self._thread.join)
 
     def _run(self) -> None:
-        pause_s = UNAVAILABLE_PAUSE_S
         self._sleeper.worker = threading.get_ident()
         try:
-            self._source.wait_with(self._sleeper)
-            self._source.open(self._cluster)
+            self.open()
             while not self._ended.is_set():
-                self._work.clear()
-                try:
-                    self._fetch(self._feeding.order())
-                    pause_s = UNAVAILABLE_PAUSE_S
-                except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
-                    log.warning("%s; trying again in %g s", error, pause_s)
-                    self._pause(after(self._clock, pause_s))
-                    pause_s = min(2 * pause_s, UNAVAILABLE_PAUSE_MAX_S)
+                until_ms = self.run_pending()
+                if until_ms is None or until_ms > self._clock.now_ms():
+                    self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
         except BaseException as error:  # noqa: BLE001 - the source's; it ends the member and is raised there
             if not self._ended.is_set():
                 self._on_error(error)
@@ -104,12 +99,34 @@ class Fetcher:
             self._sleeper.leave()
             self.over.set_result(None)
 
-    def _pause(self, until_ms: int) -> None:
-        """What is new meanwhile is seen after it: each round asks for all that is to be fetched."""
-        while not self._ended.is_set() and self._clock.now_ms() < until_ms:
-            self._work.clear()
-            if not self._ended.is_set():
-                self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
+    # --- the fetcher's thread, or whoever runs it without one -------------------------------------
+
+    @property
+    def is_woken(self) -> bool:
+        """There was a `wake` since the last `run_pending` began."""
+        return self._work.is_set()
+
+    def open(self) -> None:
+        """Before the first `run_pending`."""
+        self._source.wait_with(self._sleeper)
+        self._source.open(self._cluster)
+
+    def run_pending(self) -> int | None:
+        """One round; waits nowhere but in the source. Returns when the next one is due, unless there is a
+        `wake` before: a time of the clock, which may have come; None for no time. Raises what the source
+        does for good."""
+        self._work.clear()
+        if self._clock.now_ms() < self._rests_until_ms:  # what is new meanwhile is seen after it
+            return self._rests_until_ms
+        try:
+            again_ms = self._fetch(self._feeding.order())
+        except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
+            log.warning("%s; trying again in %g s", error, self._pause_s)
+            self._rests_until_ms = after(self._clock, self._pause_s)
+            self._pause_s = min(2 * self._pause_s, UNAVAILABLE_PAUSE_MAX_S)
+            return self._rests_until_ms
+        self._pause_s = UNAVAILABLE_PAUSE_S
+        return again_ms
 
     def _close_source(self) -> None:
         try:
@@ -117,16 +134,17 @@ class Fetcher:
         except Exception:
             log.exception("closing the record source")
 
-    def _fetch(self, order: FetchOrder) -> None:
+    def _fetch(self, order: FetchOrder) -> int | None:
         due = self._starts.due(order.unresolved, self._clock.now_ms())
         if due:
             self._resolve(order, due)
             order = self._feeding.order()
         if order.positions:
             self._poll(order)
-        elif not self._starts.due(order.unresolved, self._clock.now_ms()):
-            until_ms = self._starts.again_ms if order.unresolved else None
-            self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
+            return self._clock.now_ms()
+        if self._starts.due(order.unresolved, self._clock.now_ms()):
+            return self._clock.now_ms()
+        return self._starts.again_ms if order.unresolved else None
 
     def _elsewhere(self) -> AbstractContextManager[None]:
         """Sources that wait by means of their own wait for what is outside, in real time."""

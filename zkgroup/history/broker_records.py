@@ -5,6 +5,7 @@ Records are those of `zkgroup.history.records`; `member` names the broker, `pid`
     control.accepted   broker, incarnation, controller, epoch        a request of a controller was obeyed
     role.taken         broker, topic, partition, leader, leader_epoch, life
     append.ok          topic, partition, offset, lines, life         acknowledged with acks=all
+    lines.read         topic, partition, offset, lines, life         given to a consumer
     lines.kept         broker, topic, partition, lines, life         what a leader holds when all is over
 
 `incarnation` is anything that differs between two starts of a broker, `life` anything that differs between
@@ -23,7 +24,10 @@ from zkgroup.model import TopicPartition
 
 DECIDED = frozenset({"S11 on the wire", "S12 on the wire"})
 LINES = "lines"
-"""Name of the rule that an acknowledged line stands at its offset in the end."""
+"""Name of the rule that a line that was acknowledged or read stands at its offset in the end."""
+
+
+_DONE = {"append.ok": "acknowledged", "lines.read": "read"}
 
 
 def check_obedience(records: Sequence[Record]) -> Iterator[Violation]:
@@ -53,21 +57,21 @@ def check_obedience(records: Sequence[Record]) -> Iterator[Violation]:
 
 
 def check_lines(records: Sequence[Record], figures: ClusterFigures) -> Iterator[Violation]:
-    """Every acknowledged line is at its offset in what the leader holds in the end.
+    """Every line that was acknowledged, or read, is at its offset in what the leader holds in the end.
 
     Partitions of which no leader said in the end what it holds are passed over.
     """
     kept = {_place(record): record.fields["lines"] for record in records if record.kind == "lines.kept"}
     for record in records:
-        if record.kind != "append.ok":
+        if record.kind not in _DONE:
             continue
         tp, offset, lines = record.topic_partition, record.fields["offset"], list(record.fields["lines"])
-        figures.acknowledged_lines += len(lines)
+        figures.acknowledged_lines += len(lines) if record.kind == "append.ok" else 0
         if _place(record) not in kept:
             continue
         found = list(kept[_place(record)][offset : offset + len(lines)])
         if found != lines:
-            yield Violation(LINES, f"{lines} were acknowledged at {offset}, found {found}", tp)
+            yield Violation(LINES, f"{lines} were {_DONE[record.kind]} at {offset}, found {found}", tp)
 
 
 def _place(record: Record) -> tuple[TopicPartition, Any]:

@@ -185,6 +185,16 @@ class MachineLoop(Generic[V, E]):
         return handled
 
     @property
+    def has_work(self) -> bool:
+        """Whether `run_pending` would handle anything now."""
+        if self._stopped:
+            return False
+        if self._inbox or self._urgent or self._waiting:
+            return True
+        at_ms = self.next_timer_ms
+        return at_ms is not None and at_ms <= self._clock.now_ms()
+
+    @property
     def next_timer_ms(self) -> int | None:
         """When the next timer is due, on the loop's clock."""
         times = [*self._timers.values(), *(at for at, _ in self._alarms.values())]

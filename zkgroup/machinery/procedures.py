@@ -100,6 +100,17 @@ def ask(*queries: Query) -> Procedure[tuple[Outcome, ...]]:
     return outcomes
 
 
+def ask_allowed(*queries: Query) -> Procedure[tuple[Outcome, ...]]:
+    """`ask`, where an ACL may refuse some: their outcome is that."""
+    outcomes = yield queries
+    _require_answers([each for each in outcomes if not _is_denied(each)])
+    return outcomes
+
+
+def _is_denied(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused) and outcome.code is Code.NO_AUTH
+
+
 def carry_on(steps: Iterable[Step]) -> Procedure[None]:
     """Asks all at once, and takes each answer as soon as it is there: others are on their way meanwhile.
 

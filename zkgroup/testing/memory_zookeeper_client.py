@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkgroup.model.requests import (
+    Code,
     Connected,
     Lost,
     Multi,
+    MultiRefused,
     NotSent,
     Outcome,
     Request,
@@ -19,8 +21,11 @@ from zkgroup.model.requests import (
     SetData,
     Suspended,
 )
-from zkgroup.testing.memory_zookeeper_leader import ServerSession
-from zkgroup.testing.memory_zookeeper_tree import Tree
+from zkgroup.model.stat import ZnodeStat
+from zkgroup.testing.memory_zookeeper_acls import READ, Credentials
+from zkgroup.testing.memory_zookeeper_leader import ServerSession, Transaction
+from zkgroup.testing.memory_zookeeper_tree import AclSet, Checked, DataSet, Deleted, SetAcl, Tree, parent_of
+from zkgroup.zookeeper.settings import Acl
 
 if TYPE_CHECKING:
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
@@ -75,8 +80,17 @@ class SessionNews(NamedTuple):
 class MemoryClient:
     """A `Store` on a MemoryZooKeeper. Thread-safe in direct mode."""
 
-    def __init__(self, server: MemoryZooKeeper, name: str, session_timeout_ms: int, tree: Tree) -> None:
+    def __init__(
+        self,
+        server: MemoryZooKeeper,
+        name: str,
+        session_timeout_ms: int,
+        tree: Tree,
+        credentials: Credentials,
+    ) -> None:
         self.name = name
+        self.credentials = credentials
+        """Given to the server on every connection."""
         self.session_timeout_ms = session_timeout_ms
         self.link = Link.CONNECTING
         self.incarnation = 0
@@ -169,6 +183,22 @@ class MemoryClient:
                 self.server.disconnect(self, "closed", tell=False, keep_requests=True)
             self.become(Link.CLOSED, Lost(self.incarnation, "closed") if was in _OPEN else None)
 
+    # --- beside Store -----------------------------------------------------------------------------
+
+    def set_acl(self, path: str, *acl: Acl, version: int = -1) -> ZnodeStat | Code:
+        """Asks for another ACL of a znode, which takes ADMIN: executed and answered at once in both modes."""
+        with self.server.locked():
+            assert self.session is not None, f"{self.name} has no session"
+            operation = SetAcl(path, acl, version)
+            session_id = self.session.session_id
+            done = self.server.leader.transact((operation,), session_id, self.name, self.credentials)
+            self.server.catch_up(self.name)
+        if isinstance(done, MultiRefused):
+            return done.code
+        (stat,) = done.stats
+        assert stat is not None
+        return stat
+
     # --- for the server ---------------------------------------------------------------------------
 
     def become(self, link: Link, event: SessionEvent | None) -> None:
@@ -185,6 +215,37 @@ class MemoryClient:
 
     def suspended_event(self) -> Suspended:
         return Suspended(self.incarnation)
+
+    def may_read(self, path: str) -> bool:
+        """Whether the ACL of this znode, as its server has it, lets the client read it."""
+        acl = self.tree.acls.get(path)
+        return acl is None or self.credentials.may(READ, acl)
+
+    def fire(self, entry: Transaction) -> None:
+        """Queues the watches that this transaction fires on the server of this client."""
+        data, children = self.data_watches, self.child_watches
+        if not data and not children:
+            return
+        for change in entry.changes:
+            if isinstance(change, (Checked, AclSet)):
+                continue
+            path = change.path
+            callbacks = data.pop(path, [])
+            if isinstance(change, Deleted):
+                callbacks = callbacks + children.pop(path, [])
+            self._queue_watch(callbacks, path, entry)
+            if not isinstance(change, DataSet):
+                parent = parent_of(path)
+                self._queue_watch(children.pop(parent, []), parent, entry)
+
+    def _queue_watch(self, callbacks: list[Callable[[str], None]], path: str, entry: Transaction) -> None:
+        """The watch is gone in any case; who may not read the znode is not told (CVE-2024-23944)."""
+        if not callbacks:
+            return
+        acl = entry.acls.get(path) if entry.acls is not None else None
+        if self.credentials.may(READ, acl):
+            self.watches.append(FiredWatch(tuple(callbacks), path))
+            self.server.queued(self, "watch")
 
     def saw(self, zxid: int) -> None:
         self._last_zxid = max(self._last_zxid, zxid)

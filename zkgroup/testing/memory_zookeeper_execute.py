@@ -29,7 +29,8 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
-from zkgroup.model.stat import AclEntry, ZnodeAcl
+from zkgroup.model.stat import ZnodeAcl
+from zkgroup.testing.memory_zookeeper_acls import ADMIN, OPEN, READ, masked
 from zkgroup.testing.memory_zookeeper_client import InFlight, MemoryClient
 
 if TYPE_CHECKING:
@@ -37,15 +38,13 @@ if TYPE_CHECKING:
 
 OnWatch = Callable[[str], None] | None
 
-OPEN = (AclEntry(31, "world", "anyone"),)
-"""The ACL of every znode here."""
-
 
 def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> Outcome:
     """Executes a request on the server of this client and gives its outcome."""
     request = flight.request
     if isinstance(request, Multi):
-        outcome = server.leader.transact(request.operations, flight.session.session_id, client.name)
+        session_id = flight.session.session_id
+        outcome = server.leader.transact(request.operations, session_id, client.name, client.credentials)
         server.catch_up(client.name)
         return outcome
     if isinstance(request, CreateMissing):
@@ -56,6 +55,10 @@ def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlight) -> 
     if isinstance(request, ReadMany | ListMany):
         found = (*flight.found, *_look(client, request, request.paths[len(flight.found) :]))
         return ReadManyDone(found) if isinstance(request, ReadMany) else ListManyDone(found)
+    if isinstance(request, ReadAcls):
+        return ReadAclsDone(tuple([_acl(client, path) for path in request.paths]))
+    if not client.may_read(request.path):  # type: ignore[union-attr]
+        return Refused(Code.NO_AUTH, request.path)  # type: ignore[union-attr]
     return _READS[type(request)](client, request, flight.on_watch)
 
 
@@ -78,17 +81,24 @@ def read_part(client: MemoryClient, paths_at_once: int) -> bool:
 
 def _look(client: MemoryClient, request: ReadMany | ListMany, paths: tuple[str, ...]) -> list[Any]:
     look = client.tree.read if isinstance(request, ReadMany) else client.tree.children
-    return [look(path) for path in paths]
+    if client.tree.acls.keys().isdisjoint(paths):
+        return [look(path) for path in paths]
+    return [look(path) if client.may_read(path) else Code.NO_AUTH for path in paths]
 
 
 def _create_missing(
     server: MemoryZooKeeper, client: MemoryClient, request: CreateMissing, session_id: int
 ) -> Outcome:
-    """As pipelined creates: each stands alone; those after a refused one are still tried."""
+    """As pipelined creates: each stands alone; those after a refused one are still tried.
+
+    A real client looks first, so no ACL is against what its server shows.
+    """
     refusal: Outcome | None = None
     for path in request.paths:
-        outcome = server.leader.transact((Create(path, None),), session_id, client.name)
+        outcome = server.leader.transact((Create(path, None),), session_id, client.name, client.credentials)
         if isinstance(outcome, MultiRefused) and outcome.code is not Code.NODE_EXISTS:
+            if outcome.code in (Code.NO_AUTH, Code.INVALID_ACL) and path in client.tree.nodes:
+                continue
             refusal = refusal or Refused(outcome.code, path)
     server.catch_up(client.name)
     return refusal or CreateMissingDone()
@@ -99,10 +109,16 @@ def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:
     return ReadDone(client.tree.read(request.path))
 
 
-def _read_acls(client: MemoryClient, request: ReadAcls, on_watch: OnWatch) -> Outcome:
-    """Everything here is open to everybody."""
-    stats = [client.tree.stat(path) for path in request.paths]
-    return ReadAclsDone(tuple(ZnodeAcl(OPEN, stat) if stat is not None else None for stat in stats))
+def _acl(client: MemoryClient, path: str) -> ZnodeAcl | Code | None:
+    """For who may read or administrate; who may not administrate sees no digest."""
+    stat, acl = client.tree.stat(path), client.tree.acls.get(path)
+    if stat is None:
+        return None
+    if acl is None:
+        return ZnodeAcl(OPEN, stat)
+    if not client.credentials.may(READ | ADMIN, acl):
+        return Code.NO_AUTH
+    return ZnodeAcl(acl if client.credentials.may(ADMIN, acl) else masked(acl), stat)
 
 
 def _exists(client: MemoryClient, request: Exists, on_watch: OnWatch) -> Outcome:
@@ -125,7 +141,6 @@ def _arm(
 
 _READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
     Read: _read,
-    ReadAcls: _read_acls,
     Exists: _exists,
     ListChildren: _list_children,
 }

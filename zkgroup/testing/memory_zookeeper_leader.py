@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Clock
-from zkgroup.model.requests import Create, Delete, MultiDone, MultiRefused, Operation, SetData
-from zkgroup.testing.memory_zookeeper_tree import Change, Created, Deleted, Tree, prepare
+from zkgroup.model.requests import Create, Delete, MultiDone, MultiRefused, SetData
+from zkgroup.testing.memory_zookeeper_acls import SUPERUSER, Credentials, Entries
+from zkgroup.testing.memory_zookeeper_tree import (
+    AnyOperation,
+    Change,
+    Created,
+    Deleted,
+    SetAcl,
+    Tree,
+    parent_of,
+    prepare,
+)
 
 TransactionKind = Literal["write", "create_session", "close_session"]
 _FIRST_SESSION_ID = 0x1000_0000_0000_0001
@@ -26,13 +36,15 @@ class Transaction:
     """0 for what the test itself writes."""
     client: str
     kind: TransactionKind
-    operations: tuple[Operation, ...]
+    operations: tuple[AnyOperation, ...]
     """As asked for. Empty for sessions."""
     changes: tuple[Change, ...]
     """As applied; the ephemerals that went with a session are its deletions. Empty when refused."""
     stats: tuple[ZnodeStat | None, ...]
     """One for each change: the znode's Stat after it, None for a deletion."""
     refused: MultiRefused | None = None
+    acls: Mapping[str, Entries] | None = None
+    """Of the znodes changed and of their parents, where they are not open; None where all are."""
 
 
 @dataclass(slots=True)
@@ -59,21 +71,26 @@ class Leader:
         self._on_commit = on_commit
 
     def transact(
-        self, operations: tuple[Operation, ...], session_id: int, client: str
+        self,
+        operations: tuple[AnyOperation, ...],
+        session_id: int = 0,
+        client: str = "",
+        asker: Credentials = SUPERUSER,
     ) -> MultiDone | MultiRefused:
         """Runs one transaction and logs it. A refused one uses up a zxid too, as on a real server."""
-        prepared = prepare(self.tree, operations, session_id)
+        prepared = prepare(self.tree, operations, session_id, asker)
         if isinstance(prepared, MultiRefused):
             self._commit(session_id, client, "write", operations, (), prepared)
             return prepared
-        stats = self._commit(session_id, client, "write", operations, prepared)
+        changes = prepared.changes
+        stats = self._commit(session_id, client, "write", operations, changes, acls=prepared.acls)
         told = tuple(
             [
-                stat if isinstance(operation, SetData) else None
+                stat if isinstance(operation, (SetData, SetAcl)) else None
                 for operation, stat in zip(operations, stats, strict=True)
             ]
         )
-        created = tuple([change.path for change in prepared if isinstance(change, Created)])
+        created = tuple([change.path for change in changes if isinstance(change, Created)])
         return MultiDone(told, self.tree.zxid, created)
 
     def _commit(
@@ -81,15 +98,18 @@ class Leader:
         session_id: int,
         client: str,
         kind: TransactionKind,
-        operations: tuple[Operation, ...] = (),
+        operations: tuple[AnyOperation, ...] = (),
         changes: tuple[Change, ...] = (),
         refused: MultiRefused | None = None,
+        acls: Mapping[str, Entries] | None = None,
     ) -> tuple[ZnodeStat | None, ...]:
         tree, time_ms = self.tree, self.clock.wall_ms()
         tree.zxid += 1
         zxid = tree.zxid
         stats = tuple([tree.apply(change, zxid, time_ms) for change in changes])
-        entry = Transaction(zxid, time_ms, session_id, client, kind, operations, changes, stats, refused)
+        entry = Transaction(
+            zxid, time_ms, session_id, client, kind, operations, changes, stats, refused, acls
+        )
         self.log.append(entry)
         self._on_commit(entry)
         return stats
@@ -109,7 +129,9 @@ class Leader:
             session.alive = False
             paths = self.tree.ephemerals.get(session.session_id, {})
             deletions = tuple([Deleted(path) for path in paths])
-            self._commit(session.session_id, session.client, "close_session", changes=deletions)
+            touched = {*paths, *map(parent_of, paths)}
+            acls = {path: acl for path, acl in self.tree.acls.items() if path in touched}
+            self._commit(session.session_id, session.client, "close_session", changes=deletions, acls=acls)
 
     # --- a stranger's writes ----------------------------------------------------------------------
 
@@ -118,14 +140,14 @@ class Leader:
         for depth in range(1, len(parts)):
             parent = "/" + "/".join(parts[:depth])
             if parent not in self.tree.nodes:
-                self.transact((Create(parent, None),), 0, "")
+                self.transact((Create(parent, None),))
         exists = path in self.tree.nodes
-        self.transact((SetData(path, data or b"", -1) if exists else Create(path, data),), 0, "")
+        self.transact((SetData(path, data or b"", -1) if exists else Create(path, data),))
 
     def remove(self, path: str) -> None:
         below = [known for known in self.tree.nodes if known == path or known.startswith(path + "/")]
         for victim in sorted(below, reverse=True):
-            self.transact((Delete(victim, -1),), 0, "")
+            self.transact((Delete(victim, -1),))
 
     def znodes(self) -> dict[str, Znode]:
         """Everything but /zookeeper, sorted by path."""

@@ -6,11 +6,36 @@ every check happens here) and then *applied* (DataTree@3.9.5: never fails) to ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import Check, Code, Create, Delete, MultiRefused, Operation, SetData
+from zkgroup.testing.memory_zookeeper_acls import (
+    ADMIN,
+    CREATE,
+    DELETE,
+    READ,
+    READ_ONLY,
+    WRITE,
+    Credentials,
+    Entries,
+    InvalidAclError,
+)
+from zkgroup.zookeeper.settings import Acl
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl:
+    """The operation that no `Store` has."""
+
+    path: str
+    acl: tuple[Acl, ...]
+    version: int
+    """Expected ACL version (`aversion`), -1 for any."""
+
+
+AnyOperation = Operation | SetAcl
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +44,8 @@ class Created:
     data: bytes | None
     owner: int
     """Session id for an ephemeral, else 0."""
+    acl: Entries | None = None
+    """None where it is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +64,13 @@ class Checked:
     path: str
 
 
-Change = Created | DataSet | Deleted | Checked
+@dataclass(frozen=True, slots=True)
+class AclSet:
+    path: str
+    acl: Entries | None
+
+
+Change = Created | DataSet | Deleted | Checked | AclSet
 
 
 def parent_of(path: str) -> str:
@@ -49,6 +82,7 @@ class Node:
     """What a server keeps of one znode (DataNode@3.9.5)."""
 
     __slots__ = (
+        "aversion",
         "children",
         "creates",
         "ctime",
@@ -66,7 +100,7 @@ class Node:
         self.owner = owner
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
-        self.version = 0
+        self.version = self.aversion = 0
         self.creates = 0
         """Children ever created: the number of a sequential child, and half of `cversion`."""
         self.children: dict[str, None] = {}
@@ -80,7 +114,7 @@ class Node:
             self.mtime,
             self.version,
             2 * self.creates - children,  # creates plus deletes (DataNode.copyStat)
-            0,
+            self.aversion,
             self.owner,
             len(self.data) if self.data is not None else 0,
             children,
@@ -108,12 +142,16 @@ class Tree:
             "/zookeeper/config": Node(b"", 0, 0, 0),
             "/zookeeper/quota": Node(b"", 0, 0, 0),
         }
+        self.nodes["/zookeeper/config"].aversion = -1  # DataTree.addConfigNode
+        self.acls: dict[str, Entries] = {"/zookeeper/config": READ_ONLY}
+        """Of the znodes that are not open to everybody."""
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.zxid = 0
 
     def copy(self) -> Tree:
         twin = Tree()
         twin.nodes = {path: node.copy() for path, node in self.nodes.items()}
+        twin.acls = dict(self.acls)
         twin.ephemerals = {session: dict(paths) for session, paths in self.ephemerals.items()}
         twin.zxid = self.zxid
         return twin
@@ -146,7 +184,16 @@ class Tree:
         if isinstance(change, Deleted):
             self._delete(change.path, zxid)
             return None
+        if isinstance(change, AclSet):
+            self.nodes[change.path].aversion += 1
+            self._protect(change.path, change.acl)
         return self.nodes[change.path].stat()
+
+    def _protect(self, path: str, acl: Entries | None) -> None:
+        if acl is not None:
+            self.acls[path] = acl
+        else:
+            self.acls.pop(path, None)
 
     def _create(self, change: Created, zxid: int, time_ms: int) -> Node:
         head, _, name = change.path.rpartition("/")
@@ -157,10 +204,13 @@ class Tree:
         node = self.nodes[change.path] = Node(change.data, change.owner, zxid, time_ms)
         if change.owner:
             self.ephemerals.setdefault(change.owner, {})[change.path] = None
+        if change.acl is not None:
+            self.acls[change.path] = change.acl
         return node
 
     def _delete(self, path: str, zxid: int) -> None:
         node = self.nodes.pop(path)
+        self.acls.pop(path, None)
         head, _, name = path.rpartition("/")
         parent = self.nodes[head or "/"]
         del parent.children[name]
@@ -172,13 +222,23 @@ class Tree:
 class _Outlook:
     """How one znode will be once the operations prepared so far are applied (ChangeRecord@3.9.5)."""
 
-    __slots__ = ("children", "creates", "owner", "version")
+    __slots__ = ("acl", "aversion", "children", "creates", "owner", "version")
 
-    def __init__(self, owner: int, version: int = 0, creates: int = 0, children: int = 0) -> None:
+    def __init__(
+        self,
+        owner: int,
+        version: int = 0,
+        creates: int = 0,
+        children: int = 0,
+        aversion: int = 0,
+        acl: Entries | None = None,
+    ) -> None:
         self.owner = owner
         self.version = version
         self.creates = creates
         self.children = children
+        self.aversion = aversion
+        self.acl = acl
 
 
 class _RefusedError(Exception):
@@ -189,41 +249,56 @@ class _RefusedError(Exception):
 class _Preparation:
     """Checks the operations of one transaction in order, each on the outcome of those before."""
 
-    def __init__(self, tree: Tree, session_id: int) -> None:
+    def __init__(self, tree: Tree, session_id: int, asker: Credentials) -> None:
         self._nodes = tree.nodes
+        self._acls = tree.acls
         self._session_id = session_id
+        self._asker = asker
         self._outlooks: dict[str, _Outlook | None] = {}
+        self.acls: dict[str, Entries] = {}
+        """Those that count for the watches which the transaction fires."""
 
-    def prepare(self, operation: Operation) -> Change:
+    def prepare(self, operation: AnyOperation) -> Change:
         if isinstance(operation, Check):
-            self._at_version(operation.path, operation.version)
+            self._at_version(operation.path, READ, operation.version)
             return Checked(operation.path)
         if isinstance(operation, SetData):
-            self._at_version(operation.path, operation.version).version += 1
+            self._at_version(operation.path, WRITE, operation.version).version += 1
             return DataSet(operation.path, operation.data)
         if isinstance(operation, Create):
             return self._create(operation)
-        return self._delete(operation)
+        if isinstance(operation, Delete):
+            return self._delete(operation)
+        return self._set_acl(operation)
 
     def _find(self, path: str) -> _Outlook | None:
         try:
             return self._outlooks[path]
         except KeyError:
             node = self._nodes.get(path)
-            outlook = _Outlook(node.owner, node.version, node.creates, len(node.children)) if node else None
+            outlook = None
+            if node is not None:
+                acl = self._acls.get(path)
+                children = len(node.children)
+                outlook = _Outlook(node.owner, node.version, node.creates, children, node.aversion, acl)
+                if acl is not None:
+                    self.acls[path] = acl
             self._outlooks[path] = outlook
             return outlook
 
-    def _existing(self, path: str) -> _Outlook:
+    def _allowed(self, path: str, permission: int) -> _Outlook:
+        """Of a znode that exists, and whose ACL gives the asker this permission."""
         if not path.startswith("/"):
             raise _RefusedError(Code.BAD_ARGUMENTS)
         outlook = self._find(path)
         if outlook is None:
             raise _RefusedError(Code.NO_NODE)
+        if outlook.acl is not None and not self._asker.may(permission, outlook.acl):
+            raise _RefusedError(Code.NO_AUTH)
         return outlook
 
-    def _at_version(self, path: str, version: int) -> _Outlook:
-        outlook = self._existing(path)
+    def _at_version(self, path: str, permission: int, version: int) -> _Outlook:
+        outlook = self._allowed(path, permission)
         if version not in (-1, outlook.version):
             raise _RefusedError(Code.BAD_VERSION)
         return outlook
@@ -232,7 +307,9 @@ class _Preparation:
         path = operation.path
         if not path.startswith("/") or (path.endswith("/") and not operation.sequential):
             raise _RefusedError(Code.BAD_ARGUMENTS)
-        parent = self._existing(parent_of(path))
+        if not self._asker.is_valid:
+            raise _RefusedError(Code.INVALID_ACL)
+        parent = self._allowed(parent_of(path), CREATE)
         if operation.sequential:
             path = f"{path}{parent.creates:010d}"
         if self._find(path) is not None:
@@ -240,31 +317,60 @@ class _Preparation:
         if parent.owner:
             raise _RefusedError(Code.NO_CHILDREN_FOR_EPHEMERALS)
         owner = self._session_id if operation.ephemeral else 0
-        self._outlooks[path] = _Outlook(owner)
+        acl = self._asker.created
+        self._outlooks[path] = _Outlook(owner, acl=acl)
+        if acl is not None:
+            self.acls.setdefault(path, acl)
         parent.creates += 1
         parent.children += 1
-        return Created(path, operation.data, owner)
+        return Created(path, operation.data, owner, acl)
 
     def _delete(self, operation: Delete) -> Deleted:
         if operation.path == "/":
             raise _RefusedError(Code.BAD_ARGUMENTS)
-        outlook = self._at_version(operation.path, operation.version)
+        parent = self._allowed(parent_of(operation.path), DELETE)
+        outlook = self._find(operation.path)
+        if outlook is None:
+            raise _RefusedError(Code.NO_NODE)
+        if operation.version not in (-1, outlook.version):
+            raise _RefusedError(Code.BAD_VERSION)
         if outlook.children:
             raise _RefusedError(Code.NOT_EMPTY)
-        self._existing(parent_of(operation.path)).children -= 1
+        parent.children -= 1
         self._outlooks[operation.path] = None
         return Deleted(operation.path)
 
+    def _set_acl(self, operation: SetAcl) -> AclSet:
+        try:
+            acl = self._asker.entries(operation.acl)
+        except InvalidAclError:
+            raise _RefusedError(Code.INVALID_ACL) from None
+        outlook = self._allowed(operation.path, ADMIN)
+        if operation.version not in (-1, outlook.aversion):
+            raise _RefusedError(Code.BAD_VERSION)
+        outlook.aversion += 1
+        outlook.acl = acl
+        return AclSet(operation.path, acl)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction that nothing is against."""
+
+    changes: tuple[Change, ...]
+    acls: Mapping[str, Entries] | None
+    """Of the znodes changed and of their parents, where not open: as the first change met them."""
+
 
 def prepare(
-    tree: Tree, operations: Sequence[Operation], session_id: int
-) -> tuple[Change, ...] | MultiRefused:
+    tree: Tree, operations: Sequence[AnyOperation], session_id: int, asker: Credentials
+) -> Prepared | MultiRefused:
     """What this transaction would change, or the first operation that is refused. Changes nothing."""
-    preparation = _Preparation(tree, session_id)
+    preparation = _Preparation(tree, session_id, asker)
     changes = []
     for index, operation in enumerate(operations):
         try:
             changes.append(preparation.prepare(operation))
         except _RefusedError as error:
             return MultiRefused(index, error.code)
-    return tuple(changes)
+    return Prepared(tuple(changes), preparation.acls or None)

@@ -8,8 +8,12 @@ from contextlib import AbstractContextManager
 
 from zkgroup.model import Znode
 from zkgroup.model.requests import MultiDone, MultiRefused, Operation
+from zkgroup.model.stat import AclEntry
+from zkgroup.testing.memory_zookeeper_acls import OPEN
 from zkgroup.testing.memory_zookeeper_leader import Leader
+from zkgroup.testing.memory_zookeeper_tree import SetAcl
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+from zkgroup.zookeeper.settings import Acl
 
 
 class Writing(ABC):
@@ -46,7 +50,7 @@ class Writing(ABC):
     def write(self, *operations: Operation, session_id: int = 0) -> MultiDone | MultiRefused:
         """A transaction of somebody else, at once; ephemerals need a session of this server."""
         with self.locked():
-            return self.leader.transact(operations, session_id, "")
+            return self.leader.transact(operations, session_id)
 
     def put(self, path: str, data: bytes | None = None) -> None:
         """Creates a persistent znode with its parents, or sets its data."""
@@ -57,3 +61,16 @@ class Writing(ABC):
         """Deletes a znode with everything below it, if it exists."""
         with self.locked():
             self.leader.remove(path)
+
+    def set_acl(self, path: str, *acl: Acl) -> None:
+        """Gives a znode another ACL, whatever its present one says. Raises ValueError where it cannot be."""
+        with self.locked():
+            done = self.leader.transact((SetAcl(path, acl, -1),))
+        refused = done if isinstance(done, MultiRefused) else None
+        if refused is not None:
+            raise ValueError(f"{path}: {refused.code.value}")
+
+    def acl(self, path: str) -> tuple[AclEntry, ...]:
+        """The ACL of a znode."""
+        with self._lock:
+            return self.leader.tree.acls.get(path, OPEN)

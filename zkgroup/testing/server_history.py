@@ -22,14 +22,17 @@ def server_transactions(log: Iterable[Transaction], clock: Clock) -> tuple[Serve
 
 def _translate(entry: Transaction, at_ms: int) -> ServerTransaction:
     if entry.refused is None:
-        changes = tuple(map(_applied, entry.changes, entry.stats))
+        applied = zip(entry.changes, entry.stats, strict=True)
+        changes = tuple([_applied(c, stat) for c, stat in applied if not isinstance(c, tree.AclSet)])
         return ServerTransaction(entry.zxid, at_ms, entry.session_id, changes, entry.kind)
     refusal = Refusal(entry.operations[entry.refused.index].path, entry.refused.code.value)
-    asked = tuple(map(_asked, entry.operations))
+    asked = tuple([_asked(each) for each in entry.operations if not isinstance(each, tree.SetAcl)])
     return ServerTransaction(entry.zxid, at_ms, entry.session_id, asked, entry.kind, refusal)
 
 
-def _applied(change: tree.Change, stat: ZnodeStat | None) -> Change:
+def _applied(
+    change: tree.Created | tree.DataSet | tree.Deleted | tree.Checked, stat: ZnodeStat | None
+) -> Change:
     match change:
         case tree.Created(path, data, owner):
             return Change("create", path, data, 0, owner)

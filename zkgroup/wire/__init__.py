@@ -11,7 +11,7 @@ is believed before the bytes are there.
 * `splitter`: frames out of a stream of bytes
 * `control`: what a controller and its brokers say to each other
 * `metadata`: what clients ask any broker; `records`: what they ask the leader of a partition
-* `replica_host`: the two requests of our own data plane; `line_batches` makes and checks their batches, whose
+* `replica_host`: the requests of our own data plane; `line_batches` makes and checks their batches, whose
   checksum is `crc32c`
 * `error_codes`: the numbers in responses
 """

@@ -21,7 +21,7 @@ SIZE = struct.Struct(">i")
 
 
 class Api(IntEnum):
-    """API keys: Kafka's (kafka/api/RequestKeys.scala@0.8.2.2), and two of ours far above them."""
+    """API keys: Kafka's (kafka/api/RequestKeys.scala@0.8.2.2), and three of ours far above them."""
 
     PRODUCE = 0
     FETCH = 1
@@ -35,6 +35,7 @@ class Api(IntEnum):
     """ConsumerMetadata, as 0.8.2.2 calls it."""
     APPEND_LINES = 32001
     FETCH_LINES = 32002
+    FAILED_REPLICAS = 32003
 
 
 class Message:

@@ -1,4 +1,4 @@
-"""The two requests of our own data plane, in Kafka's framing on the broker's port.
+"""The requests of our own data plane, in Kafka's framing on the broker's port.
 
 Lines of a file take the place of Kafka's records; the API keys are far above Kafka's, so that neither side
 takes one for the other. Epochs and offsets mean what they mean in Kafka (KIP-101, KIP-279, KIP-595).
@@ -119,3 +119,30 @@ class FetchLinesRequest(Request):
     """Of batches, with their heads; one comes however large it is."""
     max_wait_ms: Int32
     """How long the leader may wait for a line to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedReplica:
+    """A replica that its broker can neither lead nor follow with now."""
+
+    topic: String
+    partition: Int32
+    since_ms: Int64
+    """Epoch milliseconds by the broker's clock; through attempts to go on that were in vain."""
+    reason: String
+    """For people, with the file where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedReplicasResponse(Response):
+    """By topic and partition."""
+
+    replicas: tuple[FailedReplica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailedReplicasRequest(Request):
+    """Asks a broker which of its replicas have failed, and why (`broker describe`)."""
+
+    API: ClassVar[Api] = Api.FAILED_REPLICAS
+    RESPONSE: ClassVar[type[Response]] = FailedReplicasResponse

@@ -14,7 +14,7 @@ from zkgroup.wire.control import (
 from zkgroup.wire.messages import Request, RequestHeader, decode_part, decode_rest
 from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
 from zkgroup.wire.records import FetchRequest, ListOffsetsRequest, ProduceRequest
-from zkgroup.wire.replica_host import AppendLinesRequest, FetchLinesRequest
+from zkgroup.wire.replica_host import AppendLinesRequest, FailedReplicasRequest, FetchLinesRequest
 
 REQUESTS: Mapping[int, type[Request]] = {
     kind.API.value: kind
@@ -30,6 +30,7 @@ REQUESTS: Mapping[int, type[Request]] = {
         FindCoordinatorRequest,
         AppendLinesRequest,
         FetchLinesRequest,
+        FailedReplicasRequest,
     )
 }
 """Every request that can be read, by API key."""

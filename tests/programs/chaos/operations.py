@@ -13,9 +13,9 @@ from zkgroup.admin.brokers import read_states
 from zkgroup.admin.cancelling import cancel, plan_cancel
 from zkgroup.admin.elections import elect_preferred, plan_preferred
 from zkgroup.admin.reassigning import plan_reassignment, submit
+from zkgroup.admin.topic_creation import create_topic, plan_topic
 from zkgroup.admin.topic_deletion import delete_topic, plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, alter_topic, plan_alteration
-from zkgroup.admin.topics import create_topic, plan_topic
 from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData

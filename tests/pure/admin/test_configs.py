@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
-from zkgroup.admin.topics import plan_topic
+from zkgroup.admin.topic_creation import plan_topic
 from zkgroup.admin.words import ConfigEntity
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData

@@ -13,9 +13,10 @@ from zkgroup.admin.elections import plan_preferred
 from zkgroup.admin.moving_plans import Wish, make_plan, planner_decommission
 from zkgroup.admin.reassignments import list_moves, verify_moves
 from zkgroup.admin.ruling import describe_controller, read_ruling
+from zkgroup.admin.topic_creation import plan_topic
 from zkgroup.admin.topic_deletion import plan_topic_deletion
 from zkgroup.admin.topic_growth import Growth, plan_alteration
-from zkgroup.admin.topics import describe_topics, list_topics, plan_topic
+from zkgroup.admin.topics import describe_topics, list_topics
 from zkgroup.admin.words import ConfigEntity, EntityKind, Move
 from zkgroup.errors import NotFoundError, RefusedError
 from zkgroup.znodes.admin_requests import Reassignment

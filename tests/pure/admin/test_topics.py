@@ -9,7 +9,7 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
-from zkgroup.admin import topics
+from zkgroup.admin import topic_creation, topics
 from zkgroup.admin.topic_deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create, Delete, Multi
@@ -32,8 +32,8 @@ def _controller(world: MemoryGroups) -> None:
 
 def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: MemoryGroups) -> None:
     """With no broker registered every replica list is [0], which is said."""
-    new = topics.plan_topic(world.ensemble, "orders", partitions=2, configs={"retention.ms": "1"})
-    topics.create_topic(world.ensemble, new)
+    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=2, configs={"retention.ms": "1"})
+    topic_creation.create_topic(world.ensemble, new)
 
     found = world.server.find(Topic.path("orders"))
     config = world.server.find(TopicConfig.path("orders"))
@@ -46,10 +46,12 @@ def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: Mem
 
 def test_topic_and_configuration_are_one_transaction(world: MemoryGroups) -> None:
     """K22: Kafka's tool writes them one after the other and can lose a race in between."""
-    topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "orders", partitions=1))
+    topic_creation.create_topic(
+        world.ensemble, topic_creation.plan_topic(world.ensemble, "orders", partitions=1)
+    )
 
     paths = [operation.path for operation in world.server.log[-1].operations]
-    assert paths == ["/config/topics/orders", "/brokers/topics/orders"]
+    assert paths == ["/config/topics/orders", "/brokers/topics/orders", "/zkgroup/unhosted/orders"]
 
 
 def test_replicas_are_spread_over_the_live_brokers(world: MemoryGroups) -> None:
@@ -57,12 +59,13 @@ def test_replicas_are_spread_over_the_live_brokers(world: MemoryGroups) -> None:
     for number in (1, 2, 3):
         _broker(world, number)
 
-    new = topics.plan_topic(world.ensemble, "orders", partitions=6, replication_factor=2)
+    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=6, replication_factor=2)
 
     assert list(new.assignment.values()) == [(3, 1), (1, 2), (2, 3), (3, 2), (1, 3), (2, 1)]
     assert new.notes == ("no controller lives: the topic has no leaders until there is one",)
     firsts = {
-        topics.plan_topic(world.ensemble, name, partitions=1).assignment[0] for name in ("a", "b", "c", "d")
+        topic_creation.plan_topic(world.ensemble, name, partitions=1).assignment[0]
+        for name in ("a", "b", "c", "d")
     }
     assert len(firsts) > 1
 
@@ -75,24 +78,24 @@ def test_racks_are_looked_at_unless_told_otherwise(world: MemoryGroups) -> None:
         )
         world.server.put(BrokerRegistration.path(number), registration.encode())
 
-    new = topics.plan_topic(world.ensemble, "orders", partitions=8, replication_factor=2)
+    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=8, replication_factor=2)
     _broker(world, 5)
 
     racks = {1: "a", 2: "a", 3: "b", 4: "b"}
     assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in new.assignment.values())
     with pytest.raises(ConfigError, match="broker 5 has no rack"):
-        topics.plan_topic(world.ensemble, "orders", partitions=8)
-    assert topics.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
+        topic_creation.plan_topic(world.ensemble, "orders", partitions=8)
+    assert topic_creation.plan_topic(world.ensemble, "orders", partitions=8, rack_mode="disabled").assignment
 
 
 def test_a_controller_that_hosts_nothing_holds_no_replica(world: MemoryGroups) -> None:
     """recipes 14: controller-only brokers are left out; where only they live a topic is refused."""
     _broker(world, 9, zkgroup={"role": "controller"})
     with pytest.raises(RefusedError, match="/brokers/ids"):
-        topics.plan_topic(world.ensemble, "orders", partitions=1)
+        topic_creation.plan_topic(world.ensemble, "orders", partitions=1)
     _broker(world, 1, zkgroup={"role": "data"})
 
-    assert topics.plan_topic(world.ensemble, "orders", partitions=2).assignment == {0: (1,), 1: (1,)}
+    assert topic_creation.plan_topic(world.ensemble, "orders", partitions=2).assignment == {0: (1,), 1: (1,)}
 
 
 def test_a_name_that_is_no_broker_id_is_passed_over(world: MemoryGroups) -> None:
@@ -101,16 +104,18 @@ def test_a_name_that_is_no_broker_id_is_passed_over(world: MemoryGroups) -> None
     for name in ("²", "01", "x", "9" * 5000):
         world.server.put(f"/brokers/ids/{name}", b"{}")
 
-    assert topics.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
+    assert topic_creation.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
 
 
 def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
     """`0:1,1:2`: two partitions; brokers that can hold no replica now are noted, not refused."""
     lists = [[0, 1], [1, 2]]
-    new = topics.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
+    new = topic_creation.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
     _broker(world, 0)
     _broker(world, 1, zkgroup={"role": "controller"})
-    with_brokers = topics.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
+    with_brokers = topic_creation.plan_topic(
+        world.ensemble, "orders", partitions=None, replica_assignment=lists
+    )
 
     assert new.assignment == {0: (0, 1), 1: (1, 2)}
     assert new.notes == ("brokers 0, 1, 2 are not registered now: replicas there come when they start",)
@@ -135,20 +140,24 @@ def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
 def test_impossible_topics_are_refused_with_the_reason(world: MemoryGroups, options: dict, told: str) -> None:  # type: ignore[type-arg]
     """What can never be is a usage error before anything is written."""
     with pytest.raises(ConfigError, match=told):
-        topics.plan_topic(world.ensemble, "orders", **options)
+        topic_creation.plan_topic(world.ensemble, "orders", **options)
 
 
 def test_a_name_that_is_taken_is_a_conflict(world: MemoryGroups) -> None:
     """An existing topic, one whose metric name is the same, and one that is being deleted."""
-    new = topics.plan_topic(world.ensemble, "a.b", partitions=1)
-    topics.create_topic(world.ensemble, new)
+    new = topic_creation.plan_topic(world.ensemble, "a.b", partitions=1)
+    topic_creation.create_topic(world.ensemble, new)
     with pytest.raises(ConflictError, match=r"/brokers/topics/.* exists already"):
-        topics.create_topic(world.ensemble, new)
+        topic_creation.create_topic(world.ensemble, new)
     with pytest.raises(ConflictError, match="collides"):
-        topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "a_b", partitions=1))
+        topic_creation.create_topic(
+            world.ensemble, topic_creation.plan_topic(world.ensemble, "a_b", partitions=1)
+        )
     world.server.put(TopicDeletion.path("gone"), b"")
     with pytest.raises(ConflictError, match="being deleted"):
-        topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "gone", partitions=1))
+        topic_creation.create_topic(
+            world.ensemble, topic_creation.plan_topic(world.ensemble, "gone", partitions=1)
+        )
 
 
 # --- list and describe ----------------------------------------------------------------------------------
@@ -226,7 +235,9 @@ def test_a_missing_topic_is_not_found(world: MemoryGroups) -> None:
 def test_without_a_controller_the_znodes_are_removed(world: MemoryGroups) -> None:
     """Topic, configuration, partitions and a waiting request go; nothing else does."""
     world.topic("other", 1)
-    topics.create_topic(world.ensemble, topics.plan_topic(world.ensemble, "orders", partitions=2))
+    topic_creation.create_topic(
+        world.ensemble, topic_creation.plan_topic(world.ensemble, "orders", partitions=2)
+    )
     world.server.put("/brokers/topics/orders/partitions/0/state", b"{}")
     world.server.put(TopicDeletion.path("orders"), b"")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.worlds import golden_data
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
-from tests.worlds.stores import HidingStore, RecordedStore
+from tests.worlds.stores import RecordedStore
 from zkgroup.admin.ruling import read_ruling
 from zkgroup.admin.usage import CORRECTED, EARLY, Counts, read_usage, release_of, walk
 
@@ -106,12 +107,15 @@ def test_what_may_not_be_read_is_named_and_the_rest_counted(world: MemoryGroups)
     cluster.topic("orders", (1, 2))
     cluster.topic("clicks", (1, 2))
     world.server.put("/private/a/b")
-    store = HidingStore(world.server.client("stranger"))
     whole = read_usage(world.ensemble, [])
-    store.hidden = {"/private", "/brokers/topics/clicks"}
-    some = read_usage(world.operator(store), [])
-    store.hidden |= {"/brokers/topics", "/brokers/ids", "/admin", "/controller", "/config"}
-    least = read_usage(world.operator(store), [])
+    for path in ("/private", "/brokers/topics/clicks"):
+        world.server.set_acl(path, UNREADABLE)
+    some = read_usage(world.ensemble, [])
+    world.server.put("/admin")
+    world.server.put("/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}')
+    for path in ("/brokers/topics", "/brokers/ids", "/admin", "/controller", "/config"):
+        world.server.set_acl(path, UNREADABLE)
+    least = read_usage(world.ensemble, [])
 
     before, after = ({row.quantity: row for row in found.rows} for found in (whole, some))
     assert (whole.unreadable, some.unreadable) == ((), ("/brokers/topics/clicks", "/private"))

@@ -54,3 +54,5 @@ def _operation(change: tree.Change, stat: object) -> Operation:
             return Operation(TransactionType.DELETE, path)
         case tree.Checked(path):
             return Operation(TransactionType.CHECK, path)
+        case tree.AclSet(path, acl):
+            return Operation(TransactionType.SET_ACL, path, acl=acl, version=getattr(stat, "aversion", None))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.worlds.stores import HidingStore, before_nth
+from tests.worlds.acls import UNREADABLE
+from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.audit.live import LiveTree, walk
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import (
@@ -35,7 +36,7 @@ class WalkedServer:
     def __init__(self) -> None:
         self.server = MemoryZooKeeper()
         self.other = self.server.client()
-        self.meddled = HidingStore(self.server.client())
+        self.meddled = MeddledStore(self.server.client())
         self.write(Create("/a", b"1"), Create("/a/b", None), Create("/a/b/c", b"3"), Create("/z", b""))
         self.start_zxid = self.server.log[-1].zxid
 
@@ -91,7 +92,7 @@ def _check(world: WalkedServer, found: LiveTree) -> None:
     }
     still = {*then, *seen} - unseen - set(found.changed)
     assert {path: seen.get(path) for path in still} == {path: then.get(path) for path in still}
-    assert all(znode.acl == ((31, "world", "anyone"),) for znode in found.znodes if znode.path in still)
+    assert all(znode.acl == world.server.acl(znode.path) for znode in found.znodes if znode.path in still)
     places = [znode.path for znode in found.znodes]
     known: set[str] = set()
     for path in places:
@@ -195,7 +196,7 @@ def test_what_never_stands_still_ends_the_rounds(world: WalkedServer) -> None:
 
 def test_what_may_not_be_read_is_left_out_and_named(world: WalkedServer) -> None:
     """With everything below it."""
-    world.meddled.hidden.add("/a/b")
+    world.server.set_acl("/a/b", UNREADABLE)
 
     found = world.walk()
 
@@ -205,7 +206,7 @@ def test_what_may_not_be_read_is_left_out_and_named(world: WalkedServer) -> None
 
 def test_a_root_that_may_not_be_read_is_an_error(world: WalkedServer) -> None:
     """There would be nothing to write."""
-    world.meddled.hidden.add("/")
+    world.server.set_acl("/", UNREADABLE)
 
     with pytest.raises(AccessDeniedError):
         world.walk()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.effects import ConfigChanged, Registered
 from zkgroup.model.requests import Create, Delete
@@ -9,6 +10,7 @@ from zkgroup.znodes.config_changes import ConfigChange, config_changes_path
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.configs import BrokerConfig
 from zkgroup.znodes.topics import TopicConfig
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 MINUTE_MS = 60_000
 TOPIC = ConfigEntity.topic("t")
@@ -148,15 +150,21 @@ def test_a_notification_that_vanishes_counts_as_applied() -> None:
 
 
 def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
-    """No watch was armed meanwhile, so nothing but the broker itself brings it to look."""
+    """No watch was armed meanwhile, so nothing but the broker itself brings it to look.
+
+    It has been told of a change when the ACL is closed: later it would not be.
+    """
     world, node = alone()
-    node.guard.hidden.add(config_changes_path())
     _configured(world, "t", retention_ms="1")
-    _notify(world, ConfigChange(TOPIC, "v2").encode())
+    world.write(Create(ConfigChange.prefix(), ConfigChange(TOPIC, "v2").encode(), sequential=True))
+    world.run(lambda: node.client.requests)
+    world.server.set_acl(config_changes_path(), UNREADABLE)
+    world.server.catch_up(node.client.name)
+    world.run()
     assert _told(node) == []
     assert node.notes("odd_answer")
 
-    node.guard.hidden.clear()
+    world.server.set_acl(config_changes_path(), *OPEN_ACL)
     world.advance(2000)
 
     assert _told(node) == [("topics/t", {"retention.ms": "1"})]

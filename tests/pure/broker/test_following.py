@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.effects import FollowOn, HoldFetches, Registered
 from zkgroup.broker.machine.events import Followed
@@ -70,7 +71,7 @@ def test_a_topic_that_was_made_again_or_is_gone_or_hidden_waits_for_a_controller
     _end_session(world)
     _make_again(world, "again")
     world.write(Delete(Topic.path("gone"), -1))
-    node.guard.hidden.add(Topic.path("hidden"))
+    world.server.set_acl(Topic.path("hidden"), UNREADABLE)
     world.run()
 
     assert _topics(node) == {"same"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from tests.worlds.acls import UNREADABLE, UNWRITABLE
 from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.counting import count
@@ -10,11 +13,12 @@ from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Led, Lef
 from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.replica_host import Follower
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.model.requests import Code, Create, Delete, MultiRefused, SetData
 from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.znodes.partitions import PartitionState
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 PATH = PartitionState.path(T0)
 LAG_MS = 10_000
@@ -235,7 +239,7 @@ def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
     """It is not asked for without a pause, and the ISRs of other partitions are written meanwhile."""
     world, node = _leader(isr=(1, 2))
     other = TopicPartition("t", 1)
-    node.guard.hidden.add(PATH)
+    world.server.set_acl(PATH, UNREADABLE)
     world.write(SetData(PATH, PartitionState(1, 0, (1,), 1).encode(), 0))
     _fetch(world, node, 3)
     assert [note.fields["partition"] for note in node.notes("isr.unreadable")] == ["t-0"]
@@ -250,12 +254,37 @@ def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
     world.run()
     assert node.machine.leading.isr(other) == (1, 2, 3)
 
-    node.guard.hidden.clear()
+    world.server.set_acl(PATH, *OPEN_ACL)
     for _ in range(3):
         world.advance(LAG_MS // 2)
         _fetch(world, node, 2)
         _fetch(world, node, 3)
     assert set(world.state().isr) == {1, 2, 3}
+
+
+def test_a_write_that_an_acl_refuses_rests_and_is_told() -> None:
+    """A follower asks for it twice a second; tried with growing pauses, until the ACL lets it."""
+    world, node = _leader(isr=(1, 2))
+    world.server.set_acl(PATH, UNWRITABLE)
+
+    def follow(ms: int) -> None:
+        for _ in range(ms // 500):
+            _fetch(world, node, 2)
+            _fetch(world, node, 3)
+            world.advance(500)
+
+    follow(100_000)
+    refused = [entry for entry in world.server.log if entry.refused == MultiRefused(0, Code.NO_AUTH)]
+    assert {(entry.client, entry.operations[0].path) for entry in refused} == {("n0", PATH)}
+    pauses = [later.time_ms - sooner.time_ms for sooner, later in pairwise(refused)]
+    assert pauses == [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
+    told = [(note.fields["partition"], note.fields["code"]) for note in node.notes("isr.refused")]
+    assert told == [("t-0", "NoAuth")] * len(refused)
+    assert world.state().isr == (1, 2)
+
+    world.server.set_acl(PATH, *OPEN_ACL)
+    follow(30_000)
+    assert world.state().isr == (1, 2, 3)
 
 
 def test_a_partition_that_is_left_is_not_written() -> None:

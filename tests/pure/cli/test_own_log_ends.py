@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from zkgroup_cli.sources import own_log_ends
 
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_groups import MemoryGroups
-from tests.worlds.stores import OnOutcome, WrappedStore
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Store
-from zkgroup.model.requests import Code, ListMany, ReadMany, Refused, Request
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path
 
 TP = TopicPartition("orders", 0)
-
-
-class HidingStore(WrappedStore):
-    """An access list lets nobody read one path."""
-
-    def __init__(self, store: Store, hidden: str) -> None:
-        super().__init__(store)
-        self._hidden = hidden
-
-    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
-        if isinstance(request, ReadMany | ListMany) and self._hidden in request.paths:
-            on_outcome(Refused(Code.NO_AUTH, self._hidden))
-            return
-        super().submit(request, on_outcome=on_outcome, **rest)
 
 
 @pytest.fixture
@@ -55,9 +37,9 @@ def test_what_an_access_list_hides_is_a_note(
     world: MemoryGroups, capsys: pytest.CaptureFixture[str], hidden: str, note: str
 ) -> None:
     """Past bug: it ended `group describe`, which had asked for no log end."""
-    ensemble = world.operator(HidingStore(world.server.client("hidden"), hidden))
+    world.server.set_acl(hidden, UNREADABLE)
 
-    with own_log_ends(None, ensemble) as ends:
+    with own_log_ends(None, world.ensemble) as ends:
         found = ends([TP]) if ends else {}
 
     told = capsys.readouterr().err

@@ -284,12 +284,36 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaHost) -> None:
 
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
     assert not one.caught_up(TP, 2), "it has not been told where the log ends"
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0, held=True)
+    assert not one.caught_up(TP, 2), "the answer has been held back, so it still does not know"
     append(one, 0, b"b")
     one.set_isr(TP, 0, {1})
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
     assert not one.caught_up(TP, 2), "below the high watermark"
     fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
 
+    assert one.caught_up(TP, 2)
+
+
+def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaHost) -> None:
+    """ADR 0024: it may come when its broker is back and empty, and has never fetched from this leader.
+
+    What it had was another topic's, with lines and a term that agree with this one's by their numbers. It
+    is one fetch: nobody has told it the end. The new incarnation begins at 0, and joins by its own alone.
+    """
+    one.become_leader(TP, 0, (1, 2), {1})
+    append(one, 0, b"a")
+    append(one, 0, b"b")
+
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
+    assert not one.caught_up(TP, 2)
+    assert watermark(one) == 2
+    fetch(one, 0, replica=2, leader_epoch=0, broker_epoch=9)
+    assert not one.caught_up(TP, 2)
+    late = fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
+    assert late.error == ErrorCode.STALE_BROKER_EPOCH
+    assert not one.caught_up(TP, 2)
+    fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=9)
     assert one.caught_up(TP, 2)
 
 

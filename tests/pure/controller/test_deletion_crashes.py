@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from tests.pure.controller.forced import records
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import (
     TWO,
@@ -18,6 +20,7 @@ from tests.worlds.stepped_controllers import (
     rounds,
 )
 from zkgroup.controller.machine import deleting
+from zkgroup.controller.machine.fence import Write
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper import Fault, Step
 from zkgroup.znodes.brokers import Topic
@@ -27,7 +30,12 @@ from zkgroup.znodes.topics import TopicConfig
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Znodes go in as many transactions as there are partitions, and one more, as those of a big topic."""
-    small = functools.partial(deleting.remove_topic, bytes_max=300)
+    remove = deleting.remove_topic
+
+    def small(*args: Any) -> Sequence[Write]:
+        topic, partitions, found, _, *records = args
+        return remove(topic, partitions, found, 300, *records)
+
     monkeypatch.setattr(deleting, "remove_topic", small)
 
 
@@ -58,6 +66,17 @@ def crashed_after(writes: int) -> bool:
 def test_a_crash_after_any_write_of_a_deletion_ends_with_the_topic_gone(in_parts: None) -> None:
     """Controller item 54: each write in turn; the successor finishes, and touches nothing else."""
     assert rounds(crashed_after) > 2
+
+
+def test_a_forced_deletion_in_parts_ends(in_parts: None) -> None:
+    """Records of brokers that are lost fill writes of their own, and each is made once."""
+    world, _ = realm(auto_rebalance=False)
+    world.stop_broker(2)
+    world.stop_broker(3)
+    world.mark("t", 2, 3)
+
+    assert left_of(world, "t") == set()
+    assert [each.broker for each in records(world)] == [2, 3]
 
 
 def unanswered(nth: int, fault: Fault) -> bool:

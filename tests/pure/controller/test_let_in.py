@@ -5,20 +5,19 @@ In any other order the next controller finds the record and has the broker delet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 import pytest
 
 from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
-from zkgroup.controller.machine import stray_records
+from zkgroup.controller.machine import abandoned
 from zkgroup.controller.machine.agenda import PAUSE_MS
+from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.machinery.procedures import DeniedError, Procedure
 from zkgroup.model.requests import Delete, Multi
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState
-from zkgroup.znodes.stray_replicas import StrayReplicas, stray_replicas_path
 
 SEVERAL, ALONE = (2, 3), (3,)
 """Replicas of the next topic: others lead and sync without the broker, or nobody does."""
@@ -28,7 +27,8 @@ def takes_off(ruler: ControllerNode) -> bool:
     """Whether the controller's next request deletes a record."""
     flight = ruler.client.requests[0].request if ruler.client.requests else None
     return isinstance(flight, Multi) and any(
-        isinstance(each, Delete) and each.path.startswith(stray_replicas_path()) for each in flight.operations
+        isinstance(each, Delete) and each.path.startswith(AbandonedReplicas.prefix())
+        for each in flight.operations
     )
 
 
@@ -67,13 +67,13 @@ def test_a_record_that_may_not_be_taken_off_keeps_the_broker_out(
     world.make_topic("t", {1: replicas})
     world.run()
 
-    def denied(reign: Reign, places: Iterable[object], *others: object) -> Procedure[Mapping[object, str]]:
-        raise DeniedError(StrayReplicas.path(3))
+    def denied(reign: Reign, write: Write) -> Procedure[str | None]:
+        raise DeniedError(write.operations[0].path)
         yield
 
     before = len(told(world, 3))
     with monkeypatch.context() as patched:
-        patched.setattr(stray_records, "write_all", denied)
+        patched.setattr(abandoned, "commit", denied)
         world.start_broker(3)
         world.advance(2 * PAUSE_MS)
         assert told(world, 3)[before:] == ["delete"]

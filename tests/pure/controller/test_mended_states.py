@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.worlds.acls import UNREADABLE
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
 from zkgroup.controller.machine import mended
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Code, Create, Exists, ExistsDone, ReadMany, ReadManyDone, SetData
+from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.notifications import IsrChange
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 STATE = PartitionState.path(tp(0))
 
@@ -107,21 +107,20 @@ def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
     assert realm.state(tp(0)).leader_epoch > 0
 
 
-def test_one_that_an_acl_hides_is_read_again_after_a_while() -> None:
-    """No watch tells of another ACL."""
+def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() -> None:
+    """No watch tells of another ACL, and none can be armed; one that is broken beside it has its own."""
     realm = SteppedControllers()
-    realm.make_topic("t", {0: (1, 2)})
-    reign = realm.rule().reign
-    reign.report(STATE, "cannot be read: NoAuth")
-    work = mended.look(reign)
+    realm.make_topic("t", {0: (1, 2), 1: (2, 1)})
+    realm.crash(realm.rule())
+    realm.server.set_acl(STATE, UNREADABLE)
+    other = PartitionState.path(tp(1))
+    data = broken(realm, other)
+    ruler = realm.rule()
+    assert ruler.unreadable == {STATE, other}
+    assert unnamed(ruler) == {1: (tp(0), tp(1)), 2: (tp(0), tp(1))}
 
-    (query,) = next(work)
-    assert query.request == Exists(STATE, watch=True)
-    (query,) = work.send((ExistsDone(realm.find(STATE).stat),))
-    assert query.request == ReadMany((STATE,))
-    with pytest.raises(StopIteration):
-        work.send((ReadManyDone((Code.NO_AUTH,)),))
-    assert set(reign.picture.unreadable) == {STATE}
-
+    mend(realm, data, other)
+    assert ruler.unreadable == {STATE}
+    realm.server.set_acl(STATE, *OPEN_ACL)
     realm.advance(mended.HIDDEN_MS)
-    assert not reign.picture.unreadable
+    assert (ruler.unreadable, unnamed(ruler)) == (set(), {})

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.lease import Holdings, LeaseBoard
 from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.lease import Lease
 from zkgroup.consumer.machine.plan import Planning
@@ -15,7 +17,6 @@ from zkgroup.consumer.machine.verification import Verification
 from zkgroup.machinery.procedures import read_many
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiRefused
-from zkgroup.testing.simulation.application import Application
 
 Patch = pytest.MonkeyPatch
 
@@ -83,15 +84,15 @@ def refusal_is_tried_again(patch: Patch) -> None:
 
 def lease_is_too_long(patch: Patch) -> None:
     """As if computed from a timeout that was asked for and not granted."""
-    patch.setattr(Lease, "_span_ms", lambda self: 4 * self._timeout_ms())
-    patch.setattr(Lease, "is_expired", lambda self: False)
+    real = Lease._timeout_ms
+    patch.setattr(Lease, "_timeout_ms", lambda self: 4 * real(self))
 
 
 def delivery_without_a_lease(patch: Patch) -> None:
-    def deliverable(self: Application, now_ms: int) -> list[TopicPartition]:
-        return [tp for tp, lease in self._leases.items() if not lease.is_stopped]
+    def may_deliver(self: Holdings, tp: TopicPartition, token: int, now_ms: int) -> bool:
+        return tp not in self.stopped and tp in self.grants
 
-    patch.setattr(Application, "deliverable", deliverable)
+    patch.setattr(Holdings, "may_deliver", may_deliver)
 
 
 def ownership_survives_the_session(patch: Patch) -> None:
@@ -123,13 +124,6 @@ def session_is_what_the_client_says(patch: Patch) -> None:
 
 
 def callbacks_are_not_awaited(patch: Patch) -> None:
-    """Partitions are released while the application still delivers them."""
-    real = Application.revoke
-
-    def revoke(self: Application, effect: Any) -> None:
-        real(self, effect)
-        for tp in effect.partitions:
-            self._leases[tp].is_stopped = False
-
-    patch.setattr(Application, "revoke", revoke)
-    patch.setattr(Application, "end", lambda self, partitions: None)
+    """Partitions are released while the application still gets records of them."""
+    patch.setattr(LeaseBoard, "stop", lambda self, partitions: None)
+    patch.setattr(Delivery, "stop", lambda self, partitions: None)

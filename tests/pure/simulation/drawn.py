@@ -16,14 +16,21 @@ OF_MEMBERS = {
     "commits accepted": 600,
     "ownership changes": 300,
     "fenced writes refused": 25,
-    "refused stale commits": 3,
+    "refused stale commits": 2,
     "sessions expired": 80,
     "lease.expired": 5,
     "reset.obeyed": 5,
     "foreign_write": 5,
-    "commit.info": 5,
+    "commit.info": 3,
     "claim.info": 1,
     "release.ok": 25,
+    "seeks": 8,
+    "commits of own offsets": 7,
+    "acts in callbacks": 60,
+    "fault late_answer": 20,
+    "fault grow_at_claim": 10,
+    "fault write_at_commit": 6,
+    "fault source_fails": 10,
 }
 """In a hundred schedules, at least."""
 
@@ -56,6 +63,11 @@ OF_CLUSTERS = {
     "operation configure": 40,
     "operation force_deletion": 10,
     "topics made again": 3,
+    "lines read": 500,
+    "fault stall": 20,
+    "fault answer_late": 2,
+    "fault depose": 5,
+    "stranger outrun": 5,
     "note abandoned.deleted": 3,
 }
 """In a hundred schedules, at least."""

@@ -192,7 +192,7 @@ def release_without_commit_deletes_its_own_znode_only() -> None:
         lambda: stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
     )
     stage.when("client-a", nth(2, writes_to("/owners/", Delete)), successor.takes)
-    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+    member.post(ev.HandBackRequested(frozenset({tp(0)})))
     stage.run(2000)
     judge(stage)
     successor.still_owns()
@@ -205,7 +205,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
     member = stage.join("a")
     stage.commit(member, {tp(0): 3})
     stage.when("client-a", writes_to("/owners/", Delete), successor.takes)
-    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+    member.post(ev.HandBackRequested(frozenset({tp(0)})))
     stage.run(2000)
     judge(stage)
     successor.still_owns()
@@ -261,7 +261,7 @@ def leaving_member_that_is_not_registered_has_left() -> None:
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.hangs.add("a")
-    member.inbox.append(ev.CloseRequested(False, stage.clock.now_ms() + 60_000))
+    member.post(ev.CloseRequested(False, stage.clock.now_ms() + 60_000))
     stage.run(100)
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.hangs.clear()
@@ -274,7 +274,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
     """Recipes 3: the same names, but `cversion` has risen by two."""
     stage = SteppedGroup(topics={"t": 2})
     first, second = stage.join("a"), stage.join("b")
-    second.inbox.append(ev.SubscriptionChanged(StaticSubscription({})))
+    second.post(ev.SubscriptionChanged(StaticSubscription({})))
     stage.run(1000)
     judge(stage)
     assert sorted(held.partition for held in first.machine.held()) == [0, 1]
@@ -314,7 +314,7 @@ def sticky_readers_of_one_change_agree() -> None:
     stage = SteppedGroup(topics={"t": 4}, partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     third = stage.join("c")
-    third.inbox.append(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
+    third.post(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
     stage.run(3000)
     judge(stage)
     assert first.machine.describe().owners == second.machine.describe().owners
@@ -339,7 +339,7 @@ def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
     member = stage.join("a")
     stage.commit(member, {tp(0): 4})
     member.client.abandon(1, "a fault")
-    member.inbox.append(member.application.commit({tp(0): 5}) or ev.Opened())
+    member.post(member.application.commit({tp(0): 5}))
     stage.run(10_000)
     judge(stage)
     assert told(member, Lose)

@@ -34,7 +34,7 @@ def group(members: int = 2, partitions: int = 2, **changes: object) -> Setup:
 
 SETUPS: dict[str, Setup] = {
     "join": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}),
-    "lost-claims": group(weights={"lost_reply": 6 * OFTEN, **JOIN_LEAVE}, partitions=4),
+    "lost-claims": group(weights={"lost_reply": 10 * OFTEN, **JOIN_LEAVE}, partitions=4),
     "expiry": group(weights={**EXPIRE, **LOST}),
     "takeover": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}, partitions=1),
     "strangers": group(weights={**LOST, "steal": OFTEN, "foreign_write": OFTEN}),

@@ -99,3 +99,14 @@ def test_only_an_accepted_write_extends_the_lease() -> None:
     rules.effect(ExtendLease(1000))
     with pytest.raises(OrderError, match="acknowledged"):
         rules.effect(ExtendLease(2000))
+
+
+def test_who_registers_anew_holds_nothing() -> None:
+    """Recipes 9: what was held in a session that is over is lost before the next registration."""
+    rules = owner_of_one()
+    path = "/consumers/g/ids/g_a"
+    rules.effect(ask(Delete(path, 0), Create(path, b"", ephemeral=True)))
+    with pytest.raises(OrderError, match="registers anew"):
+        rules.effect(ask(Create(path, b"", ephemeral=True)))
+    rules.effect(Lose((ONE,), "session_lost"))
+    rules.effect(ask(Create(path, b"", ephemeral=True)))

@@ -61,7 +61,7 @@ def test_the_undo_of_a_creation_deletes_that_topic_and_no_other(shell: Shell) ->
     assert (again.code, "to go back" in again.err) == (6, False)
 
     shown = shell.run("undo", file.stem)
-    assert (shown.code, shown.out) == (0, "would delete topic orders: 2 znodes\n")
+    assert (shown.code, shown.out) == (0, "would delete topic orders: 3 znodes\n")
     shell.run("topic", "delete", "orders", "--execute")
     undo_id = shell.json(*words)["undo"]
     other = shell.run("undo", file.stem, "--execute")
@@ -115,8 +115,9 @@ def test_replicas_go_to_live_brokers(shell: Shell, groups: ServerGroups) -> None
 
 
 def test_describe_filters_partitions(shell: Shell, groups: ServerGroups) -> None:
-    """Kafka's two filters; topics without such a partition are left out."""
-    shell.run("topic", "create", "orders", "--partitions", "2")
+    """Kafka's two filters; topics without such a partition are left out, and those that nobody hosts."""
+    shell.run("topic", "create", "orders", "--replica-assignment", "1,2")
+    shell.run("topic", "create", "work", "--partitions", "2")
 
     unavailable = shell.json("topic", "describe", "--unavailable-partitions")
     short = shell.json("topic", "describe", "--under-replicated-partitions")
@@ -124,7 +125,7 @@ def test_describe_filters_partitions(shell: Shell, groups: ServerGroups) -> None
 
     assert [len(topic["partitions"]) for topic in unavailable["topics"]] == [2]
     assert short["topics"] == []
-    assert rows.lines[1].startswith("orders,0,[0],")
+    assert rows.lines[1].startswith("orders,0,[1],")
 
 
 def test_delete_removes_znodes_and_undo_brings_them_back(shell: Shell) -> None:
@@ -132,12 +133,12 @@ def test_delete_removes_znodes_and_undo_brings_them_back(shell: Shell) -> None:
     shell.run("topic", "create", "orders", "--partitions", "2")
 
     shown = shell.run("topic", "delete", "orders")
-    assert (shown.code, shown.out) == (0, "would delete topic orders: 2 znodes\n")
+    assert (shown.code, shown.out) == (0, "would delete topic orders: 3 znodes\n")
     done = shell.json("topic", "delete", "orders", "--execute")
     assert (done["executed"], done["controller"], shell.json("topic", "list")["topics"]) == (True, None, [])
     undone = shell.run("offsets", "undo", done["undo"], "--execute")
 
-    assert (undone.code, undone.lines[0][:24]) == (0, "created again 2 znodes: ")
+    assert (undone.code, undone.lines[0][:24]) == (0, "created again 3 znodes: ")
     assert shell.json("topic", "list")["topics"][0]["partitions"] == 2
 
 
@@ -145,7 +146,7 @@ def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
     """Shown, executed, and with nothing left to create: the znodes by their paths each time."""
     shell.run("topic", "create", "orders", "--partitions", "2")
     undo_id = shell.json("topic", "delete", "orders", "--execute")["undo"]
-    paths = ["/brokers/topics/orders", "/config/topics/orders"]
+    paths = ["/brokers/topics/orders", "/config/topics/orders", "/zkgroup/unhosted/orders"]
 
     shown = shell.json("offsets", "undo", undo_id)
     done = shell.json("offsets", "undo", undo_id, "--execute")
@@ -159,7 +160,7 @@ def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
 
 def test_the_undo_of_a_leftover_deletion_cancels_no_moves(shell: Shell, groups: ServerGroups) -> None:
     """Past bug: it said "to go back", and that ran `reassign cancel` on whatever was being moved."""
-    shell.run("topic", "create", "orders", "--partitions", "2")
+    shell.run("topic", "create", "orders", "--replica-assignment", "1,1")
     groups.zk.multi(Delete("/brokers/topics/orders", 0))
     undo_id = shell.json("topic", "delete", "orders", "--execute")["undo"]
 
@@ -175,7 +176,7 @@ def test_the_undo_of_a_leftover_deletion_cancels_no_moves(shell: Shell, groups: 
 
 def test_what_a_deletion_left_is_in_the_way_until_it_is_deleted(shell: Shell, groups: ServerGroups) -> None:
     """Exit 6 with path, expected, found and the next command, which works, also beside a controller."""
-    shell.run("topic", "create", "orders", "--partitions", "2")
+    shell.run("topic", "create", "orders", "--replica-assignment", "1,1")
     groups.zk.multi(Delete("/brokers/topics/orders", 0))
     groups.zk.multi(Create(Controller.path(), Controller(7, 1).encode(), ephemeral=True))
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.worlds.acl_targets import memory_target, real_target
 from tests.worlds.clients import opener
 from zkgroup.model.ports import Store
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.testing.conformance import CHECKS, Target
+from zkgroup.testing.conformance import ACL_CHECKS, CHECKS, AclTarget, Target
 from zkgroup.testing.plugin import Tree
 
 Check = Callable[[Target], None]
@@ -56,3 +57,18 @@ KINDS = [
 def test_store(kind: str, check: Check, request: pytest.FixtureRequest) -> None:
     """Every implementation keeps every rule of the contract; each check states its own."""
     check(request.getfixturevalue(kind))
+
+
+ADDRESSES = {"standalone": "zk_server", "ensemble": "zk_ensemble"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("check", ACL_CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_acls(kind: str, check: Callable[[AclTarget], None], request: pytest.FixtureRequest) -> None:
+    """The same of the rules for ACLs."""
+    if kind == "memory":
+        opened = memory_target()
+    else:
+        opened = real_target(request.getfixturevalue(ADDRESSES[kind]).address)
+    with opened as target:
+        check(target)

@@ -11,7 +11,7 @@ from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
 from tests.worlds.server_controllers import ServerControllers
-from zkgroup.admin import topics
+from zkgroup.admin import topic_creation
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.errors import ConflictError, OperationRefusedError
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, Multi, ReadMany, Request, SetData
@@ -67,15 +67,15 @@ def test_a_topic_that_exists_is_not_made_again(
         zk.wait_connected()
         ensemble = Ensemble(zk, SystemClock())
         country.rule()
-        new = topics.plan_topic(
+        new = topic_creation.plan_topic(
             ensemble, "t", partitions=None, replica_assignment=[[1, 2]], configs={"retention.ms": "1"}
         )
-        again = topics.plan_topic(
+        again = topic_creation.plan_topic(
             ensemble, "t", partitions=None, replica_assignment=[[3], [3]], configs={"retention.ms": "2"}
         )
-        topics.create_topic(ensemble, new)
+        topic_creation.create_topic(ensemble, new)
         with pytest.raises(ConflictError):
-            topics.create_topic(ensemble, again)
+            topic_creation.create_topic(ensemble, again)
         with pytest.raises(OperationRefusedError):
             zk.multi(
                 Create(TopicConfig.path("t"), TopicConfig(again.configs).encode()),

@@ -226,6 +226,7 @@ async def test_a_fetch_is_answered_when_the_high_watermark_moves() -> None:
         await one.thread.call(lambda _: host.show(ORDERS, high_watermark=10))
 
         assert await client.receive(FetchLinesResponse) == fetched(10)
+        assert [what for what, _ in host.asked] == ["fetch", "fetch, held"]
         await client.close()
 
 

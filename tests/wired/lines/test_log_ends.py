@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import astuple
 
 from tests.worlds.line_brokers import LineBrokers
+from zkgroup.lines.failed_replicas import read_failed_replicas
 from zkgroup.lines.log_ends import CONNECTIONS, LogEnd, read_log_ends
 from zkgroup.lines.producer import LineProducer
 from zkgroup.lines.producing import Acks, ProducerSettings
@@ -65,3 +67,31 @@ def test_who_cannot_be_asked_has_a_reason_and_the_others_are_told() -> None:
     assert found[TP, 2].reason == "its broker is Kafka's"
     assert found[TP, 4].reason == "its broker is not registered"
     assert {found[tp, 3].reason for tp in places} == {f"{mute.host}:{mute.port}: no answer in time"}
+
+
+def test_a_broker_tells_why_its_replicas_have_failed() -> None:
+    """Since when, too; one that is well has nothing to tell, and who is not ours, or silent, is not known."""
+    kafka = BrokerRegistration.of([Endpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT")], 1)
+    with LineBrokers(2, clock=FakeClock()) as brokers, socket.create_server(("127.0.0.1", 0)) as silent:
+        brokers.lead(TP, 1)
+        brokers.stop(2)
+        brokers.lose(2)
+        brokers.held.add(2)
+        brokers.lead(TP, 1, epoch=1)
+        brokers.start(2)
+        brokers.lead(TP, 2, epoch=2)
+        mute = Endpoint("PLAINTEXT", *silent.getsockname(), "PLAINTEXT")
+        ours = BrokerRegistration.of([mute], 1, extensions={"zkgroup": {"role": "data"}})
+        registered = {**brokers.registrations(), 3: kafka, 4: ours}
+
+        told = {
+            broker: read_failed_replicas(registered, broker, timeout_ms=2000, clock=brokers.clock)
+            for broker in (1, 2, 3, 4, 5)
+        }
+
+    assert (told[1], told[3], told[4], told[5]) == ((), None, None, None)
+    assert told[2] is not None
+    ((topic, partition, since_ms, reason),) = map(astuple, told[2])
+    assert (topic, partition) == TP
+    assert since_ms > 0
+    assert reason.startswith("cannot lead in epoch 2: ")

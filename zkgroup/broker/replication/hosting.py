@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 
-from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.replica_host import Failure, ReplicaView, Role
 from zkgroup.broker.replication.line_log import LogPlace
 from zkgroup.broker.replication.replica import Following, Replica, no_append, no_fetch
 from zkgroup.errors import ConfigError, ReplicaStorageError
@@ -29,9 +30,12 @@ log = logging.getLogger("zkgroup.broker")
 class HostedReplicas:
     """A `ReplicaHost` over a `LogPlace`. Its methods are described there."""
 
-    def __init__(self, broker: int, place: LogPlace) -> None:
-        """`broker` is the id of the broker whose replicas these are."""
+    def __init__(self, broker: int, place: LogPlace, wall_ms: Callable[[], int] | None = None) -> None:
+        """`broker` is the id of the broker whose replicas these are; `wall_ms` tells when one has failed."""
         self.broker = broker
+        self._wall_ms = wall_ms or _system_wall_ms
+        self._failed_at_ms: dict[TopicPartition, int] = {}
+        """When each replica failed that has not been well since."""
         self._place = place
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
@@ -77,6 +81,7 @@ class HostedReplicas:
 
     def stop(self, topic_partition: TopicPartition) -> None:
         self._failures.pop(topic_partition, None)
+        self._failed_at_ms.pop(topic_partition, None)
         self._stranded.pop(topic_partition, None)
         if (replica := self._replicas.get(topic_partition)) is not None:
             with self._changing(topic_partition):
@@ -115,14 +120,14 @@ class HostedReplicas:
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)
 
-    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
         topic_partition = TopicPartition(request.topic, request.partition)
         if not self._is_latest_incarnation(request):
             return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
         if (replica := self._replicas.get(topic_partition)) is None:
             return no_fetch(self._absence(topic_partition))
         with self._changing(topic_partition):
-            return replica.fetch(request)
+            return replica.fetch(request, held=held)
         return no_fetch(ErrorCode.NOT_LEADER_FOR_PARTITION)
 
     def _is_latest_incarnation(self, request: FetchLinesRequest) -> bool:
@@ -179,6 +184,11 @@ class HostedReplicas:
             self._note_failure(topic_partition, str(error))
             return self.view(topic_partition)
         return None if opened is None else opened.view()
+
+    def failures(self) -> Mapping[TopicPartition, Failure]:
+        found = {tp: why for tp, one in self._replicas.items() if (why := one.trouble) is not None}
+        found |= self._failures
+        return {tp: Failure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int | None:
         view = self.view(topic_partition)
@@ -241,6 +251,15 @@ class HostedReplicas:
     def _note_failure(self, topic_partition: TopicPartition, failure: str) -> None:
         log.error("%s: %s", topic_partition, failure)
         self._failures[topic_partition] = failure
+        self._note_time(topic_partition)
+
+    def _note_time(self, topic_partition: TopicPartition) -> None:
+        """An attempt to go on that is in vain does not make a failure a new one."""
+        replica = self._replicas.get(topic_partition)
+        if topic_partition in self._failures or (replica is not None and replica.trouble is not None):
+            self._failed_at_ms.setdefault(topic_partition, self._wall_ms())
+        else:
+            self._failed_at_ms.pop(topic_partition, None)
 
     def _put_away(self, topic_partition: TopicPartition, failure: str, is_answered: bool) -> None:
         led = False
@@ -274,9 +293,14 @@ class _Change:
         failed = isinstance(error, ReplicaStorageError)
         if failed:
             self._host._put_away(self._topic_partition, str(error), self._is_answered)
+        self._host._note_time(self._topic_partition)
         if self._host._mark(self._topic_partition) != self._before:
             self._host._tell(self._topic_partition)
         return failed
+
+
+def _system_wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _named(topic_partition: TopicPartition) -> TopicPartition:

@@ -84,6 +84,11 @@ class Replica:
     def leads(self) -> bool:
         return self._term is not None
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from its role, or from its leader's lines."""
+        return self._trouble
+
     def view(self) -> ReplicaView:
         term = self._term
         return ReplicaView(
@@ -194,7 +199,7 @@ class Replica:
             return False
         return self._log.epochs.of_line_before(end_offset) == leader_epoch
 
-    def fetch(self, request: FetchLinesRequest) -> FetchLinesResponse:
+    def fetch(self, request: FetchLinesRequest, *, held: bool = False) -> FetchLinesResponse:
         """Answers a follower, a consumer or an observer at once, and counts how far a follower has come."""
         if request.replica_id == OBSERVER:
             return self._fetched()
@@ -207,7 +212,7 @@ class Replica:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if error is not ErrorCode.NONE or self._term is None:
             return no_fetch(error)
-        return self._to_consumer(request) if consumes else self._to_follower(request, self._term)
+        return self._to_consumer(request) if consumes else self._to_follower(request, self._term, held)
 
     def _refusal(self, leader_epoch: int) -> ErrorCode:
         if self._term is None:
@@ -225,7 +230,7 @@ class Replica:
             return no_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
         return self._fetched(self._read(request, self.high_watermark))
 
-    def _to_follower(self, request: FetchLinesRequest, term: Term) -> FetchLinesResponse:
+    def _to_follower(self, request: FetchLinesRequest, term: Term, held: bool) -> FetchLinesResponse:
         if not term.replicates(request.replica_id):
             return no_fetch(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.last_fetched_epoch == term.leader_epoch and request.offset > self.end_offset:
@@ -239,7 +244,7 @@ class Replica:
             )
         if (diverging := self._diverging(request)) is not None:
             return self._fetched(diverging=diverging)
-        term.has_reached(request.replica_id, request.offset, self.end_offset)
+        term.has_reached(request.replica_id, request.offset, self.end_offset, held=held)
         self._advance(term)
         if term.has_lost_lines(request.replica_id, self.high_watermark):
             return self._fetched()  # until it is out of the ISR: with some of the lines it could be elected

@@ -18,7 +18,7 @@ class _Progress:
     end: int | None = None
     """Of its log; None before it has agreed with the leader's in this term."""
     told: int | None = None
-    """Where the leader's log ended when it was answered last."""
+    """Where the leader's log ended in the last answer, or in the one that is being held back."""
     is_level: bool = False
     """Whether it has come as far as it was told, and so to the start of the term. One that lacks lines
     refuses to lead until it knows that it was level with a leader, so it should not be in the ISR before."""
@@ -57,10 +57,14 @@ class Term:
         """Whether the high watermark waits for a follower."""
         return broker in self._isr
 
-    def has_reached(self, broker: int, offset: int, log_end_offset: int) -> None:
-        """A follower's log ends at `offset` and is the beginning of the leader's; it is told its end."""
+    def has_reached(self, broker: int, offset: int, log_end_offset: int, *, held: bool) -> None:
+        """A follower's log ends at `offset` and is the beginning of the leader's; it is told its end.
+
+        `held`: by an answer that has been held back until now, so it has not heard of an earlier end.
+        """
         follower = self._followers[broker]
-        follower.is_level = follower.told is not None and offset >= follower.told
+        if not held:
+            follower.is_level = follower.told is not None and offset >= follower.told
         follower.end, follower.told = offset, log_end_offset
 
     def high_watermark(self, log_end_offset: int, present: int) -> int:

@@ -92,6 +92,8 @@ class Agenda:
             case FencedError():
                 self.on_unregistered("not_registered")
             case DeniedError():
+                if self.is_leaving:  # what is still to be done is tried again, but not without a pause
+                    self._rest(ODD_REST_MS)
                 self.on_denied(error.path)
             case OddAnswerError():
                 core.note("odd_answer", detail=str(error))

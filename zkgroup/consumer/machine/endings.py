@@ -47,7 +47,7 @@ class Endings:
         self._agenda = agenda
         self._leaving: Leaving | None = None
         agenda.on_unregistered = self.registration_over
-        agenda.on_denied = lambda path: self.fail(AccessDeniedError(f"{path}: the ACL refuses this member"))
+        agenda.on_denied = self._denied
 
     # --- the own clock ----------------------------------------------------------------------------
 
@@ -103,6 +103,19 @@ class Endings:
         """By an error; the member leaves as cleanly as it can."""
         core = self._parts.core
         self._begin(Leaving("failed", core.config.owns_client, core.now.ms + FAILED_LEAVE_MS, error))
+
+    def _denied(self, path: str) -> None:
+        """An ACL is against it: the member fails; where it is leaving, it says so at the end.
+
+        Once the session's end is all that is left to do nothing is tried again.
+        """
+        error, leaving = AccessDeniedError(f"{path}: the ACL refuses this member"), self._leaving
+        if leaving is None or not leaving.is_final:
+            self.fail(error)
+            return
+        leaving.error = leaving.error or error
+        if leaving.has_committed:
+            self.finish()
 
     def park(self) -> None:
         """The application does not poll: out of the group until it does."""

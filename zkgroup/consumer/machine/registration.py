@@ -11,6 +11,7 @@ from zkgroup.consumer.machine.core import Core
 from zkgroup.consumer.machine.paths import Paths
 from zkgroup.errors import MemberIdInUseError
 from zkgroup.machinery.procedures import (
+    DeniedError,
     FencedError,
     Procedure,
     Query,
@@ -72,8 +73,12 @@ class Membership:
             yield from ask(Query(CreateMissing(missing)))
         if self.data is None:
             self.data = self._encode()
-        self.is_doubtful = True
-        answer = yield from write([Create(paths.own, self.data, ephemeral=True)], ())
+        was_doubtful, self.is_doubtful = self.is_doubtful, True
+        try:
+            answer = yield from write([Create(paths.own, self.data, ephemeral=True)], ())
+        except DeniedError:
+            self.is_doubtful = was_doubtful
+            raise
         if isinstance(answer, MultiDone):
             self._registered(answer.zxid)
         else:

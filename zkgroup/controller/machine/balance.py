@@ -30,7 +30,7 @@ def preferred_elections_due(
     elsewhere: dict[int, list[TopicPartition]] = {}
     for topic_partition in picture.partitions():
         replicas = picture.replicas(topic_partition)
-        if not replicas or picture.is_going(topic_partition):
+        if not replicas or picture.is_going(topic_partition) or picture.is_unhosted(topic_partition):
             continue
         preferring[replicas[0]] = preferring.get(replicas[0], 0) + 1
         standing = picture.standing(topic_partition)

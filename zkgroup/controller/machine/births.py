@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from zkgroup.controller.machine import selectors
 from zkgroup.controller.machine.agenda import Look
-from zkgroup.controller.machine.fence import Write, create_state, state_parents
+from zkgroup.controller.machine.fence import Denied, Write, create_state, state_parents
 from zkgroup.controller.machine.picture import Brokers, Picture
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.requests import Batch
@@ -34,7 +34,12 @@ def initialise(reign: Reign, partitions: Iterable[TopicPartition], batch: Batch)
         return Carried({}, {})
     yield from births.read(births.items)
     refused = yield from write_all(reign, births.items, births.write, births.read)
-    failed = {each: why for each, why in refused.items() if isinstance(each, TopicPartition)}
+    reign.again(Look.ELECTIONS, refused.values())
+    failed = {
+        each: refused.get(each.topic, why) if isinstance(why, Denied) else why
+        for each, why in refused.items()
+        if isinstance(each, TopicPartition)
+    }
     picture = reign.picture
     written = {
         each: standing
@@ -88,6 +93,8 @@ class _Births:
         self.partitions = partitions
         topics = dict.fromkeys(each.topic for each in partitions)
         self.items: list[str | TopicPartition] = [*topics, *partitions]
+        self._to_write = set(topics)
+        """Topics whose own write is still to be made; one that an ACL has refused is not made again."""
         self._found: set[str] = set()
         """Parents that exist."""
         self._blocked: set[str] = set()
@@ -100,6 +107,7 @@ class _Births:
         reign, picture = self._reign, self._reign.picture
         partitions = [each for each in items if isinstance(each, TopicPartition)]
         topics = [each for each in items if isinstance(each, str)]
+        self._to_write.intersection_update(topics)
         paths = [path for each in partitions for path in state_parents(each)]
         states = {PartitionState.path(each): each for each in partitions}
         paths += [path for each in topics for path in (Topic.partitions_path(each), Topic.path(each))]
@@ -126,6 +134,9 @@ class _Births:
             return "it has a state already"
         if item.topic in self._blocked:
             return "the topic has changed meanwhile"
+        above = Topic.partitions_path(item.topic)
+        if above not in self._found and item.topic not in self._to_write:
+            return Denied(f"{above}: could not be made")
         held = reign.holding.of(picture, item)
         changed = self._changed.get(item.topic)
         replicas = changed.partitions[item.partition] if changed else picture.replicas(item)

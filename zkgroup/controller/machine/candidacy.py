@@ -26,6 +26,7 @@ from zkgroup.znodes.controller_records import (
     controller_history_path,
     controller_state_path,
 )
+from zkgroup.znodes.unhosted_topics import unhosted_topics_path
 
 NO_EPOCH = -1
 """Stands for the version of a `/controller_epoch` that does not exist."""
@@ -212,8 +213,8 @@ def ends(found: Iterable[Znode | None], ended: ControllerRecord) -> tuple[Operat
 
 
 def parents(controller_only: bool) -> tuple[str, ...]:
-    """What has to be there for an election."""
-    paths = (zkgroup_path(), controller_state_path(), controller_history_path())
+    """What has to be there for an election; that of the marks tells topics of older trees (ADR 0029)."""
+    paths = (zkgroup_path(), unhosted_topics_path(), controller_state_path(), controller_history_path())
     return (*paths, brokers_path(), broker_ids_path()) if controller_only else paths
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.effects import ControllerEffect
 from zkgroup.machinery.books import Books
+from zkgroup.znodes.limits import DATA_BYTES_MAX
 
 TAKEOVER_GRACE_MS: Final = 2000
 """`controller.takeover.grace` (recipes 13)."""
@@ -33,6 +34,8 @@ class CandidateConfig:
     """Of the session timeout; as `lease_fraction` of a member."""
     server_tick_ms: int = 2000
     """`tickTime` of the servers, which a client cannot ask for."""
+    request_bytes_max: int = DATA_BYTES_MAX
+    """Of one transaction of many writes; more go as several, each with the whole fence."""
     jitter: Callable[[], float] = lambda: 0.5
     """Draws a number in [0, 1). The only source of randomness of the machine."""
 

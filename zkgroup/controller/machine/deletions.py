@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import deleting, removal, strays
+from zkgroup.controller.machine import abandoned, deleting, removal, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
 from zkgroup.controller.machine.leading import remove_from_isr
@@ -285,6 +285,7 @@ def _finish(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[
     for topic in gone:
         _gone(reign, topic, ends[topic])
     if any(ends[topic] for topic in gone):
+        yield from abandoned.read(reign)
         reign.look(Look.ABANDONED)
     return {*gone, *refused}
 
@@ -302,7 +303,10 @@ def _gone(reign: Reign, topic: str, left: Collection[Replica]) -> None:
 
 
 def _phases(reign: Reign, topic: str) -> dict[Replica, ReplicaPhase]:
+    """Of its replicas; a topic that nobody hosts has none."""
     picture = reign.picture
+    if topic in picture.unhosted:
+        return {}
     return {
         replica: _phase(reign, replica)
         for each in picture.partitions(topic)
@@ -327,8 +331,6 @@ def _move(reign: Reign, replicas: Iterable[Replica], after: ReplicaPhase) -> Non
 def _forget(reign: Reign, topic: str) -> None:
     """The topic is queued no more."""
     reign.picture.deletions.discard(topic)
-    if reign.holding.book.has_topic(topic):
-        reign.look(Look.STRAY_RECORDS)
     reign.markers.pop(topic, None)
     reign.picture.ineligible.pop(topic, None)
     reign.wait(_name(topic), None)

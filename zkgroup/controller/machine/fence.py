@@ -189,6 +189,12 @@ class Refusal(NamedTuple):
         return f"{self.path or self.packet.writes[0].about}: refused with {self.code.value}"
 
 
+class Denied(str):
+    """Why something is not written where only time can help: an ACL or a limit has refused it."""
+
+    __slots__ = ()
+
+
 class Unknown(NamedTuple):
     """It may be written or not: the paths are read back before anything else is done."""
 

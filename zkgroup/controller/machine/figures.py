@@ -15,7 +15,7 @@ class Figures:
     topics: int
     partitions: int
     offline_partitions: int
-    """Without a leader, topics that are being deleted left out."""
+    """Without a leader, topics that are being deleted, or that no broker hosts, left out."""
     preferred_imbalance: int
     """Led by another than the first replica, topics that are being deleted left out."""
     queue_size: int
@@ -27,7 +27,11 @@ class Figures:
 def figures(reign: Reign) -> Figures:
     """Counts; goes through all partitions."""
     picture = reign.picture
-    offline = [each for each in reign.partitions.unusual(LEADERLESS) if not picture.is_going(each)]
+    offline = [
+        each
+        for each in reign.partitions.unusual(LEADERLESS)
+        if not picture.is_going(each) and not picture.is_unhosted(each)
+    ]
     elsewhere = 0
     for each in picture.partitions():
         standing, replicas = picture.standing(each), picture.replicas(each)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import selectors
+from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.births import initialise
 from zkgroup.controller.machine.picture import Brokers, Standing
 from zkgroup.controller.machine.reign import Reign
@@ -114,7 +115,11 @@ def elect_leaderless(
     """
     picture = reign.picture
     leaderless = reign.partitions.unusual(LEADERLESS)
-    waiting = [each for each in leaderless if each in picture and each not in put_off]
+    waiting = [
+        each
+        for each in leaderless
+        if each in picture and each not in put_off and not picture.is_unhosted(each)
+    ]
     mine = [each for each in waiting if not picture.is_going(each)]
     new = [each for each in mine if reign.partitions.phase(each) is PartitionPhase.NEW]
     born = yield from initialise(reign, new, batch)
@@ -147,6 +152,7 @@ def elect_leaderless(
         led = Led(led.chosen | more.chosen, failed | more.failed, more.unneeded)
     failed = {each: why for each, why in born.refused.items() if each not in rest} | led.failed
     _note(reign, waiting, failed)
+    reign.again(Look.ELECTIONS, failed.values())
     return Led(led.chosen, failed, led.unneeded)
 
 
@@ -218,6 +224,7 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
         return standing.decided(leader, standing.isr, reign.epoch)
 
     carried = yield from carry_out(reign, foreign, decide)
+    reign.again(Look.ELECTIONS, carried.refused.values())
     reign.to_replicas(batch, carried.written)
     if foreign:
         reign.core.note("recovery", foreign_epoch=last, written=len(carried.written))
@@ -243,6 +250,7 @@ def end_terms(reign: Reign, batch: Batch, put_off: Collection[TopicPartition] = 
     mine = [each for each in reign.outlived if each not in put_off and not picture.is_going(each)]
     if mine:
         led = yield from elect(reign, mine, select, batch)
+        reign.again(Look.ELECTIONS, led.failed.values())
         reign.core.note("terms.ended", written=len(led.chosen), failed=len(led.failed))
 
 

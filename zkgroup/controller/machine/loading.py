@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkgroup.controller.machine import abandoned, brokers, first_terms, topics
+from zkgroup.controller.machine import abandoned, brokers, first_terms, topics, unhosted
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.first_reading import FirstReading
 from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
@@ -33,7 +33,6 @@ AFTER: tuple[Look, ...] = (
     Look.PLANS,
     Look.STRAYS,
     Look.ABANDONED,
-    Look.STRAY_RECORDS,
     Look.STATUS,
 )
 """What is looked at once everything is loaded; each arms its own watches."""
@@ -70,6 +69,7 @@ def _load_first(reign: Reign) -> Procedure[None]:
     yield from carry_on([*FirstReading(reign, names).steps(), *_ask_for_requests(requests)])
     _take_requests_in(reign, *requests)
     yield from abandoned.read(reign)
+    yield from unhosted.judge(reign, picture.topics)
     topics.enter_all(reign)
     batch = reign.batch()
     unheard = first_terms.unheard(reign)
@@ -115,6 +115,7 @@ def _load_again(reign: Reign) -> Procedure[None]:
     fresh = yield from topics.read_topics(reign, names)
     before = {each: picture.standing(each) for each in picture.partitions()}
     yield from read_states(reign, before)
+    yield from unhosted.judge(reign, picture.topics)
     changed = [each for each, standing in before.items() if picture.standing(each) != standing]
     # Without a state: seen, perhaps, by a look that got no further, and never begun.
     unborn = [each for each in before if picture.standing(each) is None]

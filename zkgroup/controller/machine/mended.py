@@ -13,8 +13,8 @@ from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.rule_books import Answer
 from zkgroup.controller.machine.states import unreadable_states
 from zkgroup.controller.machine.topics import begin
-from zkgroup.machinery.procedures import Procedure, ask
-from zkgroup.model.requests import Exists
+from zkgroup.machinery.procedures import Procedure, ask_allowed
+from zkgroup.model.requests import Exists, Refused
 from zkgroup.wire.control import LeaderAndIsrResponse
 from zkgroup.znodes.brokers import PartitionState
 
@@ -27,7 +27,10 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     paths = unreadable_states(reign)
     if not paths:
         return
-    yield from ask(*(reign.watched(Exists(path), Look.UNREADABLE_STATES) for path in paths))
+    seen = yield from ask_allowed(*(reign.watched(Exists(path), Look.UNREADABLE_STATES) for path in paths))
+    for path, outcome in zip(paths, seen, strict=True):
+        if isinstance(outcome, Refused):  # from 3.8.4 on a server lets nobody watch what an ACL hides
+            reign.forget_watch(path)
     found = yield from reign.read_many(paths)
     if len(found) < len(paths):
         reign.later(Look.UNREADABLE_STATES, HIDDEN_MS)

@@ -280,9 +280,11 @@ def _is_hopeless(picture: Picture, each: TopicPartition, target: Brokers) -> boo
     """Its topic is to be deleted, and the move has no end.
 
     Nobody that lives can lead, which the deletion does not need, or a broker of the target is down for which
-    the deletion was told not to wait (K20).
+    the deletion was told not to wait (K20), or nobody hosts the topic.
     """
     standing = picture.standing(each)
+    if picture.is_unhosted(each):
+        return each.topic in picture.deletions
     if standing is None or each.topic not in picture.deletions:
         return False
     if set(target) & set(picture.given_up.get(each.topic, ())) - picture.reachable:

@@ -115,6 +115,8 @@ class Picture:
         """Brokers that the deletions of these topics do not wait for (K20)."""
         self.ineligible: dict[str, str] = {}
         """Those of them that wait, and for what."""
+        self.unhosted: set[str] = set()
+        """Known topics that no broker hosts: made without brokers, and nobody has named one since."""
         self.moves: set[TopicPartition] = set()
         """Partitions with an open reassignment."""
         self.unfit: dict[TopicPartition, set[int]] = {}
@@ -219,6 +221,7 @@ class Picture:
             self.unfit.pop(TopicPartition(name, number), None)
             self.moves.discard(TopicPartition(name, number))
         del self._topics[name]
+        self.unhosted.discard(name)
         self.ineligible.pop(name, None)
 
     # --- partitions -------------------------------------------------------------------------------
@@ -286,7 +289,7 @@ class Picture:
                 yield TopicPartition(name, number)
 
     def on_broker(self, broker: int) -> Iterator[TopicPartition]:
-        """Partitions whose replica list holds the broker."""
+        """Partitions whose replica list holds the broker, but for those that nobody hosts."""
         for name, numbers in self.topics_on(broker):
             for number in numbers:
                 yield TopicPartition(name, number)
@@ -294,7 +297,7 @@ class Picture:
     def topics_on(self, broker: int) -> Iterator[tuple[str, list[int]]]:
         """The same: each topic with the partitions, both ascending."""
         for name in sorted(self._topics):
-            if numbers := self._topics[name].hosts.get(broker):
+            if (numbers := self._topics[name].hosts.get(broker)) and name not in self.unhosted:
                 yield name, sorted(numbers)
 
     def hosts(self, topics: Iterable[str]) -> frozenset[int]:
@@ -311,6 +314,10 @@ class Picture:
     def is_going(self, topic_partition: TopicPartition) -> bool:
         """Whether its topic is queued for deletion, and so takes part in nothing else."""
         return topic_partition.topic in self.deletions and topic_partition not in self.moves
+
+    def is_unhosted(self, topic_partition: TopicPartition) -> bool:
+        """Whether no broker hosts it, nor shall: it needs no state and no leader."""
+        return topic_partition.topic in self.unhosted
 
     def _set_standing(self, known: TopicSeen, partition: int, standing: Standing | None) -> None:
         old = known.standings.get(partition)

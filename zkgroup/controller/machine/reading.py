@@ -41,6 +41,10 @@ class Reading:
         """They are gone, or it is not known whether they were armed: the next reading arms them again."""
         self._armed.clear()
 
+    def forget_watch(self, path: str) -> None:
+        """It was not armed."""
+        self._armed.pop(path, None)
+
     def forget_topics(self, names: Collection[str]) -> None:
         """These are gone: what watches of them have to tell is known."""
         prefix = f"{topics_path()}/"

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkgroup.controller.machine import deletions, move_ends, move_writes, moving, strays
+from zkgroup.controller.machine import deletions, move_ends, move_writes, moving, strays, unhosted
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write, set_state
 from zkgroup.controller.machine.leading import elect
@@ -96,6 +96,7 @@ def look(reign: Reign, _: str = "") -> Procedure[None]:
     if any(each.topic in picture.deletions for each in picture.moves - before):
         reign.look(Look.ELECTIONS)  # while they were going, nobody was elected
     move_ends.forgotten(reign, gone)
+    yield from unhosted.host(reign)
     yield from _made_whole(reign)
     fresh, moves.fresh = moves.fresh, set()
     yield from read_states(reign, [each for each in moves if each not in fresh])
@@ -199,7 +200,8 @@ def _decided(reign: Reign) -> _Round:
     for each, move in moves.items():
         standing = picture.standing(each)
         if standing is None:
-            reign.wait(f"move of {each}", "waits for a state that can be read")
+            if not picture.is_unhosted(each):  # that one waits for its brokers, which has told why
+                reign.wait(f"move of {each}", "waits for a state that can be read")
             continue
         drop = move.drop
         now = move.situation(picture, reign.holding, each, standing, left_out=moves.was_left_out(each))

@@ -14,6 +14,7 @@ from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import (
     Applied,
     Conflict,
+    Denied,
     Deposed,
     Packet,
     Refusal,
@@ -113,7 +114,7 @@ def write_all(
     left = list(dict.fromkeys(items))
     for attempt in range(ATTEMPTS_MAX):
         made = _made(left, make, refused)
-        packed = pack(reign.fence, made.values())
+        packed = pack(reign.fence, made.values(), reign.core.config.request_bytes_max)
         owner = {id(write): item for item, write in made.items()}
         refused.update((owner[id(each.write)], str(each)) for each in packed.too_big)
         packets = packed.packets
@@ -130,7 +131,7 @@ def write_all(
             if each.is_conflict or len(mine) > 1:
                 left += mine
             else:
-                refused.update((item, str(each)) for item in mine)
+                refused.update((item, Denied(each)) for item in mine)
         yield from read_again(left)
     refused.update(dict.fromkeys(left, BUSY))
     return refused

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
+from zkgroup.controller.machine import unhosted
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.leading import elect_leaderless, end_terms, recover
@@ -150,12 +151,9 @@ def forget(reign: Reign, names: Iterable[str]) -> None:
 
 def _recognise(reign: Reign, name: str, znode: Znode) -> None:
     """Another topic of the same name has not grown: what was known of the former one is forgotten (K21)."""
-    if reign.births.get(name) == znode.stat.czxid:
-        return
-    if name in reign.births:
+    if reign.births.setdefault(name, znode.stat.czxid) != znode.stat.czxid:
         forget(reign, [name])
-    reign.births[name] = znode.stat.czxid
-    reign.sort_strays(name)
+        reign.births[name] = znode.stat.czxid
 
 
 def enter(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
@@ -196,6 +194,7 @@ def begin(reign: Reign, fresh: Iterable[TopicPartition]) -> Procedure[None]:
     if not mine:
         return
     yield from read_states(reign, mine)
+    yield from unhosted.judge(reign, dict.fromkeys(each.topic for each in mine))
     enter(reign, mine)
     batch = reign.batch()
     reign.to_replicas(batch, [each for each in mine if reign.picture.standing(each) is not None])
@@ -214,9 +213,12 @@ def _is_unreadable(reign: Reign, topic_partition: TopicPartition) -> bool:
 
 
 def _merged(reign: Reign, name: str, found: Topic) -> Topic:
-    """For partitions that are known, the lists and moves that are known; a topic being deleted grows not."""
+    """For partitions that are known, the lists and moves that are known; a topic being deleted grows not.
+
+    Of a topic that nobody hosts there is nothing to be kept.
+    """
     seen = reign.picture.topic(name)
-    if seen is None:
+    if seen is None or name in reign.picture.unhosted:
         return found
     known = seen.topic
     if name in reign.picture.deletions:

@@ -100,6 +100,8 @@ def _obstacle(reign: Reign, topic_partition: TopicPartition) -> str | None:
     if reign.picture.is_going(topic_partition):
         return "its topic is being deleted"
     if reign.picture.standing(topic_partition) is None:
+        if reign.picture.is_unhosted(topic_partition):
+            return "no broker hosts its topic"
         path = PartitionState.path(topic_partition)
         return reign.picture.unreadable.get(path, "it has no state yet: it begins when a replica lives")
     return None

@@ -16,6 +16,7 @@ from typing import Final
 from zkgroup.controller.machine import agenda
 from zkgroup.controller.machine.agenda import PAUSE_MS, REASONS, Look, Pauses
 from zkgroup.controller.machine.core import Core
+from zkgroup.controller.machine.fence import Denied
 from zkgroup.controller.machine.reading import Reading
 from zkgroup.machinery.machine import Work
 from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure
@@ -81,6 +82,12 @@ class Working(Reading):
         for what in waiting:
             self.wait(what, why)
             self._is_told = True
+
+    def again(self, look: Look, refused: Iterable[str]) -> None:
+        """`look`, after pauses that grow, where an ACL or a limit has refused: no event tells of these."""
+        if any(isinstance(why, Denied) for why in refused):
+            pause_ms = self._pauses.before_ms(agenda.Work(look), self.core.now.ms)
+            self.later(look, max(PAUSE_MS, pause_ms))
 
     def timer_fired(self) -> None:
         """Work that was put off is due, some of it at least."""

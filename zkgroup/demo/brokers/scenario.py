@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zkgroup.admin import topics
+from zkgroup.admin import topic_creation
 from zkgroup.admin.ensemble import AsOf
 from zkgroup.admin.moving_plans import (
     Planner,
@@ -163,8 +163,10 @@ class Play(Stage):
             tuple(hosts[(number + i) % REPLICATION] for i in range(REPLICATION))
             for number in range(PARTITIONS)
         ]
-        plan = topics.plan_topic(self.ensemble, TOPIC, partitions=PARTITIONS, replica_assignment=lists)
-        topics.create_topic(self.ensemble, plan)
+        plan = topic_creation.plan_topic(
+            self.ensemble, TOPIC, partitions=PARTITIONS, replica_assignment=lists
+        )
+        topic_creation.create_topic(self.ensemble, plan)
         self._wait("every partition has its replicas in sync", lambda: self.seen.is_whole)
         self.tell(f"topic {TOPIC}: {PARTITIONS} partitions x {REPLICATION} replicas, all in sync", "good")
         for name in NAMES:

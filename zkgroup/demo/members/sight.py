@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from zkgroup.admin import group_deletion, groups, topic_deletion, topics
+from zkgroup.admin import group_deletion, groups, topic_creation, topic_deletion, topics
 from zkgroup.admin.describe import describe_group
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.expectation import expectation
@@ -68,7 +68,9 @@ def make_topic(ensemble: Ensemble) -> bool:
     Raises ConflictError when it is there with another number.
     """
     if not topics.topic_exists(ensemble, TOPIC):
-        topics.create_topic(ensemble, topics.plan_topic(ensemble, TOPIC, partitions=PARTITIONS))
+        topic_creation.create_topic(
+            ensemble, topic_creation.plan_topic(ensemble, TOPIC, partitions=PARTITIONS)
+        )
         return True
     found = {row.topic: row.partitions for row in topics.list_topics(ensemble)[1]}[TOPIC]
     if found != PARTITIONS:

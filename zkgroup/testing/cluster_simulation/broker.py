@@ -27,7 +27,6 @@ from zkgroup.broker.machine.events import (
     Serving,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.machine.preparing import Preparing
 from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
 from zkgroup.broker.metadata_cache import MetadataCache
 from zkgroup.broker.node.gate import RegisteredStore
@@ -35,15 +34,14 @@ from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete
 from zkgroup.broker.replica_host import Follower, ReplicaView, Role
 from zkgroup.broker.replication.replica import no_fetch
 from zkgroup.controller.machine.requests import ControlRequest
-from zkgroup.model import TopicPartition, Znode
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
-from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
+from zkgroup.testing.cluster_simulation.real_broker import AmongKafka, WithoutKey
 from zkgroup.testing.cluster_simulation.shell import Shell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.messages import Response
 from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, FetchLinesRequest, FetchLinesResponse
-from zkgroup.znodes.brokers import BrokerRegistration
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.world import World
@@ -81,6 +79,8 @@ class BrokerProcess:
         """What it could not serve: to its controller it is offline there until it starts or is in sync."""
         self.errands: deque[Callable[[], None]] = deque()
         """What the machine's thread has left to the replicas' thread, in order."""
+        self.lives: dict[TopicPartition, int] = {}
+        """Life of the topic when a role was taken."""
         self.follows: dict[TopicPartition, int] = {}
         self.held: set[TopicPartition] = set()
         """Followed, and not to be fetched for now."""
@@ -97,8 +97,8 @@ class BrokerProcess:
         )
         self.machine = BrokerMachine(config)
         if is_kafka:
-            self.machine.preparing = _AmongKafka(self.machine.core)
-        store: Store = _WithoutKey(self.client) if is_kafka else self.client
+            self.machine.preparing = AmongKafka(self.machine.core)
+        store: Store = WithoutKey(self.client) if is_kafka else self.client
         self.shell = Shell(self.machine, store, world.clock, self._perform)
 
     def stop(self) -> None:
@@ -203,7 +203,7 @@ class BrokerProcess:
                     self.unfit.add(tp)
 
     def _took(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
-        life = self._world.life(tp.topic)
+        life = self.lives[tp] = self._world.life(tp.topic)
         self._note(
             "role.taken",
             topic=tp.topic,
@@ -318,6 +318,21 @@ class BrokerProcess:
         life = self._world.life(tp.topic)
         self._note("lines.kept", topic=tp.topic, partition=tp.partition, lines=lines, life=life)
 
+    def note_read(
+        self, tp: TopicPartition, offset: int, lines: list[bytes], leader_epoch: int, life: int
+    ) -> None:
+        """A consumer was given these lines."""
+        self._note(
+            "lines.read",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            leader_epoch=leader_epoch,
+            lines=[line.decode() for line in lines],
+            life=life,
+        )
+        self._world.lines_read(tp, life, offset + len(lines))
+
     def ask(self, tp: TopicPartition) -> bool:
         """A follower asks the leader that it knows; the answer is on its way. Whether it could ask."""
         if tp in self.held:
@@ -353,44 +368,3 @@ class BrokerProcess:
         """The leader's answer arrives."""
         request, response = self.answers.pop(tp)
         self.host.take(request, response)
-
-
-class _AmongKafka(Preparing):
-    """Of a broker of Kafka: other brokers of Kafka are no obstacle."""
-
-    def _is_foreign(self, znode: Znode) -> bool:
-        return False
-
-
-class _WithoutKey:
-    """A store that registers a broker as Kafka does: without our key."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.listen, self.abandon, self.close = store.listen, store.abandon, store.close
-
-    @property
-    def last_zxid(self) -> int:
-        return self._store.last_zxid
-
-    def submit(
-        self,
-        request: Request,
-        *,
-        incarnation: int,
-        on_outcome: Callable[[Outcome], None],
-        on_watch: Callable[[str], None] | None = None,
-    ) -> None:
-        """See `Store`."""
-        if isinstance(request, Multi):
-            request = Multi(tuple(_without_key(each) for each in request.operations))
-        self._store.submit(request, incarnation=incarnation, on_outcome=on_outcome, on_watch=on_watch)
-
-
-def _without_key(operation: Any) -> Any:
-    is_ours = isinstance(operation, Create | SetData) and operation.path.startswith("/brokers/ids/")
-    if not is_ours:
-        return operation
-    told = BrokerRegistration.decode(operation.path, operation.data)
-    plain = dataclasses.replace(told, extensions={})
-    return dataclasses.replace(operation, data=plain.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zkgroup.controller.machine import effects as ef
@@ -17,6 +18,8 @@ from zkgroup.controller.machine.events import (
 )
 from zkgroup.machinery.effects import Note
 from zkgroup.model.ports import Store
+from zkgroup.model.requests import Multi, MultiDone, Outcome, Request, SetData
+from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.cluster_simulation.network import Line
 from zkgroup.testing.cluster_simulation.shell import Shell, Task
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
@@ -24,6 +27,45 @@ from zkgroup.wire.messages import Response
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.world import World
+
+
+class ProvenStore:
+    """A store that remembers when the newest write that was accepted in this session was sent."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        self.listen, self.abandon, self.close = store.listen, store.abandon, store.close
+        self._store = store
+        self._clock = clock
+        self._proven: tuple[int, int] | None = None
+        """The session's incarnation, and when."""
+
+    @property
+    def last_zxid(self) -> int:
+        return self._store.last_zxid
+
+    @property
+    def age_ms(self) -> int | None:
+        """How long ago that was; None before the first."""
+        return None if self._proven is None else self._clock.now_ms() - self._proven[1]
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        incarnation: int,
+        on_outcome: Callable[[Outcome], None],
+        on_watch: Callable[[str], None] | None = None,
+    ) -> None:
+        """See `Store`."""
+        sent = incarnation, self._clock.now_ms()
+
+        def heard(outcome: Outcome) -> None:
+            if isinstance(outcome, MultiDone) and (self._proven is None or sent > self._proven):
+                self._proven = sent
+            on_outcome(outcome)
+
+        told = heard if isinstance(request, Multi) else on_outcome
+        self._store.submit(request, incarnation=incarnation, on_outcome=told, on_watch=on_watch)
 
 
 class ControllerProcess:
@@ -43,13 +85,28 @@ class ControllerProcess:
             broker=broker,
             controller_only=ControllerOnly(f"h{broker}", 9092) if alone else None,
             jitter=world.rng.random,
+            request_bytes_max=world.setup.request_bytes_max,
         )
         self.machine = Candidate(config, world.setup.controller_settings())
-        self.shell = Shell(self.machine, store, world.clock, self._perform)
+        self._proof = ProvenStore(store, world.clock)
+        self._lease_fraction = config.lease_fraction
+        self.shell = Shell(self.machine, self._proof, world.clock, self._perform)
 
     @property
     def rules(self) -> bool:
         return self.machine.election.is_ruling
+
+    @property
+    def awaited(self) -> list[Line]:
+        """Connections with a request, or its answer, on the way, after which the broker is told more."""
+        reign = self.machine.reign
+        waiting = {} if reign is None else reign.channels.waiting
+        return [line for line in self._world.network.busy(self) if waiting.get(line.broker, 0) > 1]
+
+    def writes(self) -> list[SetData]:
+        """What it has sent to ZooKeeper to change znodes, and no server has executed."""
+        sent = [flight.request for flight in self.client.requests if isinstance(flight.request, Multi)]
+        return [each for one in sent for each in one.operations if isinstance(each, SetData)]
 
     def stop(self) -> None:
         """The process is gone."""
@@ -120,4 +177,11 @@ class ControllerProcess:
             self._world.figures["requests held back by the lease"] += 1
             self._world.network.cut_of(self, broker)
             return
+        session = self.client.session
+        timeout_ms = self._world.setup.session_timeout_ms if session is None else session.timeout_ms
+        age_ms = self._proof.age_ms
+        assert age_ms is not None, f"S18 {self.name}: a request goes out before any write was accepted"
+        assert age_ms < self._lease_fraction * timeout_ms, (
+            f"S18 {self.name}: a request to {broker} goes out {age_ms} ms after the last accepted write"
+        )
         self._world.network.send(self, broker, incarnation, effect.message.request)

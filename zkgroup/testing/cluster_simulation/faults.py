@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from zkgroup.model.requests import Delete
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.controller import Controller
 
@@ -73,6 +74,49 @@ class Faults:
             return False
         self._world.isolate(name, self._rng.choice((300, 2000, 4500, 8000)))
         return name
+
+    def stall(self) -> object:
+        """Nothing passes between a client and ZooKeeper for a while, and its connection stands."""
+        name = self._client()
+        if name is None:
+            return False
+        ms = self._rng.choice((1_000, 3_000, 5_000))
+        self._world.stall(name, ms)
+        return f"{name} for {ms}"
+
+    # --- at the moment at which they matter -----------------------------------------------------------
+
+    def answer_late(self) -> object:
+        """A broker that is to be told more answers when the lease of a ruler of ours is over, as ZooKeeper
+        has not answered either."""
+        world = self._world
+        awake = world.awake_brokers()
+        able = [(one, line) for one in self._ours() for line in one.awaited if line.process in awake]
+        if not able:
+            return False
+        ruler, line = self._rng.choice(able)
+        ms = self._rng.randint(4_000, 5_500)
+        world.stall(ruler.name, ms + self._rng.choice((1, 500)))
+        world.advance(ms)
+        world.network.deliver(line)
+        world.network.answer(line)
+        while ruler.shell.inbox and world.is_awake(ruler.name):
+            ruler.shell.take_event()
+        return f"{line} after {ms}"
+
+    def depose(self) -> object:
+        """`/controller` is deleted by hand between two transactions of its owner that are on their way."""
+        able = [one for one in self._ours() if len(one.client.requests) > 1]
+        if not able:
+            return False
+        one = self._rng.choice(able)
+        step = next(s for s in self._world.server.pending() if (s.kind, s.client) == ("request", one.name))
+        for _ in range(self._rng.randrange(len(one.client.requests))):
+            self._world.server.deliver(step)
+        return one.name if self.delete_controller() else False
+
+    def _ours(self) -> list[ControllerProcess]:
+        return [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
 
     def delete_controller(self) -> object:
         """By hand."""
@@ -155,7 +199,7 @@ class Faults:
             if state is None or broker not in state.isr or not lines:
                 continue
             others = [self._world.brokers.get(one) for one in state.isr if one != broker]
-            end = max(lines) + 1
+            end = max(max(lines) + 1, self._world.read_ends.get((tp, self._world.life(tp.topic)), 0))
             if not any(one is not None and (one.host.log_end_offset(tp) or 0) >= end for one in others):
                 return False
         return True

@@ -115,6 +115,14 @@ class Network:
                 self._count("sent")
                 self.point("sent", line)
 
+    def busy(self, owner: Sends) -> list[Line]:
+        """Connections with a request, or its answer, on the way."""
+        return [
+            line
+            for line in self.lines
+            if line.owner is owner and (line.request is not None or line.response is not None)
+        ]
+
     def _of(self, owner: Sends, broker: int) -> list[Line]:
         return [line for line in self.lines if line.owner is owner and line.broker == broker]
 

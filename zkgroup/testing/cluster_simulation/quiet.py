@@ -12,9 +12,9 @@ from zkgroup.model.requests import Create
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.world import World
 from zkgroup.testing.memory_zookeeper_steps import Step
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import StoredPlan
-from zkgroup.znodes.stray_replicas import StrayReplicas, stray_replicas_path
 from zkgroup.znodes.topics import TopicDeletion
 
 CONVERGE_MS = 60_000
@@ -86,6 +86,7 @@ class Quiet:
         self.pass_time(STAY_MS)
         assert world.rulers == [ruler], "L6 another controller at rest"
         assert (reason := self.missing()) is None, f"L7 did not stay: {reason}"
+        self._compare_logs()
         moved = {tp: (states.get(tp), now) for tp, now in self._states().items() if states.get(tp) != now}
         assert not moved or world.setup.rebalances, f"S12 states changed at rest: {moved}"
 
@@ -167,12 +168,11 @@ class Quiet:
             if named and awaited <= live:
                 return f"topic {name} is still to be deleted without {named}"
         for path in world.server.tree():
-            place = StrayReplicas.place_of(path.removeprefix(f"{stray_replicas_path()}/"))
-            if place is not None and place[0] in live:
+            if path.startswith(AbandonedReplicas.prefix()):
                 znode = world.server.find(path)
-                topics = StrayReplicas.decode(path, znode.data if znode else None).topics
-                names = sorted({each.topic for each in topics})
-                return f"broker {place[0]} has not deleted what it had of {', '.join(names)}"
+                record = AbandonedReplicas.decode(path, znode.data if znode else None)
+                if record.broker in live:
+                    return f"broker {record.broker} has not deleted what it had of {record.topic}"
         return None
 
     def _unfinished_plan(self) -> str | None:
@@ -275,6 +275,22 @@ class Quiet:
                 f"L7 {tp}: the last line is not acknowledged, {_view(world, leader, tp)}"
             )
             world.brokers[leader].keep(tp)
+
+    def _compare_logs(self) -> None:
+        """Whoever is in sync holds what the leader holds, line for line."""
+        world = self._world
+        for tp, state in sorted(self._states().items()):
+            if state is None or state.leader not in world.brokers:
+                continue
+            wanted = _lines(world, state.leader, tp)
+            for broker in sorted(world.brokers.keys() & set(state.isr)):
+                found = _lines(world, broker, tp)
+                assert found == wanted, f"lines {tp}: {broker} holds {found}, its leader {wanted}"
+
+
+def _lines(world: World, broker: int, tp: TopicPartition) -> list[bytes]:
+    log = world.places[broker].open(tp)
+    return [] if log is None else [batch.lines for batch in log.read(0, log.end_offset, 1 << 30)]
 
 
 def _waiting(ruler: object) -> str:

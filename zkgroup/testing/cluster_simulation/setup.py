@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zkgroup.controller.machine.rule_books import ControllerSettings
+from zkgroup.znodes.limits import DATA_BYTES_MAX
 
 FAULTS = (
     "lost_reply",
@@ -16,6 +17,9 @@ FAULTS = (
     "cut_client",
     "expire",
     "isolate",
+    "stall",
+    "answer_late",
+    "depose",
     "pause",
     "kill_controller",
     "kill_broker",
@@ -45,7 +49,11 @@ OPERATIONS = (
 )
 _APART = frozenset({"force_deletion"})
 """Drawn by themselves: the schedules without them are what they were before there were these."""
-STRANGERS = ("write_request", "delete_request", "real_step", "break_znode")
+STRANGERS = ("write_request", "delete_request", "real_step", "break_znode", "outrun")
+_AWAITED = {"real_step": 10.0, "answer_late": 100.0, "depose": 30.0, "outrun": 20.0}
+"""What seldom finds its moment, and so many times as often tries."""
+SMALL_BYTES = 600
+"""Holds two states of partitions, or one with its parents."""
 Kind = Literal["ours", "kafka"]
 Replicas = tuple[int, ...]
 
@@ -71,6 +79,8 @@ class Setup:
     rebalances: bool = False
     fetches_without_terms: bool = False
     """Followers ask as those of Kafka 0.8.2.2: not for a leader of a certain leader epoch."""
+    request_bytes_max: int = DATA_BYTES_MAX
+    """Of one transaction of a controller's many writes."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Chance of each fault, operation and act of a stranger in a thousand steps."""
     session_timeout_ms: int = 6000
@@ -94,8 +104,7 @@ def draw(seed: int, steps: int) -> Setup:
         operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS if operation not in _APART
     }
     weights |= {stranger: rng.choice((0.0, 0.0, 4.0, 12.0)) for stranger in STRANGERS}
-    if weights["real_step"]:
-        weights["real_step"] *= 10  # of which few find a real controller that rules
+    weights |= {name: weights[name] * times for name, times in _AWAITED.items()}
     if kind == "ours":  # a real controller would make a replica of whatever a broker has kept
         apart = random.Random(f"apart {seed}")  # noqa: S311
         weights |= {operation: apart.choice((0.0, 0.0, 12.0)) for operation in sorted(_APART)}
@@ -109,5 +118,6 @@ def draw(seed: int, steps: int) -> Setup:
         steps=steps,
         stale=rng.random() < 0.5,
         rebalances=rng.random() < 0.3,
+        request_bytes_max=SMALL_BYTES if rng.random() < 0.7 else DATA_BYTES_MAX,
         weights=weights,
     )

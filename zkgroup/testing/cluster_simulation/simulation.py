@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from zkgroup.history import ClusterOptions, Record, check_cluster
+from zkgroup.testing.cluster_simulation.consumers import Consumers
 from zkgroup.testing.cluster_simulation.faults import Faults
 from zkgroup.testing.cluster_simulation.operations import Operations
 from zkgroup.testing.cluster_simulation.quiet import Quiet
@@ -57,6 +58,7 @@ class ClusterSimulation:
         self._faults = Faults(self.world, self.rng)
         self._operations = Operations(self.world, self.rng)
         self._strangers = Strangers(self.world, self.rng)
+        self._consumers = Consumers(self.world, self.rng)
         self._lines = 0
         self._quiet_from_ms = 0
 
@@ -113,13 +115,14 @@ class ClusterSimulation:
         if not self.setup.stale:
             for name in server.clients:
                 server.catch_up(name)
-        choices: list[Act] = [lambda s=step: server.deliver(s) for step in server.pending()]  # type: ignore[misc]
+        pending = filter(world.passes, server.pending())
+        choices: list[Act] = [lambda s=step: server.deliver(s) for step in pending]  # type: ignore[misc]
         choices += list(world.acts()) * 2
         is_busy = bool(choices)
         fetches = list(world.fetches())
         if fetches:
             choices.append(self.rng.choice(fetches))
-        choices += [self._produce, lambda: self._pass_time(is_busy)]
+        choices += [self._produce, self._consumers.read, lambda: self._pass_time(is_busy)]
         return choices
 
     def _produce(self) -> None:
@@ -178,12 +181,12 @@ class ClusterSimulation:
 
     def _kept_promises(self) -> list[Record]:
         """What brokers recorded; an unclean election that somebody has allowed may lose what was acknowledged
-        in the terms before it."""
+        or read of the terms before it."""
         world = self.world
         world.audit.look()
         kept = []
         for record in world.recording.records:
-            if record.kind == "append.ok":
+            if record.kind in ("append.ok", "lines.read"):
                 tp = record.topic_partition
                 since = world.audit.unclean.get((tp, record.fields["life"]), 0)
                 if tp.topic in world.may_lose and record.fields["leader_epoch"] < since:

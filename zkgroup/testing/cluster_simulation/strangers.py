@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.real_controller import RealController
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, topics_path
@@ -79,6 +82,26 @@ class Strangers:
             return False
         self._world.take_back(moves)
         return list(map(str, moves))
+
+    # --- states of partitions -------------------------------------------------------------------------
+
+    def outrun(self) -> object:
+        """A state that a controller of ours is about to write gets a higher leader epoch before it does."""
+        ours = [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
+        sent = {each.path: each.version for one in ours for each in one.writes()}
+        paths = sorted(path for path in sent if path.endswith("/state"))
+        if not paths:
+            return False
+        path = self._rng.choice(paths)
+        found = self._world.server.find(path)
+        if found is None or sent[path] not in (found.stat.version, -1):
+            return False
+        try:
+            state = PartitionState.decode(path, found.data)
+        except CorruptZnodeError:
+            return False
+        raised = dataclasses.replace(state, leader_epoch=state.leader_epoch + self._rng.choice((1, 2, 5)))
+        return f"{path}: {raised}" if self._world.write(SetData(path, raised.encode(), -1)) else False
 
     # --- real controllers -----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from zkgroup.testing.cluster_simulation.network import Network
 from zkgroup.testing.cluster_simulation.real_controller import RealController
 from zkgroup.testing.cluster_simulation.setup import Setup
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper_steps import Step
 from zkgroup.testing.simulation.recording import Recording
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState
@@ -52,6 +53,8 @@ class World:
         self.broken: set[tuple[int, TopicPartition]] = set()
         self.acked: dict[TopicPartition, dict[int, bytes]] = {}
         """Lines that were acknowledged, of each partition's present life."""
+        self.read_ends: dict[tuple[TopicPartition, int], int] = {}
+        """Where what consumers were given ends, of each partition and life of its topic."""
         self.sessions: dict[int, list[int]] = {}
         """Sessions of each broker of ours, one after the other."""
         self.stopping: set[int] = set()
@@ -69,6 +72,7 @@ class World:
         """Whether candidates of Kafka stand for election."""
         self._paused_until: dict[str, int] = {}
         self._isolated_until: dict[str, int] = {}
+        self._stalled_until: dict[str, int] = {}
         self._pids = 0
         self._lives: dict[TopicPartition, int] = {}
 
@@ -124,6 +128,7 @@ class World:
             self.network.process_gone(process)
         self._paused_until.pop(client.name, None)
         self._isolated_until.pop(client.name, None)
+        self._stalled_until.pop(client.name, None)
         self.server.cut(client.name, executed=executed, keep_requests=keep_requests, hold=True)
 
     def close(self, broker: int) -> None:
@@ -207,6 +212,12 @@ class World:
         self.acked[tp].update(enumerate(lines, offset))
         self.figures["lines acknowledged"] += len(lines)
 
+    def lines_read(self, tp: TopicPartition, life: int, end: int) -> None:
+        """A consumer was given lines up to there."""
+        before = self.read_ends.get((tp, life), 0)
+        self.read_ends[tp, life] = max(before, end)
+        self.figures["lines read"] += max(0, end - before)
+
     def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
         self.figures["shutdowns answered"] += 1
         self.figures["shutdowns granted"] += answer.error == 0 and not answer.remaining
@@ -223,9 +234,18 @@ class World:
         self.server.suspend(name)
         self._isolated_until[name] = self.clock.now_ms() + ms
 
+    def stall(self, name: str, ms: int) -> None:
+        """Nothing passes on the connection of a client, which stands; `advance` ends it."""
+        self._stalled_until[name] = self.clock.now_ms() + ms
+
+    def passes(self, step: Step) -> bool:
+        """Whether this step of the server can happen now."""
+        return step.client not in self._stalled_until or step.kind == "catch_up"
+
     def heal(self) -> None:
         """The end of everything that lasts. Who had trouble with a disk is started again."""
         self._paused_until.clear()
+        self._stalled_until.clear()
         self._isolated_until.clear()
         self.network.cut_off.clear()
         for name in self.clients():
@@ -358,8 +378,10 @@ class World:
         for name in [n for n, until_ms in self._isolated_until.items() if until_ms <= self.clock.now_ms()]:
             del self._isolated_until[name]
             self.server.resume(name)
+        for name in [n for n, until_ms in self._stalled_until.items() if until_ms <= self.clock.now_ms()]:
+            del self._stalled_until[name]
         for name in self.clients():
-            if self.is_awake(name):
+            if self.is_awake(name) and name not in self._stalled_until:
                 self._ping(name)
         for session_id in self.server.overdue():
             late_ms = self.clock.now_ms() - self.server.leader.sessions[session_id].heard_ms

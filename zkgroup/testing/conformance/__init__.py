@@ -7,13 +7,16 @@ under any test runner, one empty tree each:
     def test_store(check):
         with Target(my_open_store) as target:
             check(target)
+
+`ACL_CHECKS` are checks of an `AclTarget`, for what also has ACLs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from zkgroup.testing.conformance import reads, sessions, transactions, watches
+from zkgroup.testing.conformance import acls, reads, sessions, transactions, watches
+from zkgroup.testing.conformance.acl_target import AclTarget
 from zkgroup.testing.conformance.target import Caller, Target
 
 CHECKS: tuple[Callable[[Target], None], ...] = tuple(
@@ -24,4 +27,8 @@ CHECKS: tuple[Callable[[Target], None], ...] = tuple(
 )
 """Every rule, in the order of reading."""
 
-__all__ = ["CHECKS", "Caller", "Target"]
+ACL_CHECKS: tuple[Callable[[AclTarget], None], ...] = tuple(
+    function for name, function in vars(acls).items() if name.startswith("check_")
+)
+
+__all__ = ["ACL_CHECKS", "CHECKS", "AclTarget", "Caller", "Target"]

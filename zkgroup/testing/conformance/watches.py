@@ -32,12 +32,12 @@ def _fires_once(target: Target, request: Request, *writes: Operation) -> None:
     for operation in writes:
         writer.write(operation)
     path = watch.fired()
-    _quiet(watcher)
+    quiet(watcher)
     assert watch.watched == [path]
     assert path == request.path  # type: ignore[union-attr]
 
 
-def _quiet(watcher: Caller) -> None:
+def quiet(watcher: Caller) -> None:
     """Whatever the server has sent so far is delivered: a later watch has fired."""
     marker = _armed(watcher, Exists("/marker", watch=True))
     watcher.make("/marker")
@@ -51,7 +51,7 @@ def _silent(target: Target, request: Request, *operations: Operation) -> None:
     watch = _armed(watcher, request)
     writer.write(*operations)
     watcher.catch_up()
-    _quiet(watcher)
+    quiet(watcher)
     assert watch.watched == []
 
 
@@ -142,7 +142,7 @@ def check_a_refused_write_fires_nothing(target: Target) -> None:
     watch = _armed(watcher, Read("/p", watch=True))
     writer.submit(Multi((SetData("/p", b"1", -1), Create("/p", b"")))).outcome()
     watcher.catch_up()
-    _quiet(watcher)
+    quiet(watcher)
     assert watch.watched == []
 
 
@@ -156,7 +156,7 @@ def check_every_watch_of_a_path_fires(target: Target) -> None:
         watch.fired()
     for caller in (one, other):
         caller.catch_up()
-        _quiet(caller)
+        quiet(caller)
     assert [watch.watched for watch in watches] == [["/p"]] * 3
 
 

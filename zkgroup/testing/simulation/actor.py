@@ -1,32 +1,81 @@
-"""A member in the simulation: a real machine, a client of the memory server, an application.
+"""A member in steps: the production engine and machine, a client of the memory server, and no thread.
 
-The actor is the shell in small: it keeps the inbox (where the session's loss jumps the queue) and the
-timers, and carries effects out in their order. It decides nothing.
+The scheduler decides when the loop handles what waits for it, when a callback begins and when it returns.
+Every event and effect of the machine is seen on its way, and judged by the order rules.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from typing import assert_never
+from collections.abc import Callable, Mapping
 
 from zkgroup.consumer import effects as ef
 from zkgroup.consumer import events as ev
-from zkgroup.consumer.machine import MemberConfig, MemberMachine
-from zkgroup.errors import CommitResult
-from zkgroup.machinery.effects import Ask, CancelTimer, Note, SetTimer
-from zkgroup.machinery.events import (
-    SessionLost,
-    TimerFired,
-)
-from zkgroup.machinery.store_events import session_event, submit
+from zkgroup.consumer.callbacks import Callbacks
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.machine import MemberConfig, MemberDescription, MemberMachine
+from zkgroup.consumer.share import Share
+from zkgroup.machinery.effects import Ask
+from zkgroup.metrics import NoMetrics
+from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.ports import Instant
-from zkgroup.model.requests import Request, SessionEvent
+from zkgroup.model.requests import Request
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper_client import MemoryClient
-from zkgroup.testing.simulation.application import Application
 from zkgroup.testing.simulation.order import OrderRules
 from zkgroup.testing.simulation.recording import Recording
+from zkgroup.testing.simulation.runner import SteppedRunner
+
+STANDSTILL_REQUESTS_MAX = 100
+"""Of one member, while the clock stands still."""
+
+
+class WatchedMachine(MemberMachine):
+    """The machine, with an eye on all that goes in and comes out."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        super().__init__(config)
+        self._order = OrderRules(config.group)
+        self._state = ef.MemberState.NEW
+        self.finished: ef.Finish | None = None
+        self.states: list[ef.MemberState] = []
+        self.asked: list[Request] = []
+        self.effects: list[ef.Effect] = []
+        self.on_committed: Callable[[Mapping[TopicPartition, int]], None] = lambda stands: None
+        """Told of offsets that count as committed."""
+        self._asked_at = (0, 0)
+        """A time, and the number of requests since the clock came there."""
+
+    def step(self, event: ev.Event, now: Instant) -> tuple[ef.Effect, ...]:
+        self._order.event(event)
+        effects = super().step(event, now)
+        for effect in effects:
+            self._order.effect(effect)
+            self._see(effect, now.ms)
+        self.effects += effects
+        return effects
+
+    def _see(self, effect: ef.Effect, now_ms: int) -> None:
+        if isinstance(effect, Ask):
+            assert self.finished is None, "asks after Finish"
+            self.asked.append(effect.request)
+            self._count_request(now_ms)
+        elif isinstance(effect, ef.ChangeState):
+            assert effect.before is self._state, f"{effect.before} told, {self._state} known"
+            self._state = effect.after
+            self.states.append(effect.after)
+        elif isinstance(effect, ef.FinishCommit):
+            self.on_committed(effect.stands)
+        elif isinstance(effect, ef.Finish):
+            self.finished = effect
+
+    def _count_request(self, now_ms: int) -> None:
+        at_ms, count = self._asked_at
+        count = count + 1 if at_ms == now_ms else 1
+        self._asked_at = (now_ms, count)
+        assert count <= STANDSTILL_REQUESTS_MAX, (
+            f"{count} requests of {self._parts.core.config.member_id} while the clock stands still"
+        )
 
 
 class Actor:
@@ -39,130 +88,108 @@ class Actor:
         clock: FakeClock,
         recording: Recording,
         pid: int,
+        *,
+        listener: RebalanceListener | None = None,
+        share: Share | None = None,
     ) -> None:
         self.member_id = config.member_id
         self.client = client
-        self.machine = MemberMachine(config)
-        self.application = Application(self._record)
-        self._order = OrderRules(config.group)
-        self.inbox: deque[ev.Event] = deque()
-        self.finished: ef.Finish | None = None
-        self.state = ef.MemberState.NEW
-        self.states: list[ef.MemberState] = []
-        self.asked: list[Request] = []
-        """Every request, in order."""
-        self.effects: list[ef.Effect] = []
-        """Every effect, in order."""
         self.pid = pid
         """Number of this process among all that were ever started."""
+        self.runner = SteppedRunner()
+        self.machine = WatchedMachine(config)
+        self._config = config
         self._clock = clock
         self._recording = recording
-        self._timers: dict[str, int] = {}
-        self._stop_listening = client.listen(self._heard)
-        self.inbox.append(ev.Opened())
+        self._is_dead = False
+        self.engine = self._open(listener, share)
 
-    # --- inbox ------------------------------------------------------------------------------------
+    def _open(self, listener: RebalanceListener | None, share: Share | None) -> MemberEngine:
+        engine = self._built(listener, share)
+        engine.open()
+        return engine
 
-    def _heard(self, event: SessionEvent) -> None:
-        news = session_event(event)
-        if isinstance(news, SessionLost):
-            self.inbox.appendleft(news)
-        else:
-            self.inbox.append(news)
+    def _built(self, listener: RebalanceListener | None, share: Share | None) -> MemberEngine:
+        return MemberEngine(
+            group=self._config.group,
+            member=self.member_id,
+            machine=self.machine,
+            store=self.client,
+            clock=self._clock,
+            callbacks=Callbacks(listener, self.runner),
+            callback_timeout_ms=self._config.settings.revoke_timeout_ms,
+            owns_client=self._config.owns_client,
+            history=self,
+            metrics=NoMetrics(),
+            share=share,
+        )
 
-    def due_timers(self) -> list[str]:
-        now_ms = self._clock.now_ms()
-        return [name for name, at_ms in self._timers.items() if at_ms <= now_ms]
+    # --- what can be seen -------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> ef.Finish | None:
+        return self.machine.finished
+
+    @property
+    def state(self) -> ef.MemberState:
+        return self.engine.state
+
+    @property
+    def states(self) -> list[ef.MemberState]:
+        """All that it was in, in order."""
+        return self.machine.states
+
+    @property
+    def asked(self) -> list[Request]:
+        """Every request, in order."""
+        return self.machine.asked
+
+    @property
+    def effects(self) -> list[ef.Effect]:
+        """Every effect, in order."""
+        return self.machine.effects
+
+    def held(self) -> Mapping[TopicPartition, LeaseGrant]:
+        """What the machine believes to own."""
+        return self.machine.held()
+
+    def handed_back(self) -> frozenset[TopicPartition]:
+        """What its application does not want before a later plan."""
+        return frozenset(self.machine._parts.core.owned.handed_back)
+
+    def describe(self) -> MemberDescription:
+        return self.machine.describe()
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """The loop has something to handle."""
+        return self.engine.loop.has_work
 
     def next_timer_ms(self) -> int | None:
-        return min(self._timers.values(), default=None)
+        return self.engine.loop.next_timer_ms
 
-    def fire_timers(self) -> None:
-        """Puts what is due into the inbox, oldest first."""
-        for name in sorted(self.due_timers(), key=lambda n: (self._timers[n], n)):
-            del self._timers[name]
-            self.inbox.append(TimerFired(name))
+    def run(self, limit: int = 1) -> int:
+        """The loop handles up to so many of the entries that wait, and timers that are due."""
+        return self.engine.loop.run_pending(limit)
 
-    def take_event(self) -> None:
-        """One step of the machine."""
-        self.give(self.inbox.popleft())
+    def post(self, event: ev.Event) -> None:
+        """Gives the loop an event, after all that waits."""
+        self.engine.loop.post(event)
 
     def give(self, event: ev.Event) -> None:
-        """Steps the machine with this event now."""
-        now = Instant(self._clock.now_ms(), self._clock.wall_ms())
-        self._order.event(event)
-        for effect in self.machine.step(event, now):
-            self._order.effect(effect)
-            self._perform(effect)
-
-    def commit(self) -> None:
-        """The application asks for a commit of everything that it owns."""
-        request = self.application.commit()
-        if request is not None:
-            self.inbox.append(request)
-
-    def answer_call(self, call_id: int) -> None:
-        """The application's callback returns."""
-        self.inbox.append(self.application.answer_call(call_id))
+        """Gives the machine this event now."""
+        self.engine.loop.step(event)
 
     def kill(self) -> None:
         """SIGKILL: nothing more is done, nobody is told."""
-        self._stop_listening()
-        self.inbox.clear()
-        self._timers.clear()
+        self._is_dead = True
+        self.engine.loop.stop()
 
-    # --- effects ----------------------------------------------------------------------------------
+    # --- HistorySink ------------------------------------------------------------------------------
 
-    def _perform(self, effect: ef.Effect) -> None:  # noqa: C901 - one arm an effect
-        application = self.application
-        self.effects.append(effect)
-        match effect:
-            case Ask():
-                self._ask(effect)
-            case SetTimer(name, at_ms):
-                self._timers[name] = at_ms
-            case CancelTimer(name):
-                self._timers.pop(name, None)
-            case ef.Assign():
-                application.assign(effect)
-            case ef.Revoke():
-                application.revoke(effect)
-            case ef.EndOverdue(call_id, partitions):
-                application.end_call(call_id, partitions)
-            case ef.EndLease(partitions) | ef.Lose(partitions, _):
-                application.end(partitions)
-            case ef.ExtendLease(until_ms):
-                application.extend(until_ms)
-            case ef.MoveTo():
-                application.move(effect)
-            case ef.FinishCommit(commit_id, committed, refused, stands):
-                application.committed(commit_id, CommitResult(committed, refused), stands)
-            case ef.ChangeState(before, after, reason):
-                assert before is self.state, f"{before} told, {self.state} known"
-                self.state = after
-                self.states.append(after)
-                self._record("state", before=before.value, after=after.value, reason=reason)
-            case ef.Abandon(incarnation, reason):
-                self.client.abandon(incarnation, reason)
-            case Note(kind, fields):
-                self._record(kind, **fields)
-            case ef.Finish():
-                self._finish(effect)
-            case _:
-                assert_never(effect)
-
-    def _ask(self, effect: Ask) -> None:
-        assert self.finished is None, "asks after Finish"
-        self.asked.append(effect.request)
-        submit(self.client, effect, self.inbox.append)
-
-    def _finish(self, effect: ef.Finish) -> None:
-        self.finished = effect
-        self._stop_listening()
-        if effect.close_session:
-            self.client.close()
-
-    def _record(self, kind: str, **fields: object) -> None:
-        record: Mapping[str, object] = fields
+    def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        """What a `HistoryFile` would write."""
         session = self.client.session.session_id if self.client.session else 0
-        self._recording.record(self.pid, self.member_id, session, kind, record)
+        self._recording.record(self.pid, self.member_id, session, kind, fields)

@@ -1,154 +1,305 @@
-"""What an application does with its leases: deliver, process, commit, be called back. No threads, no files.
+"""The program around a simulated consumer: it polls, processes, commits, seeks and is called back, in steps.
 
-Every partition is an endless log whose records are their own offsets. A record counts as processed once
-its delivery has ended. The shell's part is played here too: what may be delivered when, by lease and
-revocation, exactly as effects.py says.
+What it does next is drawn. What it is given is judged at once: no record of a claim comes before the
+`on_assigned` of that claim has returned, and no commit counts what is not processed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
-from zkgroup.consumer.effects import Assign, MoveTo, Revoke
-from zkgroup.consumer.events import CommitRequested, Revoked
+from zkgroup.consumer.consuming import ConsumingMember
+from zkgroup.consumer.flow import Identity
+from zkgroup.consumer.flows import Flows
+from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.listener import RebalanceListener
+from zkgroup.consumer.records import Record
+from zkgroup.consumer.worker import Call
 from zkgroup.errors import CommitResult
 from zkgroup.model import TopicPartition
 
-Record = Callable[..., None]
+Act = Callable[[], object]
+
+TAKEN_AT_ONCE = (1, 1, 2, 5)
+MANY = 1100
+"""Commits at once: more than the member's agenda would start without asking anything."""
+BEHIND_OR_AHEAD = (-3, -1, 0, 0, 1, 4)
+"""Where a commit of the application's own offsets stands to what it was given."""
+
+
+OPEN_MAX = 2
+"""Commits under way, before it orders more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What an application does beside polling and committing what is processed."""
+
+    ack_mode: str = "auto"
+    own_offsets: bool = False
+    """It commits offsets that it counts itself."""
+    bursts: bool = False
+    """Now and then it orders a thousand commits at once."""
+    seeks: bool = False
+    calls_inside: bool = False
+    """It uses the consumer in its callbacks."""
+
+
+class ApplicationError(AssertionError):
+    """A consumer did to its application what it must not."""
 
 
 @dataclass(slots=True)
-class _Lease:
-    token: int
-    position: int
-    """The next record to deliver; all before it are processed."""
-    must_commit: bool
-    """The position came from the reset policy: it is committed before the first delivery."""
-    is_stopped: bool = False
-    seek: int = 0
-    """Number of the last seek."""
+class Ordered:
+    """A commit of the application, until its future ends."""
+
+    future: Future[CommitResult]
+    own: dict[TopicPartition, int] | None
+    """Offsets of the application's own; None where it was ordered as what is processed."""
+    claims: dict[TopicPartition, Identity]
+    """What it was ordered under."""
 
 
-class Application:
-    """One member's consumer loop, in steps that the scheduler chooses."""
+class Application(RebalanceListener):
+    """One member's program. Its steps raise `ApplicationError` for what must not be."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
-        self._leases: dict[TopicPartition, _Lease] = {}
-        self._until_ms = 0
-        self._last_move = 0
-        self._last_commit = 0
-        self._last_seek = 0
-        self._open: dict[int, dict[TopicPartition, int]] = {}
-        """Commits under way, with the tokens their positions were processed under (none for a test's own)."""
-        self._calls: dict[int, Revoke] = {}
+    def __init__(self, rng: random.Random, habits: Habits) -> None:
+        self._rng = rng
+        self._habits = habits
+        self._acks = habits.ack_mode == "explicit"
+        """It acknowledges each record; else asking for more does."""
+        self._member: ConsumingMember | None = None
+        self._is_polling = False
+        self._is_woken = False
+        self.in_hand: list[Record] = []
+        """Delivered and not acknowledged."""
+        self._returned: set[int] = set()
+        """Tokens of the claims whose `on_assigned` has returned."""
+        self._assigning: dict[Call, list[int]] = {}
+        self._assigned: list[int] = []
+        self._open: list[Ordered] = []
+        self.own_committed: set[int] = set()
+        """Tokens of claims in which it has committed offsets of its own."""
+        self.figures: Counter[str] = Counter()
+        self._awaited: Future[CommitResult] | None = None
+        """What the running callback waits for."""
+        self.handed_back: list[Future[None]] = []
+        self.stands_still_until_ms = 0
+        """It does nothing before this time: the program is stuck in a record."""
         self.results: list[CommitResult] = []
-        self.on_committed: Callable[[Mapping[TopicPartition, int]], None] = lambda committed: None
-        self.deliveries = 0
+        self.reached: dict[TopicPartition, int] = {}
+        """The offset after the last record delivered."""
 
-    # --- effects ----------------------------------------------------------------------------------
+    def attach(self, member: ConsumingMember) -> None:
+        self._member = member
 
-    def assign(self, effect: Assign) -> None:
-        self._last_move = effect.move_id
-        for grant in effect.grants:
-            offset = grant.offset
-            self._leases[grant.topic_partition] = _Lease(grant.token, offset or 0, offset is None)
+    @property
+    def member(self) -> ConsumingMember:
+        assert self._member is not None
+        return self._member
 
-    def extend(self, until_ms: int) -> None:
-        self._until_ms = until_ms
+    def wake(self) -> None:
+        """There may be something new for a poll that waits."""
+        self._is_woken = True
 
-    def revoke(self, effect: Revoke) -> None:
-        self._calls[effect.call_id] = effect
-        for tp in effect.partitions:
-            self._leases[tp].is_stopped = True
+    # --- RebalanceListener ------------------------------------------------------------------------
 
-    def end(self, partitions: tuple[TopicPartition, ...]) -> None:
-        for tp in partitions:
-            self._leases.pop(tp, None)
+    def on_assigned(self, leases: Sequence[Lease]) -> None:
+        self._assigned = [lease.token for lease in leases]
+        self._do_inside()
 
-    def end_call(self, call_id: int, partitions: tuple[TopicPartition, ...]) -> None:
-        self._calls.pop(call_id, None)
-        self.end(partitions)
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._do_inside()
 
-    def move(self, effect: MoveTo) -> None:
-        self._last_move = effect.move_id
-        lease = self._leases.get(effect.topic_partition)
-        if lease is not None:
-            lease.position = max(effect.offset, 0)
-            lease.must_commit = effect.offset < 0
-            lease.seek = 0
+    def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self._do_inside()
 
-    def committed(self, commit_id: int, result: CommitResult, stands: Mapping[TopicPartition, int]) -> None:
-        self.results.append(result)
-        self.on_committed(stands)
-        tokens = self._open.pop(commit_id)
-        for tp, value in result.committed.items():
-            lease = self._leases.get(tp)
-            if lease is None:
-                continue
-            lease.must_commit = False
-            if lease.token == tokens.get(tp) and not lease.seek:
-                # A position from before a reset would show here: what it counts is not processed any more.
-                assert value <= lease.position, f"{tp} committed at {value}, processed up to {lease.position}"
-                assert value <= stands[tp], f"{tp} committed at {value}, stands at {stands[tp]}"
+    def _do_inside(self) -> None:
+        """Callbacks may use the consumer, too."""
+        self._awaited = None
+        if not self._habits.calls_inside:
+            return
+        self.figures["acts in callbacks"] += 1
+        act = self._rng.choice(("nothing", "commit", "commit and wait", "seek", "pause", "hand back", "ack"))
+        if act.startswith("commit"):
+            future = self.commit()
+            self._awaited = future if act == "commit and wait" else None
+        elif act == "ack" and self._acks:
+            while self.in_hand:
+                self.ack(0)
+        elif act in ("seek", "pause", "hand back") and self.owned:
+            self._change(act, self._rng.choice(self.owned))
+
+    def _change(self, act: str, tp: TopicPartition) -> None:
+        if act == "seek":
+            self.seek(tp)
+        elif act == "hand back":
+            self.hand_back(tp)
+        else:
+            self.member.pause([tp])
+            self.member.resume([tp])
+
+    def may_return(self) -> bool:
+        """The running callback has what it waits for."""
+        return self._awaited is None or self._awaited.done()
+
+    def began(self, call: Call) -> None:
+        """A callback has run up to its return."""
+        self._assigning[call], self._assigned = self._assigned, []
+
+    def returned(self, call: Call) -> None:
+        self._returned.update(self._assigning.pop(call, ()))
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def deliverable(self, now_ms: int) -> list[TopicPartition]:
-        if now_ms >= self._until_ms:
-            return []
-        return [tp for tp, lease in self._leases.items() if not lease.is_stopped and not lease.must_commit]
-
-    def deliver(self, tp: TopicPartition) -> None:
-        lease = self._leases[tp]
-        fields = {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "offset": lease.position,
-            "token": lease.token,
-        }
-        self._record("deliver.start", **fields, until_ms=self._until_ms)
-        self._record("deliver.end", **fields, until_ms=self._until_ms)
-        lease.position += 1
-        self.deliveries += 1
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        return self.member.delivery.owned()
 
     @property
-    def owned(self) -> list[TopicPartition]:
-        return list(self._leases)
+    def _flows(self) -> Flows:
+        return self.member.delivery._flows
 
     @property
     def open_commits(self) -> int:
         return len(self._open)
 
-    @property
-    def open_calls(self) -> list[int]:
-        return list(self._calls)
+    def acts(self) -> list[Act]:
+        """What it may do next by itself."""
+        acts: list[Act] = []
+        if self.member.engine.clock.now_ms() < self.stands_still_until_ms:
+            return acts
+        if not self._is_polling:
+            acts.append(self.begin_poll)
+        elif self._is_woken:
+            acts.append(self.take)
+        if self._acks and self.in_hand:
+            acts.append(lambda: self.ack(self._rng.randrange(len(self.in_hand))))
+        owned = self.owned
+        if owned and self.open_commits < OPEN_MAX:
+            if self._rng.random() < 0.4:
+                acts.append(self.commit)
+            if self._habits.own_offsets and self._rng.random() < 0.1:
+                acts.append(self.commit_own)
+            if self._habits.bursts and self._rng.random() < 0.004:
+                acts.append(self.commit_many)
+        if owned and self._habits.seeks and self._rng.random() < 0.05:
+            acts.append(lambda: self.seek(self._rng.choice(owned)))
+        return acts
 
-    def commit(self, partitions: Mapping[TopicPartition, int] | None = None) -> CommitRequested | None:
-        """Positions of everything owned (or those given), as the machine is to be asked for."""
-        positions = dict(partitions or {tp: lease.position for tp, lease in self._leases.items()})
-        if not positions:
-            return None
-        self._last_commit += 1
-        own = positions if partitions is None else {}
-        self._open[self._last_commit] = {tp: self._leases[tp].token for tp in own}
-        return CommitRequested(self._last_commit, positions, self._seeks(positions), self._last_move)
+    def begin_poll(self) -> None:
+        if not self._acks:
+            self.in_hand.clear()
+        self._is_polling = self._is_woken = True
+        self.member.begin_poll()
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Goes on from here, back or forward."""
-        self._last_seek += 1
-        lease = self._leases[tp]
-        lease.position, lease.seek = offset, self._last_seek
-        self._record("seek", topic=tp.topic, partition=tp.partition, offset=offset, token=lease.token)
+    def take(self) -> None:
+        """A poll that waits looks again; it ends where there are records."""
+        self._is_woken = False
+        records = self.member.delivery.take(self._rng.choice(TAKEN_AT_ONCE))
+        if not records:
+            return
+        self._is_polling = False
+        self.member.end_poll()
+        for record in records:
+            if record.token not in self._returned:
+                raise ApplicationError(
+                    f"{record.topic_partition} at {record.offset} was delivered before the on_assigned of "
+                    f"its claim {record.token} had returned"
+                )
+            self.reached[record.topic_partition] = record.offset + 1
+        self.in_hand += records
 
-    def _seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {
-            tp: self._leases[tp].seek for tp in partitions if tp in self._leases and self._leases[tp].seek
-        }
+    def ack(self, index: int) -> None:
+        self.member.ack(self.in_hand.pop(index))
 
-    def answer_call(self, call_id: int) -> Revoked:
-        """The callback returns: positions of what it was called for."""
-        effect = self._calls.pop(call_id)
-        positions = {tp: self._leases[tp].position for tp in effect.partitions if tp in self._leases}
-        return Revoked(call_id, positions, self._last_move, self._seeks(positions))
+    def commit(self) -> Future[CommitResult]:
+        """What is processed."""
+        return self._order(None)
+
+    def commit_own(self) -> None:
+        """An offset of its own, of one partition: ahead of what is processed, or behind it."""
+        tp = self._rng.choice(self.owned)
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["commits of own offsets"] += 1
+            self._order({tp: max(0, at + self._rng.choice(BEHIND_OR_AHEAD))})
+
+    def commit_many(self) -> None:
+        """One commit for each record, without waiting."""
+        tp = self._rng.choice(self.owned)
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["bursts"] += 1
+            for _ in range(MANY):
+                self._order({tp: at})
+
+    def _order(self, offsets: dict[TopicPartition, int] | None) -> Future[CommitResult]:
+        claims = {tp: flow.identity for tp, flow in self._flows.by_partition.items()}
+        self.own_committed.update(claims[tp][0] for tp in offsets or () if tp in claims)
+        self._open.append(Ordered(self.member.commit(offsets), offsets, claims))
+        return self._open[-1].future
+
+    def seek(self, tp: TopicPartition) -> None:
+        """Some records back or forward."""
+        at = self.member.position(tp)
+        if at is not None:
+            self.figures["seeks"] += 1
+            self.member.delivery.seek(tp, max(0, at + self._rng.choice((-4, -2, -1, 1))))
+
+    def hand_back(self, tp: TopicPartition) -> None:
+        self.handed_back.append(self.member.engine.hand_back([tp]))
+
+    def reap(self) -> None:
+        """Looks at the commits that have ended."""
+        if not any(ordered.future.done() for ordered in self._open):
+            return
+        ended = [ordered for ordered in self._open if ordered.future.done()]
+        self._open = [ordered for ordered in self._open if not ordered.future.done()]
+        for ordered in ended:
+            if ordered.future.exception() is None:
+                self.results.append(ordered.future.result())
+                self._check_result(ordered)
+
+    def _check_result(self, ordered: Ordered) -> None:
+        result = ordered.future.result()
+        for tp, value in result.committed.items():
+            flow = self._flows.find(tp)
+            if ordered.own is not None or flow is None or flow.sought or flow.settling:
+                continue
+            # A position from before a reset would show here: what it counts is not processed any more.
+            is_same = flow.grant.token == ordered.claims.get(tp, (0, 0))[0]
+            if is_same and value > flow.tracker.position:
+                raise ApplicationError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
+        for tp, error in result.refused.items():
+            flow = self._flows.find(tp)
+            if ordered.own is None or flow is None or flow.identity != ordered.claims.get(tp) or flow.epoch:
+                continue
+            # Nobody has moved the position in this claim: at or behind the own commits it is committed.
+            if "without a seek" in str(error) and ordered.own[tp] >= (flow.grant.offset or 0):
+                raise ApplicationError(f"{tp}: {ordered.own[tp]} is refused: {error}")
+
+    def check_ended(self) -> None:
+        """The member has ended, or is at rest: so has everything that was ordered."""
+        waiting = [ordered.future for ordered in self._open] + self.handed_back
+        if not all(future.done() for future in waiting):
+            raise ApplicationError("something that was ordered does not end")
+
+    # --- at rest ----------------------------------------------------------------------------------
+
+    def calm(self) -> bool:
+        """Does what keeps an application going, one thing at a time; False where it waits for records."""
+        self.stands_still_until_ms = 0
+        while self._acks and self.in_hand:
+            self.ack(0)
+        if not self._is_polling:
+            self.begin_poll()
+        elif self._is_woken:
+            self.take()
+        else:
+            return False
+        return True

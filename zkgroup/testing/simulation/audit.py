@@ -6,15 +6,16 @@ made it. The history checker judges the same runs again from the records, by oth
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper_leader import Transaction
-from zkgroup.testing.memory_zookeeper_tree import Created, DataSet, Deleted, Tree
+from zkgroup.testing.memory_zookeeper_tree import AnyOperation, Created, DataSet, Deleted, Tree
 from zkgroup.testing.simulation.recording import Recording
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.ids import split_thread_id
 
 
@@ -38,6 +39,12 @@ class Audit:
         self._prefix = f"/consumers/{group}"
         self._tree = Tree()
         self._seen = 0
+        self._sought: set[tuple[str, str, int]] = set()
+        """Claims in which the application, or its reset policy, has sought: member, offset path, token."""
+        self._planned: dict[str, deque[Mapping[str, list[int]]]] = {}
+        """Topics with their partitions, as each member's last plans have them."""
+        self._deleted_topics: set[str] = set()
+        """Those that were deleted at any time: their versions start again, and prove less."""
         self._unregistered: set[str] = set()
         """Members whose registration a stranger has deleted: what they owned stands without one."""
         self.figures: Counter[str] = Counter()
@@ -84,7 +91,7 @@ class Audit:
             self._judge_operation(entry, operation, member, created)
 
     def _judge_operation(
-        self, entry: Transaction, operation: Operation, member: str | None, created: set[str]
+        self, entry: Transaction, operation: AnyOperation, member: str | None, created: set[str]
     ) -> None:
         if isinstance(operation, Delete) and self._is_owner(operation.path):  # noqa: SIM102
             if not self._owns(operation.path, entry.session_id, member):
@@ -94,6 +101,7 @@ class Audit:
         owner = operation.path.replace("/offsets/", "/owners/")
         before = self._tree.read(operation.path)
         if owner in created:
+            self._judge_plan(entry, operation.path, member)
             if before is not None and before.data != operation.data and not self._moves(entry, owner):
                 self._fail(entry, f"claim changed the offset {before.data!r} to {operation.data!r}")
             return
@@ -101,6 +109,28 @@ class Audit:
             self._fail(entry, f"S2: commit of {member} accepted, owner is {self._text(owner)}")
         self.figures["commits accepted"] += 1
         self._judge_reset(entry, operation.path, member)
+        self._judge_way(entry, operation, member)
+
+    def _judge_plan(self, entry: Transaction, path: str, member: str | None) -> None:
+        """A claim rests on the topic as it is: who gets what follows from the number of its partitions."""
+        self._read_records()
+        topic = path.rpartition("/offsets/")[2].partition("/")[0]
+        znode = self._tree.read(Topic.path(topic))
+        stored = list(Topic.decode(Topic.path(topic), znode.data).numbers) if znode is not None else []
+        known = [plan.get(topic, []) for plan in self._planned.get(member or "", ())]
+        if known and stored not in known and topic not in self._deleted_topics:
+            self._fail(entry, f"claim of {member} by a plan for {known[-1]} of {topic}, which has {stored}")
+
+    def _judge_way(self, entry: Transaction, operation: SetData | Create, member: str | None) -> None:
+        """S4: over an offset of ours only a seek in the same claim leads back, also in a release."""
+        path, before = operation.path, self._tree.read(operation.path)
+        owner = self._tree.read(path.replace("/offsets/", "/owners/"))
+        if before is None or owner is None or before.stat.mzxid != self._last_write.get(path):
+            return
+        self._read_records()
+        goes_back = int(operation.data or b"-1") < int(before.data or b"-1")
+        if goes_back and (member or "", path, owner.stat.czxid) not in self._sought:
+            self._fail(entry, f"S4: {member} leads back from {before.data!r} without a seek")
 
     def _judge_reset(self, entry: Transaction, path: str, member: str | None) -> None:
         """A marked reset is obeyed before the next commit (recipes.md 6)."""
@@ -115,10 +145,16 @@ class Audit:
     def _read_records(self) -> None:
         records = self._recording.records
         for record in records[self._records_seen :]:
-            if record.kind == "reset.obeyed":
-                tp = record.topic_partition
-                path = f"{self._prefix}/offsets/{tp.topic}/{tp.partition}"
-                self._obeyed.add((record.member, path, record.fields["mzxid"]))
+            fields = record.fields
+            if record.kind == "rebalance.begin":
+                plans = self._planned.setdefault(record.member, deque(maxlen=2))
+                plans.append(fields["partitions"])
+            elif record.kind in ("reset.obeyed", "seek"):
+                path = f"{self._prefix}/offsets/{fields['topic']}/{fields['partition']}"
+                if record.kind == "seek":
+                    self._sought.add((record.member, path, fields["token"]))
+                else:
+                    self._obeyed.add((record.member, path, fields["mzxid"]))
         self._records_seen = len(records)
 
     def _moves(self, entry: Transaction, owner: str) -> bool:
@@ -131,6 +167,8 @@ class Audit:
         for change in entry.changes:
             if isinstance(change, (Created, DataSet)) and self._is_offset(change.path):
                 self._stored.setdefault(change.path, set()).add(change.data or b"")
+            if isinstance(change, Deleted) and change.path.startswith("/brokers/topics/"):
+                self._deleted_topics.add(change.path.split("/")[3])
         if entry.session_id == 0 or entry.client.startswith("jvm"):
             return
         for change in entry.changes:
@@ -159,7 +197,7 @@ class Audit:
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _member(self, operations: Iterable[Operation]) -> str | None:
+    def _member(self, operations: Iterable[AnyOperation]) -> str | None:
         """The member that wrote: the registration that its transaction checks, or makes, or deletes."""
         for operation in operations:
             if operation.path.startswith(f"{self._prefix}/ids/") and isinstance(

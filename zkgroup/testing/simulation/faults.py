@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from zkgroup.consumer import events as ev
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.requests import Create, Delete, Multi, Operation, SetData
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.consuming import ConsumingActor
 from zkgroup.testing.simulation.setup import GROUP
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
@@ -34,7 +34,7 @@ class Faults:
         return getattr(self, fault)()
 
     def _lose(self, fault: Fault) -> object:
-        waiting = [s for s in self._world.server.pending() if s.kind == "request"]
+        waiting = [s for s in self._world.pending() if s.kind == "request"]
         if not waiting:
             return False
         step = self._rng.choice(waiting)
@@ -50,7 +50,7 @@ class Faults:
     def late(self) -> object:
         return self._lose("late")
 
-    def _some(self) -> Actor | None:
+    def _some(self) -> ConsumingActor | None:
         living = self._world.living()
         return self._rng.choice(living) if living else None
 
@@ -130,8 +130,11 @@ class Faults:
 
     def foreign_write(self) -> object:
         tp = self._partition()
-        znode = self._world.server.find(Offset.path(GROUP, tp)) if tp is not None else None
-        if tp is None or znode is None:
+        return self._write_offset(tp) if tp is not None else False
+
+    def _write_offset(self, tp: TopicPartition) -> object:
+        znode = self._world.server.find(Offset.path(GROUP, tp))
+        if znode is None:
             return False
         value = max(0, int(znode.data or b"0") + self._rng.choice((-3, 2, 7)))
         self._stranger(SetData(Offset.path(GROUP, tp), Offset(value).encode(), -1))
@@ -157,7 +160,9 @@ class Faults:
         return actor.member_id
 
     def grow(self) -> object:
-        topic = self._rng.choice(list(self._world.setup.topics))
+        return self._grow(self._rng.choice(list(self._world.setup.topics)))
+
+    def _grow(self, topic: str) -> object:
         znode = self._world.server.find(Topic.path(topic))
         count = len(Topic.decode(Topic.path(topic), znode.data).numbers) + 1 if znode is not None else 2
         self._world.server.put(Topic.path(topic), Topic(dict.fromkeys(range(min(count, 7)), (0,))).encode())
@@ -172,9 +177,7 @@ class Faults:
         actor = self._some()
         if actor is None or len(self._world.living()) < 2:
             return False
-        shares = any(o.client is actor.client for o in self._world.living() if o is not actor)
-        deadline_ms = self._world.clock.now_ms() + 5000
-        actor.inbox.append(ev.CloseRequested(not shares, deadline_ms))
+        actor.leave(6.0)
         return actor.member_id
 
     def join(self) -> object:
@@ -188,7 +191,7 @@ class Faults:
         actor = self._some()
         if actor is None or self._world.setup.strategy == "roundrobin":
             return False
-        actor.inbox.append(ev.SubscriptionChanged(self._rng.choice(self._world.setup.subscriptions)))
+        actor.post(ev.SubscriptionChanged(self._rng.choice(self._world.setup.subscriptions)))
         return actor.member_id
 
     def hand_back(self) -> object:
@@ -196,17 +199,78 @@ class Faults:
         if actor is None or not actor.application.owned:
             return False
         tp = self._rng.choice(actor.application.owned)
-        actor.inbox.append(ev.HandBackRequested(frozenset({tp})))
+        actor.application.hand_back(tp)
         return tp
 
     def poll_timeout(self) -> object:
+        """The program stands still, perhaps for longer than `max_poll_interval_ms`."""
         actor = self._some()
         if actor is None:
             return False
-        actor.inbox.append(ev.PollOverdue())
-        actor.inbox.append(ev.Polled())
-        return actor.member_id
+        until_ms = self._world.clock.now_ms() + self._rng.choice((500, 1500, 5000))
+        actor.application.stands_still_until_ms = until_ms
+        return f"{actor.member_id} until {until_ms}"
 
     def slow_callback(self) -> object:
         self._world.callbacks_hang = not self._world.callbacks_hang
         return self._world.callbacks_hang
+
+    # --- faults that wait for their moment --------------------------------------------------------
+
+    def _sent(self, part: str, kind: type[Operation]) -> list[TopicPartition]:
+        """Partitions of transactions under way with such an operation."""
+        found = []
+        for step in self._world.pending():
+            client = self._world.server.clients[step.client]
+            request = client.requests[0].request if step.kind == "request" else None
+            if isinstance(request, Multi):
+                paths = [o.path for o in request.operations if isinstance(o, kind) and part in o.path]
+                found += [TopicPartition(*_named(path)) for path in paths]
+        return found
+
+    def grow_at_claim(self) -> object:
+        """A topic changes between the plan and the claims that rest on it."""
+        claimed = self._sent(f"/consumers/{GROUP}/owners/", Create)
+        if not claimed:
+            return False
+        return self._grow(self._rng.choice(claimed).topic)
+
+    def write_at_commit(self) -> object:
+        """A stranger writes an offset between a member's read and its write."""
+        written = self._sent(f"/consumers/{GROUP}/offsets/", SetData)
+        return self._write_offset(self._rng.choice(written)) if written else False
+
+    def late_answer(self) -> object:
+        """What a server has answered comes much later, and then the connection breaks."""
+        names = [
+            actor.client.name
+            for actor in self._world.awake()
+            if any(reply.is_answer for reply in actor.client.replies)
+        ]
+        if not names:
+            return False
+        name, timeout_ms = self._rng.choice(names), self._world.setup.session_timeout_ms
+        self._world.hold_answers(name, int(timeout_ms * self._rng.choice((0.3, 0.5, 0.7, 0.9))))
+        return name
+
+    def lose_brokers(self) -> object:
+        """The last broker goes, or comes back."""
+        if not self._world.setup.require_brokers:
+            return False
+        if self._world.lose_broker():
+            return "gone"
+        self._world.bring_broker()
+        return "back"
+
+    def source_fails(self) -> object:
+        """Records of one partition cannot be had for a while."""
+        tp = self._partition()
+        if tp is None:
+            return False
+        self._world.log.fail(tp, self._world.clock.now_ms() + self._rng.choice((300, 3000, 20_000)))
+        return tp
+
+
+def _named(path: str) -> tuple[str, int]:
+    topic, number = path.rsplit("/", 2)[1:]
+    return topic, int(number)

@@ -10,7 +10,7 @@ from zkgroup.consumer.effects import MemberState
 from zkgroup.errors import AssignmentError
 from zkgroup.model import EvaluatedMember, TopicPartition, Znode
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
-from zkgroup.testing.simulation.actor import Actor
+from zkgroup.testing.simulation.consuming import ConsumingActor
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Plan, Registration
 
@@ -33,7 +33,7 @@ class Goal:
                 found[TopicPartition(topic, int(number))] = (owner, znode.stat.czxid)
         return found
 
-    def missing(self, actors: Sequence[Actor]) -> str | None:
+    def missing(self, actors: Sequence[ConsumingActor]) -> str | None:
         """What is not as it should be, or None."""
         for actor in actors:
             if actor.state is not MemberState.STABLE:
@@ -44,6 +44,7 @@ class Goal:
         if {m.member for m in members} != registered:
             return f"registered are {sorted(m.member for m in members)}, living {sorted(registered)}"
         expected, owners = self._expected(tree, members), self.owners()
+        expected = {tp: who for tp, who in expected.items() if not _is_handed_back(actors, tp, who)}
         if {tp: who for tp, (who, _) in owners.items()} != expected:
             return f"owners {_text(owners)}, expected {dict(sorted(expected.items()))}"
         return self._beliefs(actors, owners)
@@ -84,17 +85,25 @@ class Goal:
             return {tp: who for tp, (who, _) in self.owners().items()}
 
     @staticmethod
-    def _beliefs(actors: Sequence[Actor], owners: Mapping[TopicPartition, tuple[str, int]]) -> str | None:
+    def _beliefs(
+        actors: Sequence[ConsumingActor], owners: Mapping[TopicPartition, tuple[str, int]]
+    ) -> str | None:
         for actor in actors:
             mine = {
                 tp: token for tp, (who, token) in owners.items() if who.rpartition("-")[0] == actor.member_id
             }
-            believed = {tp: grant.token for tp, grant in actor.machine.held().items()}
+            believed = {tp: grant.token for tp, grant in actor.held().items()}
             if mine != believed:
                 return f"{actor.member_id} believes {believed}, the tree says {mine}"
             if sorted(actor.application.owned) != sorted(mine):
                 return f"{actor.member_id} delivers {actor.application.owned}"
         return None
+
+
+def _is_handed_back(actors: Sequence[ConsumingActor], tp: TopicPartition, who: str) -> bool:
+    """Its member does not want it before a later plan."""
+    member = who.rpartition("-")[0]
+    return any(actor.member_id == member and tp in actor.handed_back() for actor in actors)
 
 
 def _text(owners: Mapping[TopicPartition, tuple[str, int]]) -> str:

@@ -20,6 +20,7 @@ class OrderRules:
     def __init__(self, group: str) -> None:
         self._owners = f"/consumers/{group}/owners/"
         self._offsets = f"/consumers/{group}/offsets/"
+        self._ids = f"/consumers/{group}/ids/"
         self._delivering: set[TopicPartition] = set()
         self._called: dict[int, set[TopicPartition]] = {}
         """What each open `Revoke` is about: the application may still commit it."""
@@ -81,6 +82,9 @@ class OrderRules:
         written = self._partitions(operations, SetData, self._offsets)
         early = deleted & self._delivering.union(*self._called.values())
         self._demand(not early, f"released before the application let go: {early}")
+        registers = any(isinstance(o, Create) and o.path.startswith(self._ids) for o in operations)
+        replaces = any(isinstance(o, Delete) and o.path.startswith(self._ids) for o in operations)
+        self._demand(replaces or not (registers and self._held), f"registers anew and holds {self._held}")
         gained, waits_for = created - deleted, self._given_up
         self._demand(not (gained and waits_for), f"claims {gained} before the release of {waits_for}")
         lost = written - created - self._held - self._claimed

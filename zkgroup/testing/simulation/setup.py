@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from zkgroup.model import StaticSubscription, Subscription, Whitelist
 from zkgroup.settings import GroupSettings
+from zkgroup.testing.simulation.application import Habits
 
 GROUP = "g"
 
@@ -33,7 +34,14 @@ FAULTS = (
     "poll_timeout",
     "slow_callback",
     "unregister",
+    "grow_at_claim",
+    "write_at_commit",
+    "late_answer",
+    "lose_brokers",
+    "source_fails",
 )
+OFTENER = {"grow_at_claim": 10, "write_at_commit": 10}
+"""Faults that wait for their moment: tried so much more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,14 @@ class Setup:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Chance of each fault in a thousand steps."""
     session_timeout_ms: int = 6000
+    habits: Habits = field(default_factory=Habits)
+    auto_commit: bool = True
+    poll_interval_ms: int | None = None
+    require_brokers: bool = False
+    dead_partition: bool = False
+    """Nothing of one partition can ever be had."""
+    request_bytes_max: int = 800_000
+    """Of a transaction; small ones are cut into several packets."""
     bulk_paths: int | None = None
     """So many paths of a bulk read are read at one moment; all of them when None."""
 
@@ -72,6 +88,11 @@ class Setup:
             server_tick_ms=500,
             verify_interval_ms=2000,
             publish_interval_ms=3000,
+            ack_mode=self.habits.ack_mode,
+            auto_commit_enable=self.auto_commit,
+            auto_commit_interval_ms=1000,
+            max_poll_interval_ms=self.poll_interval_ms,
+            require_brokers=self.require_brokers,
         )
 
 
@@ -82,7 +103,7 @@ def draw(seed: int, steps: int) -> Setup:
     clients = tuple(rng.choice((m, max(0, m - 1))) if rng.random() < 0.3 else m for m in range(members))
     topics = {f"t{i}": rng.randint(1, 4) for i in range(rng.choice((1, 1, 2)))}
     strategy = rng.choice(("range", "range", "sticky", "sticky", "roundrobin"))
-    weights = {fault: rng.choice((0.0, 0.0, 2.0, 6.0)) for fault in FAULTS}
+    weights = {fault: rng.choice((0.0, 0.0, 2.0, 6.0)) * OFTENER.get(fault, 1) for fault in FAULTS}
     return Setup(
         members=members,
         clients=clients,
@@ -95,6 +116,22 @@ def draw(seed: int, steps: int) -> Setup:
         stale=rng.random() < 0.5,
         weights=weights,
         bulk_paths=rng.choice((None, None, None, 1, 2, 5)),
+        habits=_habits(rng),
+        auto_commit=rng.random() < 0.7,
+        poll_interval_ms=rng.choice((None, None, 1000, 3000)),
+        require_brokers=rng.random() < 0.3,
+        dead_partition=rng.random() < 0.2,
+        request_bytes_max=rng.choice((800_000, 800_000, 300, 600)),
+    )
+
+
+def _habits(rng: random.Random) -> Habits:
+    return Habits(
+        ack_mode=rng.choice(("auto", "explicit")),
+        own_offsets=rng.random() < 0.4,
+        bursts=rng.random() < 0.15,
+        seeks=rng.random() < 0.4,
+        calls_inside=rng.random() < 0.4,
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.worlds.stepped_group import (
     GROUP,
+    Member,
     SteppedGroup,
     claims,
     is_stable,
@@ -27,7 +28,6 @@ from zkgroup.consumer.effects import Assign, Lose
 from zkgroup.history import check_history
 from zkgroup.model.requests import Create, Delete, Request, SetData, Sync
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 OFFSET = Offset.path(GROUP, tp(0))
@@ -59,11 +59,11 @@ def token_of(stage: SteppedGroup, number: int = 0) -> int:
     return owner.stat.czxid
 
 
-def releases(actor: Actor) -> list[object]:
+def releases(actor: Member) -> list[object]:
     return [o for ops in multis(actor.asked) for o in ops if isinstance(o, Delete) and "/owners/" in o.path]
 
 
-def given(actor: Actor, number: int = 0) -> list[int]:
+def given(actor: Member, number: int = 0) -> list[int]:
     """The tokens that the application was given for a partition, in order."""
     grants = [grant for effect in told(actor, Assign) for grant in effect.grants]
     return [grant.token for grant in grants if grant.topic_partition == tp(number)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.worlds.stepped_group import (
@@ -23,11 +21,9 @@ from zkgroup.consumer.effects import (
     Lose,
     MemberState,
 )
-from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.writes import CLAIMED_VERSION
 from zkgroup.errors import RebalanceFailedError
 from zkgroup.machinery.effects import Note
-from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.brokers import Topic
@@ -195,7 +191,7 @@ def test_parent_that_is_gone_is_made_again() -> None:
     """Recipes 5: NoNode at the claim; it was there at the member's claim before, and somebody deleted it."""
     stage = SteppedGroup()
     member = stage.join("a")
-    member.inbox.append(ev.HandBackRequested(frozenset(map(tp, range(4)))))
+    member.post(ev.HandBackRequested(frozenset(map(tp, range(4)))))
     stage.run(1000)
     assert stage.owners() == {}
     stage.server.remove("/consumers/g/owners/t")
@@ -286,15 +282,7 @@ def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
 def test_claims_too_big_for_one_packet_are_several() -> None:
     """Recipes 5: cut by bytes, each transaction stands alone."""
     stage = SteppedGroup(topics={"t": 40})
-    member = stage.join("a", run_ms=None)
-    config = MemberConfig(
-        group=GROUP,
-        member_id="g_a",
-        subscription=StaticSubscription({"t": 1}),
-        settings=stage.settings,
-    )
-    member.machine = MemberMachine(replace(config, request_bytes_max=3000))
-    stage.run(1000)
+    member = stage.join("a", request_bytes_max=3000)
 
     assert len(claims(member)) > 3
     assert len(stage.owners()) == 40

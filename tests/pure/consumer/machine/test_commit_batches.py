@@ -6,13 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, multis, told, tp, writes_to
 from zkgroup.consumer.effects import FinishCommit, MemberState, MoveTo
 from zkgroup.consumer.events import CommitRequested
 from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Owner, Reset
 
 
@@ -22,30 +21,29 @@ def stage() -> SteppedGroup:
 
 
 @pytest.fixture
-def member(stage: SteppedGroup) -> Actor:
+def member(stage: SteppedGroup) -> Member:
     actor = stage.join("a")
     stage.commit(actor, {tp(0): 10})
     actor.asked.clear()
     return actor
 
 
-def ask(member: Actor, value: int, seek: int = 0, partition: TopicPartition | None = None) -> int:
+def ask(member: Member, value: int, seek: int = 0, partition: TopicPartition | None = None) -> int:
     """Orders a commit as the application does; the stage has not taken it yet."""
     partition = partition or tp(0)
     request = member.application.commit({partition: value})
-    assert request is not None
     seeks = {partition: seek} if seek else {}
     event = CommitRequested(request.commit_id, request.positions, seeks, request.last_move_id)
-    member.inbox.append(event)
+    member.post(event)
     return request.commit_id
 
 
-def outcomes(member: Actor, commits: Iterable[int]) -> list[FinishCommit]:
+def outcomes(member: Member, commits: Iterable[int]) -> list[FinishCommit]:
     by_id = {effect.commit_id: effect for effect in told(member, FinishCommit)}
     return [by_id[commit] for commit in commits]
 
 
-def values(member: Actor, number: int = 0) -> list[bytes]:
+def values(member: Member, number: int = 0) -> list[bytes]:
     """What was written to the offset of a partition, transaction by transaction."""
     path = Offset.path(GROUP, tp(number))
     return [o.data for ops in multis(member.asked) for o in ops if isinstance(o, SetData) and o.path == path]
@@ -53,7 +51,7 @@ def values(member: Actor, number: int = 0) -> list[bytes]:
 
 @pytest.mark.parametrize("spread", [0, 7919])
 def test_ten_thousand_commits_that_wait_are_one_transaction(
-    stage: SteppedGroup, member: Actor, spread: int
+    stage: SteppedGroup, member: Member, spread: int
 ) -> None:
     """As many as the API lets wait: of one offset, and of 10,000 in any order. All count as committed."""
     count = 10_000
@@ -74,21 +72,21 @@ def test_ten_thousand_commits_that_wait_are_one_transaction(
     assert values(member) == [b"%d" % highest]
 
 
-def test_what_waits_goes_into_the_next_transaction(stage: SteppedGroup, member: Actor) -> None:
+def test_what_waits_goes_into_the_next_transaction(stage: SteppedGroup, member: Member) -> None:
     """One is on its way, two hundred of different partitions wait: one more transaction for all of them."""
     stage = SteppedGroup(topics={"t": 200}, verify_interval_ms=600_000)
     member = stage.join("a")
     member.asked.clear()
     for number in range(200):
         ask(member, 1, partition=tp(number))
-        member.take_event()
+        member.run()
     stage.drain()
 
     written = [ops for ops in multis(member.asked) if any("/offsets/" in o.path for o in ops)]
     assert [sum(isinstance(o, SetData) for o in ops) for ops in written] == [1, 199]
 
 
-def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, member: Actor) -> None:
+def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, member: Member) -> None:
     """Tasks that each commit their own record end in any order: nothing is written backwards."""
     commits = []
     for value in (14, 12, 13):
@@ -100,7 +98,7 @@ def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, mem
     assert values(member) == [b"14"]
 
 
-def test_lower_than_what_somebody_else_left_is_refused(stage: SteppedGroup, member: Actor) -> None:
+def test_lower_than_what_somebody_else_left_is_refused(stage: SteppedGroup, member: Member) -> None:
     """Item 59: the claim found 10, which another claim had written; 9 is not part of it."""
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
@@ -113,7 +111,9 @@ def test_lower_than_what_somebody_else_left_is_refused(stage: SteppedGroup, memb
     assert stage.offset(0).data == b"10"
 
 
-def test_a_seek_is_written_and_what_follows_it_goes_forward_again(stage: SteppedGroup, member: Actor) -> None:
+def test_a_seek_is_written_and_what_follows_it_goes_forward_again(
+    stage: SteppedGroup, member: Member
+) -> None:
     """Item 59: the first position after the seek goes back, whatever order the tasks end in after it."""
     seen = []
     for value, seek in ((20, 0), (6, 1), (4, 1), (5, 1), (8, 1), (3, 2)):
@@ -128,7 +128,7 @@ def test_a_seek_is_written_and_what_follows_it_goes_forward_again(stage: Stepped
     assert values(member) == [b"20", b"6", b"8", b"3"]
 
 
-def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGroup, member: Actor) -> None:
+def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGroup, member: Member) -> None:
     """Asked for before it: committed with it, and not written. After it: forward from there."""
     stage.server.suspend("client-a")
     stage.drain()
@@ -141,7 +141,7 @@ def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGrou
     assert values(member) == [b"6"]
 
 
-def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Actor) -> None:
+def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Member) -> None:
     """Taken by one task before another one sought, asked for after that: in a later write, and in one."""
     commits = [ask(member, 4, 1)]
     stage.drain()
@@ -162,7 +162,7 @@ def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, membe
     assert values(member) == [b"4", b"6", b"3"]
 
 
-def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member: Actor) -> None:
+def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member: Member) -> None:
     """The seek was before it: what follows from where somebody else moved the partition is committed."""
     commits = [ask(member, 4, 1)]
     stage.drain()
@@ -176,7 +176,7 @@ def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member
     assert stage.offset(0).data == b"5"
 
 
-def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, member: Actor) -> None:
+def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, member: Member) -> None:
     """Item 56; later positions of that seek go forward only."""
     commits = [ask(member, 10, 1), ask(member, 9, 1)]
     stage.drain()
@@ -185,7 +185,7 @@ def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, m
     assert values(member) == []
 
 
-def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Actor) -> None:
+def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Member) -> None:
     """Recipes 10: only the answer was lost; what follows counts from the position that was sought."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_reply")
     commits = [ask(member, 3, 1)]
@@ -198,7 +198,7 @@ def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Acto
     assert values(member) == [b"3"]
 
 
-def test_a_reset_voids_what_counts_as_committed_and_is_not_told(stage: SteppedGroup, member: Actor) -> None:
+def test_a_reset_voids_what_counts_as_committed_and_is_not_told(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: 10 stands already, but the answer to the batch comes after the reset was met."""
     member.client.child_watches.clear()  # the commit finds it first
     marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, reads, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, multis, reads, told, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import FinishCommit, Lose, MemberState, MoveTo
 from zkgroup.errors import CommitUnknownError, LeaseLostError, NotOwnerError, OffsetConflictError
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Owner, Registration, Reset
 
 
-def commits(actor: Actor) -> list[tuple[Operation, ...]]:
+def commits(actor: Member) -> list[tuple[Operation, ...]]:
     """The transactions that set offsets and change no owner."""
     return [
         ops
@@ -25,7 +24,7 @@ def commits(actor: Actor) -> list[tuple[Operation, ...]]:
     ]
 
 
-def last(actor: Actor) -> FinishCommit:
+def last(actor: Member) -> FinishCommit:
     return told(actor, FinishCommit)[-1]
 
 
@@ -43,14 +42,14 @@ def stage() -> SteppedGroup:
 
 
 @pytest.fixture
-def member(stage: SteppedGroup) -> Actor:
+def member(stage: SteppedGroup) -> Member:
     actor = stage.join("a")
     stage.commit(actor, {tp(n): 10 for n in range(3)})
     actor.asked.clear()
     return actor
 
 
-def test_batch_is_one_transaction_with_all_its_checks(stage: SteppedGroup, member: Actor) -> None:
+def test_batch_is_one_transaction_with_all_its_checks(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the registration, and for each partition the owner and the offset under its fence."""
     stage.commit(member, {tp(0): 11, tp(1): 12})
 
@@ -66,7 +65,7 @@ def test_batch_is_one_transaction_with_all_its_checks(stage: SteppedGroup, membe
     assert last(member).committed == {tp(0): 11, tp(1): 12}
 
 
-def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Actor) -> None:
+def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Member) -> None:
     """Item 56: they count as committed; nothing is sent."""
     stage.commit(member, {tp(0): 10})
 
@@ -74,7 +73,7 @@ def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Actor) ->
     assert commits(member) == []
 
 
-def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Actor) -> None:
+def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Member) -> None:
     """Item 59: it is committed up to there already; with a seek it is written."""
     stage.commit(member, {tp(0): 7})
     assert (last(member).committed, last(member).stands) == ({tp(0): 7}, {tp(0): 10})
@@ -85,7 +84,7 @@ def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Act
 
 
 def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(
-    stage: SteppedGroup, member: Actor
+    stage: SteppedGroup, member: Member
 ) -> None:
     """What could be committed is, whatever happens to the others."""
     stage.commit(member, {tp(0): 11, tp(9): 1})
@@ -94,7 +93,7 @@ def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(
     assert isinstance(last(member).refused[tp(9)], NotOwnerError)
 
 
-def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup, member: Actor) -> None:
+def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup, member: Member) -> None:
     """Item 57: the rest of the batch is sent once more; the partition is lost, and claimed again."""
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11, tp(1): 12})
@@ -106,7 +105,7 @@ def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup
     assert member.machine.held()[tp(0)].offset == 10
 
 
-def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup, member: Actor) -> None:
+def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup, member: Member) -> None:
     """Item 57: a JVM claim has data version 0, so the check of version 1 never passes."""
     stage.client("jvm")
     stage.drain()
@@ -121,7 +120,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup
     assert stage.offset(0).data == b"10"
 
 
-def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Actor) -> None:
+def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Member) -> None:
     """Recipes 1 [T]: a re-created owner znode is not the claim that is held."""
     path = Owner.path(GROUP, tp(0))
     stage.stranger(Delete(path, -1))
@@ -171,7 +170,7 @@ def test_default_policy_depends_on_who_is_registered(jvm: bool, policy: str) -> 
     assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
 
 
-def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, member: Actor) -> None:
+def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, member: Member) -> None:
     """Recipes 10: version fence + 1 with my value is my own write; nothing is written twice."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_reply")
     stage.commit(member, {tp(0): 11})
@@ -181,7 +180,7 @@ def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, mem
     assert stage.offset(0).stat.version == 2
 
 
-def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Actor) -> None:
+def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Member) -> None:
     """Recipes 10: read back after an acknowledged write; the fence stands, so it was not applied."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_request")
     stage.commit(member, {tp(0): 11})
@@ -191,7 +190,7 @@ def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Act
     assert len(commits(member)) == 2
 
 
-def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup, member: Actor) -> None:
+def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup, member: Member) -> None:
     """Recipes 10: before that, an old request may still be in flight and a read tells nothing."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="late")
     stage.commit(member, {tp(0): 11})
@@ -205,7 +204,7 @@ def test_read_back_of_a_doubt_follows_an_acknowledged_write(stage: SteppedGroup,
     assert stage.offset(0).stat.version == 2
 
 
-def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Actor) -> None:
+def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6 [M]: in the other order a successor's fence could be taken for ours."""
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
@@ -219,7 +218,7 @@ def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member:
 # --- resets ---------------------------------------------------------------------------------------
 
 
-def test_idle_owner_obeys_a_reset(stage: SteppedGroup, member: Actor) -> None:
+def test_idle_owner_obeys_a_reset(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: by the child watch on `resets`; the marker's offset, the version just read as fence."""
     reset(stage, 1, 3)
     stage.run(200)
@@ -229,7 +228,7 @@ def test_idle_owner_obeys_a_reset(stage: SteppedGroup, member: Actor) -> None:
     assert stage.offset(1).data == b"4"
 
 
-def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, member: Actor) -> None:
+def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the marker is deleted and created, so the watch fires and its mzxid is new."""
     reset(stage, 1, 3)
     stage.run(200)
@@ -240,7 +239,7 @@ def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, m
     assert [m.offset for m in told(member, MoveTo)] == [3, 3]
 
 
-def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Actor) -> None:
+def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6 [M]: also when a stranger wrote the offset after it; comparing for equality loses it."""
     actor_watches = member.client.child_watches
     actor_watches.clear()  # the commit finds it first
@@ -308,21 +307,20 @@ def test_obeyed_reset_is_written_although_others_write_over_it_each_time() -> No
     assert stage.offset(0).data == b"2"
 
 
-def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Actor) -> None:
+def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: a commit that the application asked for before it heard of the reset is refused."""
     stage.commit(member, {tp(1): 12})
-    before = ev.CommitRequested(99, {tp(1): 15}, last_move_id=member.application._last_move)
-    member.application._open[99] = {}
+    before = ev.CommitRequested(99, {tp(1): 15}, last_move_id=member.application.last_move_id)
     reset(stage, 1, 3)
     stage.run(200)
-    member.inbox.append(before)
+    member.post(before)
     stage.drain()
 
     assert isinstance(last(member).refused[tp(1)], OffsetConflictError)
     assert stage.offset(1).data == b"3"
 
 
-def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Actor) -> None:
+def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: somebody wrote over it, and the lease ends before it is written again; then it goes on."""
     member.client.child_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
@@ -346,7 +344,7 @@ def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, m
     assert member.machine.held().keys() == {tp(0), tp(1), tp(2)}
 
 
-def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: Actor) -> None:
+def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: a claim is newer than the marker; only markers after my last write are orders."""
     reset(stage, 0, 3)
     stage.run(200)
@@ -358,7 +356,7 @@ def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: 
     assert stage.offset(0).data == b"9"
 
 
-def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, member: Actor) -> None:
+def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: another life of the offset znode; versions of the old one mean nothing any more."""
     path = Offset.path(GROUP, tp(0))
     token = member.machine.held()[tp(0)].token
@@ -374,7 +372,7 @@ def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, 
 # --- without a lease ------------------------------------------------------------------------------
 
 
-def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: Actor) -> None:
+def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: Member) -> None:
     """Recipes 9: no commit outside the lease."""
     stage.server.suspend("client-a")
     stage.run(5000)
@@ -383,20 +381,20 @@ def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: 
     assert isinstance(last(member).refused[tp(0)], LeaseLostError)
 
 
-def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, member: Actor) -> None:
+def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, member: Member) -> None:
     """Recipes 10: nothing is issued while suspended; the lease's end tells what could not be sent."""
     stage.server.suspend("client-a")
     stage.drain()
     sent = len(member.asked)
     stage.commit(member, {tp(0): 11})
-    assert told(member, FinishCommit)[-1].commit_id != member.application._last_commit
+    assert told(member, FinishCommit)[-1].commit_id != member.application.last_commit_id
     assert len(member.asked) == sent
 
     stage.run(5000)
     assert isinstance(last(member).refused[tp(0)], LeaseLostError)
 
 
-def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGroup, member: Actor) -> None:
+def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGroup, member: Member) -> None:
     """Item 49: a break shorter than the lease costs nothing but time."""
     stage.server.suspend("client-a")
     stage.drain()
@@ -408,7 +406,7 @@ def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGro
 
 
 def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
-    stage: SteppedGroup, member: Actor
+    stage: SteppedGroup, member: Member
 ) -> None:
     """Neither committed nor refused is claimed where nobody knows."""
     stage.when("client-a", writes_to("/offsets/", SetData), lambda: stage.server.suspend("client-a"))
@@ -418,29 +416,27 @@ def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
     assert isinstance(last(member).refused[tp(0)], CommitUnknownError)
 
 
-def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: Actor) -> None:
+def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: a partition can be lost and claimed again while a commit is on its way to the machine."""
-    old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application._last_move)
-    member.application._open[98] = {}
+    old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application.last_move_id)
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
     assert tp(0) in member.machine.held()
-    member.inbox.append(old)
+    member.post(old)
     stage.drain()
 
     assert last(member).committed == {}
     assert stage.offset(0).data == b"10"
 
 
-def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, member: Actor) -> None:
+def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the partition is claimed anew between two commits that were asked for at once."""
     token = member.machine.held()[tp(0)].token
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     for value in (11, 12):
         request = member.application.commit({tp(0): value})
-        assert request is not None
-        member.inbox.append(request)
+        member.post(request)
     stage.run(500)
 
     assert member.machine.held()[tp(0)].token > token

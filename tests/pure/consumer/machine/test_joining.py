@@ -79,8 +79,8 @@ def test_lost_reply_of_the_registration_is_recognised() -> None:
     member = stage.join("a", run_ms=None)
     while not any(isinstance(r, Multi) for r in member.asked):
         stage.server.deliver(next(s for s in stage.server.pending() if s.kind != "catch_up"))
-        while member.inbox:
-            member.take_event()
+        while member.has_work:
+            member.run()
     stage.server.deliver(next(s for s in stage.server.pending() if s.kind == "request"), "lost_reply")
     stage.run(1000)
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, multis, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, multis, told, tp, writes_to
 from zkgroup.consumer.effects import (
     Abandon,
     Assign,
@@ -18,7 +18,6 @@ from zkgroup.consumer.effects import (
     Revoke,
 )
 from zkgroup.model.requests import Check, Create, Delete, Multi, Operation, SetData
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 T_MS = 6000
@@ -29,13 +28,13 @@ def span_ms(timeout_ms: int = T_MS) -> int:
     return int(2 / 3 * timeout_ms - min(2000 / 2, timeout_ms / 4))
 
 
-def heartbeats(actor: Actor) -> list[tuple[Operation, ...]]:
+def heartbeats(actor: Member) -> list[tuple[Operation, ...]]:
     return [
         ops for ops in multis(actor.asked) if ops == (Check(Registration.path(GROUP, actor.member_id), 0),)
     ]
 
 
-def until(actor: Actor) -> int:
+def until(actor: Member) -> int:
     return told(actor, ExtendLease)[-1].until_ms
 
 
@@ -45,8 +44,8 @@ def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
     member = stage.join("a")
     sent_ms = stage.clock.now_ms()
     member.asked.clear()
-    member.inbox.append(member.application.commit({tp(0): 5}))  # type: ignore[arg-type]
-    member.take_event()
+    member.post(member.application.commit({tp(0): 5}))
+    member.run()
     stage.clock.advance(700)
     stage.drain()
 
@@ -161,7 +160,7 @@ def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session
     cut_ms = stage.clock.now_ms()
     stage.run(until(member) - cut_ms)
 
-    assert member.application.deliverable(stage.clock.now_ms()) == []
+    assert member.application.deliverable() == []
     assert member.state is MemberState.SUSPENDED
     assert until(member) < cut_ms + T_MS
     assert stage.server.overdue() == []
@@ -184,7 +183,7 @@ def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
     assert is_stable(member)
     assert member.machine.held() == before
     assert [e for e in member.effects if isinstance(e, (Revoke, Lose, Assign))] == []
-    assert member.application.deliverable(stage.clock.now_ms())
+    assert member.application.deliverable()
 
 
 def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
@@ -227,8 +226,7 @@ def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
     for at_ms in (2000, 5000, 9000):
         stage.clock.advance(at_ms)
     member.effects.clear()
-    member.fire_timers()
-    member.take_event()
+    member.run()
 
     assert [type(e).__name__ for e in member.effects[:1]] == ["Note"]
     assert stage.notes("lease.expired")
@@ -239,7 +237,7 @@ def test_lost_session_tells_on_lost_and_writes_nothing_for_it() -> None:
     """Item 51: no commit, no delete for the old ownership."""
     stage = SteppedGroup()
     member = stage.join("a")
-    member.application.deliver(tp(0)) if member.application.deliverable(0) else None
+    member.application.deliver(tp(0)) if member.application.deliverable() else None
     member.asked.clear()
     stage.server.expire("client-a")
     stage.run(3000)

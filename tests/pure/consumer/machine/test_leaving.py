@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, multis, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, multis, told, tp, writes_to
 from zkgroup.consumer import events as ev
 from zkgroup.consumer.effects import EndOverdue, Finish, FinishCommit, MemberState, Revoke
 from zkgroup.errors import NotOwnerError
 from zkgroup.model.requests import Create, Delete
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Registration
 
 
-def close(stage: SteppedGroup, actor: Actor, *, closes_session: bool = True, deadline_ms: int = 5000) -> None:
-    actor.inbox.append(ev.CloseRequested(closes_session, stage.clock.now_ms() + deadline_ms))
+def close(
+    stage: SteppedGroup, actor: Member, *, closes_session: bool = True, deadline_ms: int = 5000
+) -> None:
+    actor.post(ev.CloseRequested(closes_session, stage.clock.now_ms() + deadline_ms))
 
 
 def test_own_client_commits_once_and_lets_the_session_remove_everything() -> None:
@@ -116,7 +117,6 @@ def test_commit_after_the_end_is_refused() -> None:
     close(stage, member)
     stage.run(500)
     asked = len(member.asked)
-    member.application._open[7] = {}
     member.give(ev.CommitRequested(7, {tp(0): 1}))
 
     assert isinstance(told(member, FinishCommit)[-1].refused[tp(0)], NotOwnerError)
@@ -128,7 +128,7 @@ def test_failed_application_leaves_cleanly_and_tells_its_error() -> None:
     stage = SteppedGroup()
     member = stage.join("a")
     error = RuntimeError("on_assigned")
-    member.inbox.append(ev.ApplicationFailed(error))
+    member.post(ev.ApplicationFailed(error))
     stage.run(1000)
     (finish,) = told(member, Finish)
 
@@ -142,13 +142,13 @@ def test_member_that_does_not_poll_leaves_until_it_does() -> None:
     stage = SteppedGroup()
     member = stage.join("a")
     other = stage.join("b")
-    member.inbox.append(ev.PollOverdue())
+    member.post(ev.PollOverdue())
     stage.run(1000)
 
     assert stage.registration("a") is None
     assert len(other.machine.held()) == 4
     assert member.machine.describe().reason == "poll_timeout"
-    member.inbox.append(ev.Polled())
+    member.post(ev.Polled())
     stage.run(1000)
     assert all(map(is_stable, (member, other)))
     assert len(member.machine.held()) == 2
@@ -162,7 +162,7 @@ def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None
     member = stage.join("a", {"t": 1})
     tokens = {held: grant.token for held, grant in member.machine.held().items()}
     member.asked.clear()
-    member.inbox.append(ev.SubscriptionChanged(StaticSubscription({"t": 1, "u": 1})))
+    member.post(ev.SubscriptionChanged(StaticSubscription({"t": 1, "u": 1})))
     stage.run(1000)
     path = Registration.path(GROUP, "g_a")
     (change,) = [

@@ -37,7 +37,7 @@ def test_join_and_leave_of_a_member_rebalance() -> None:
     second = stage.join("b")
     assert (owned(first), owned(second)) == ([0, 1], [2, 3])
 
-    second.inbox.append(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
+    second.post(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
     stage.run(1000)
     assert owned(first) == [0, 1, 2, 3]
 
@@ -161,7 +161,7 @@ def test_member_that_came_back_under_its_name_is_noticed() -> None:
     second = stage.join("b", {"t": 1})
     assert owned(first) == [0, 0, 1]
 
-    second.inbox.append(ev.SubscriptionChanged(StaticSubscription({"u": 1})))
+    second.post(ev.SubscriptionChanged(StaticSubscription({"u": 1})))
     stage.run(2000)
     assert {(h.topic, h.partition) for h in first.machine.held()} == {("t", 0), ("t", 1), ("u", 0)}
     assert {(h.topic, h.partition) for h in second.machine.held()} == {("u", 1)}
@@ -246,7 +246,7 @@ def test_stuck_callback_delays_the_release_until_the_deadline_only() -> None:
     assert 800 <= took_ms <= 1200
     (overdue,) = told(member, EndOverdue)
     assert overdue.partitions == (tp(2), tp(3))
-    member.inbox.append(ev.Revoked(overdue.call_id, {tp(2): 99}))
+    member.post(ev.Revoked(overdue.call_id, {tp(2): 99}))
     stage.run(500)
     assert stage.offset(2).data == b"-1"
     assert owned(second) == [2, 3]

@@ -6,36 +6,36 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, told, tp, writes_to
 from zkgroup.consumer import events as ev
+from zkgroup.consumer.effects import Revoke
 from zkgroup.history import check_history
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.consumers import Offset, Reset
 
 
-def closed(stage: SteppedGroup, member: Actor) -> None:
-    member.inbox.append(ev.CloseRequested(close_session=True, deadline_ms=stage.clock.now_ms() + 5000))
+def closed(stage: SteppedGroup, member: Member) -> None:
+    member.post(ev.CloseRequested(close_session=True, deadline_ms=stage.clock.now_ms() + 5000))
 
 
-def closed_on_a_shared_client(stage: SteppedGroup, member: Actor) -> None:
-    member.inbox.append(ev.CloseRequested(close_session=False, deadline_ms=stage.clock.now_ms() + 5000))
+def closed_on_a_shared_client(stage: SteppedGroup, member: Member) -> None:
+    member.post(ev.CloseRequested(close_session=False, deadline_ms=stage.clock.now_ms() + 5000))
 
 
-def handed_back(stage: SteppedGroup, member: Actor) -> None:
-    member.inbox.append(ev.HandBackRequested(frozenset({tp(0)})))
+def handed_back(stage: SteppedGroup, member: Member) -> None:
+    member.post(ev.HandBackRequested(frozenset({tp(0)})))
 
 
-def revoked(stage: SteppedGroup, member: Actor) -> None:
+def revoked(stage: SteppedGroup, member: Member) -> None:
     stage.join("0", run_ms=None)  # the plan gives it the partition
 
 
-def parked(stage: SteppedGroup, member: Actor) -> None:
-    member.inbox.append(ev.PollOverdue())
+def parked(stage: SteppedGroup, member: Member) -> None:
+    member.post(ev.PollOverdue())
 
 
 WAYS = [closed, closed_on_a_shared_client, handed_back, revoked, parked]
-GiveUp = Callable[[SteppedGroup, Actor], None]
+GiveUp = Callable[[SteppedGroup, Member], None]
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def stage() -> SteppedGroup:
 
 
 @pytest.fixture
-def member(stage: SteppedGroup) -> Actor:
+def member(stage: SteppedGroup) -> Member:
     actor = stage.join("a")
     stage.commit(actor, {tp(0): 20})
     return actor
 
 
-def seek(member: Actor, offset: int) -> None:
+def seek(member: Member, offset: int) -> None:
     """Goes there and processes two records."""
     member.application.seek(tp(0), offset)
     for _ in range(2):
@@ -63,7 +63,7 @@ def is_held(stage: SteppedGroup) -> bool:
 
 @pytest.mark.parametrize("give_up", WAYS, ids=lambda way: way.__name__)
 def test_the_position_after_a_seek_goes_with_the_partition(
-    stage: SteppedGroup, member: Actor, give_up: GiveUp
+    stage: SteppedGroup, member: Member, give_up: GiveUp
 ) -> None:
     """Item 59: whoever claims next goes on where this member stood; its history explains the way back."""
     seek(member, 5)
@@ -76,7 +76,7 @@ def test_the_position_after_a_seek_goes_with_the_partition(
 
 @pytest.mark.parametrize("give_up", WAYS, ids=lambda way: way.__name__)
 def test_without_a_seek_the_partition_keeps_what_is_committed(
-    stage: SteppedGroup, member: Actor, give_up: GiveUp
+    stage: SteppedGroup, member: Member, give_up: GiveUp
 ) -> None:
     """Item 59: the application committed further than it says now that it has processed."""
     member.application.deliver(tp(0))
@@ -88,12 +88,11 @@ def test_without_a_seek_the_partition_keeps_what_is_committed(
 
 @pytest.mark.parametrize("give_up", WAYS, ids=lambda way: way.__name__)
 def test_a_seek_that_is_committed_leads_no_further_back(
-    stage: SteppedGroup, member: Actor, give_up: GiveUp
+    stage: SteppedGroup, member: Member, give_up: GiveUp
 ) -> None:
     """The application committed 9 after its seek to 5: the release does not take that back."""
     seek(member, 5)
-    member.give(ev.CommitRequested(99, {tp(0): 9}, {tp(0): 1}, member.application._last_move))
-    member.application._open[99] = {}
+    member.give(ev.CommitRequested(99, {tp(0): 9}, {tp(0): 1}, member.application.last_move_id))
     stage.drain()
     give_up(stage, member)
     stage.run_until(lambda: not is_held(stage))
@@ -102,7 +101,7 @@ def test_a_seek_that_is_committed_leads_no_further_back(
 
 
 def test_a_release_without_an_answer_is_made_with_the_same_position(
-    stage: SteppedGroup, member: Actor
+    stage: SteppedGroup, member: Member
 ) -> None:
     """Recipes 10: the request was lost; read back, and sent again as it was."""
     stage.when("client-a", writes_to("/owners/", Delete), fault="lost_request")
@@ -113,7 +112,7 @@ def test_a_release_without_an_answer_is_made_with_the_same_position(
     assert stage.offset(0).data == b"7"
 
 
-def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: Actor) -> None:
+def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: Member) -> None:
     """The partition was lost and claimed anew in between: it begins where the claim found it."""
     seek(member, 5)
     stage.server.expire_session(stage.client("client-a").session.session_id)  # type: ignore[union-attr]
@@ -125,7 +124,7 @@ def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: A
     assert stage.offset(0).data == b"20"
 
 
-def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Actor) -> None:
+def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: somebody else's offset is adopted; the seek of before leads nowhere."""
     seek(member, 5)
     stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"30", -1))
@@ -137,7 +136,7 @@ def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Actor) -> None:
     assert stage.offset(0).data == b"30"
 
 
-def test_a_reset_after_the_partition_was_given_up_wins(stage: SteppedGroup, member: Actor) -> None:
+def test_a_reset_after_the_partition_was_given_up_wins(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the application's last position waits for its release when the reset is met."""
     seek(member, 5)
 
@@ -153,14 +152,14 @@ def test_a_reset_after_the_partition_was_given_up_wins(stage: SteppedGroup, memb
     assert stage.offset(0).data == b"3"
 
 
-def test_a_release_from_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Actor) -> None:
+def test_a_release_from_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Member) -> None:
     """The position that goes with the partition was taken first; the seek is committed already."""
     stage.hangs.add("a")
     handed_back(stage, member)
     stage.drain()
-    (call_id,) = member.application.open_calls
+    call_id = told(member, Revoke)[-1].call_id
     stage.commit(member, {tp(0): 5}, seeks={tp(0): 1})
-    member.inbox.append(ev.Revoked(call_id, {tp(0): 30}, member.application._last_move))
+    member.post(ev.Revoked(call_id, {tp(0): 30}, member.application.last_move_id))
     stage.run_until(lambda: not is_held(stage))
 
     assert stage.offset(0).data == b"5"

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, is_stable, multis, reads, tp, writes_to
+from tests.worlds.stepped_group import (
+    GROUP,
+    Member,
+    SteppedGroup,
+    claims,
+    is_stable,
+    multis,
+    reads,
+    tp,
+    writes_to,
+)
 from zkgroup.consumer import events as ev
 from zkgroup.model.requests import Check, Create, Delete, Operation
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.testing.simulation.actor import Actor
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner
 
@@ -19,9 +28,9 @@ OWNER = Owner.path(GROUP, MOVED)
 
 def moving_stage(
     fault: Fault,
-    at_the_move: Callable[[SteppedGroup, Actor], None] = lambda stage, member: None,
+    at_the_move: Callable[[SteppedGroup, Member], None] = lambda stage, member: None,
     before_the_read_back: Callable[[SteppedGroup], None] = lambda stage: None,
-) -> tuple[SteppedGroup, Actor]:
+) -> tuple[SteppedGroup, Member]:
     """A member of two threads, three partitions that become five, and a fault for the move's transaction.
 
     `at_the_move` happens just before that, `before_the_read_back` before the offset of the partition is read.
@@ -47,12 +56,12 @@ def moving_stage(
     return stage, member
 
 
-def given_up(stage: SteppedGroup, member: Actor) -> None:
+def given_up(stage: SteppedGroup, member: Member) -> None:
     """The application does not want the partition any more; the plan does not name it until the next one."""
-    member.inbox.append(ev.HandBackRequested(frozenset({MOVED})))
+    member.post(ev.HandBackRequested(frozenset({MOVED})))
 
 
-def ends(member: Actor) -> list[tuple[Operation, ...]]:
+def ends(member: Member) -> list[tuple[Operation, ...]]:
     """The transactions that end the claim."""
     return [
         ops for ops in multis(member.asked) if any(isinstance(o, Delete) and o.path == OWNER for o in ops)
@@ -85,7 +94,7 @@ def test_move_that_was_not_applied_is_sent_again() -> None:
 def test_move_that_is_planned_no_more_is_sent_again_as_a_release() -> None:
     """It rests on nothing then: neither on the topic, which has changed meanwhile, nor on a plan."""
 
-    def meanwhile(stage: SteppedGroup, member: Actor) -> None:
+    def meanwhile(stage: SteppedGroup, member: Member) -> None:
         given_up(stage, member)
         stage.server.put(Topic.path("t"), Topic(dict.fromkeys(range(5), (0, 1))).encode())
 
@@ -114,3 +123,24 @@ def test_move_that_cannot_be_taken_over_is_released_where_it_stands() -> None:
 
     assert 2 not in stage.owners()
     assert MOVED not in member.machine.held()
+
+
+def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_handed_back() -> None:
+    """A later plan gives it to this member again, in the transaction that gives it up: whoever waits for its
+    end does not wait for the next one."""
+    stage = SteppedGroup(topics={"t": 3})
+    member = stage.join("a", {"t": 2})
+    token = member.machine.held()[MOVED].token
+    stage.hangs.add("a")
+    future = member.engine.hand_back([MOVED])
+    stage.drain()
+    stage.topic("t", 5)
+    stage.run(1000)
+    before = (future.done(), member.machine.held()[MOVED].token)
+    stage.hangs.clear()
+    stage.run(1000)
+
+    assert before == (False, token)
+    assert member.machine.held()[MOVED].token > token
+    assert len(ends(member)) == 1
+    assert future.done()

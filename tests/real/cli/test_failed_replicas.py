@@ -1,0 +1,30 @@
+"""`broker describe` of a broker of ours whose files have failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.waiting import eventually
+from tests.worlds.shell import Shell
+
+
+def test_why_a_replica_has_failed_is_told(shell: Shell, tmp_path: Path) -> None:
+    """With its path and since when, in both formats; a replica that is well is not named."""
+    data = tmp_path / "data"
+    lasting = ("--set", "zookeeper.session.timeout.ms=60s")
+    with shell.start("broker", "run", "--id", "1", "--data", str(data), *lasting) as broker:
+        broker.until_event("controller")
+        (data / "orders").write_text("in the way")
+        assert shell.run("topic", "create", "clicks", "--partitions", "1", "--wait").code == 0
+        assert shell.run("topic", "create", "orders", "--partitions", "1").code == 0
+        described = eventually(
+            lambda: shell.json("broker", "describe", "1"), lambda document: document["failed"]
+        )
+        table = shell.run("broker", "describe", "1")
+        broker.stop()
+
+    (failed,) = described["failed"]
+    assert (failed["topic"], failed["partition"]) == ("orders", 0)
+    assert str(data / "orders") in failed["reason"]
+    assert failed["since"] <= described["as_of"]["time"]
+    assert table.lines[-1] == f"orders-0 has failed at {failed['since']}: {failed['reason']}"

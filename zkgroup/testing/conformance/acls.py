@@ -1,0 +1,323 @@
+"""ACLs: which permission of which znode each operation takes, whom an entry means, what getACL shows.
+
+As servers of 3.8.4, 3.9.2 and later have it: before, exists took none, and watches fired for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zkgroup.model.requests import (
+    Check,
+    Code,
+    Create,
+    CreateMissing,
+    CreateMissingDone,
+    Delete,
+    Exists,
+    ListChildren,
+    ListMany,
+    ListManyDone,
+    Multi,
+    MultiRefused,
+    Outcome,
+    Read,
+    ReadAcls,
+    ReadAclsDone,
+    ReadDone,
+    ReadMany,
+    ReadManyDone,
+    Refused,
+    Request,
+    SetData,
+)
+from zkgroup.model.stat import AclEntry, ZnodeAcl, ZnodeStat
+from zkgroup.testing.conformance.acl_target import AclTarget
+from zkgroup.testing.conformance.target import Caller
+from zkgroup.testing.conformance.watches import quiet
+from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, Acl, Digest, Secret
+
+OWNER = Digest("owner", Secret("secret of the owner"))
+OWNER_ID = "owner:ESOSnpQxalFvEUMjxUPDmXjm2II="
+"""`owner:` and base64 of the SHA-1 of `owner:secret of the owner`."""
+ALL = Acl("cdrwa", "digest", OWNER_ID)
+OTHER = Digest("owner", Secret("another"))
+
+
+def _anyone(permissions: str) -> Acl:
+    return Acl(permissions, "world", "anyone")
+
+
+def _code(outcome: Outcome) -> Code | None:
+    return outcome.code if isinstance(outcome, (Refused, MultiRefused)) else None
+
+
+def _acl(caller: Caller, path: str) -> tuple[tuple[AclEntry, ...], ZnodeStat]:
+    (found,) = caller.ask(ReadAcls((path,)), ReadAclsDone).acls
+    assert isinstance(found, ZnodeAcl), found
+    return found.acl, found.stat
+
+
+# --- what an operation takes ----------------------------------------------------------------------
+
+
+def _takes(path: str) -> Mapping[str, Sequence[Request]]:
+    """What takes each permission on a znode that has a child."""
+    sequential = Create(f"{path}/n-", b"", ephemeral=True, sequential=True)
+    return {
+        "r": (Read(path), Exists(path), ListChildren(path), Multi((Check(path, -1),))),
+        "w": (Multi((SetData(path, b"new", -1),)),),
+        "c": (Multi((Create(f"{path}/new", b""),)), Multi((sequential,)), CreateMissing((f"{path}/more",))),
+        "d": (Multi((Delete(f"{path}/child", -1),)),),
+    }
+
+
+def check_each_operation_takes_its_permission(target: AclTarget) -> None:
+    """Create and delete one of the parent, whatever the ACL of the child is."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    names = ("r", "w", "c", "d", "a", "cdrwa")
+    owner.write(*[Create(path, b"") for name in names for path in (f"/{name}", f"/{name}/child")])
+    for name in names:
+        assert target.set_acl(f"/{name}", ALL, _anyone(name), auth=OWNER) is None
+    stranger.catch_up()
+    for name in names:
+        for permission, requests in _takes(f"/{name}").items():
+            for request in requests:
+                refused = _code(stranger.submit(request).outcome())
+                expected = None if permission in name else Code.NO_AUTH
+                assert refused is expected, f"{request} with {name}: {refused}"
+
+
+def check_a_znode_has_the_acl_that_it_was_created_with(target: AclTarget) -> None:
+    """In a multi, as an ephemeral, as a missing parent; `auth` comes to the creator's digest.
+
+    Another client that authenticates so is the creator as well; who has another password, or none, is not.
+    """
+    creator, again = target.connect_as(OWNER, *CREATOR_ACL), target.connect_as(OWNER)
+    others = target.connect_as(OTHER), target.connect()
+    creator.write(Create("/a", b""), Create("/e", b"", ephemeral=True))
+    creator.ask(CreateMissing(("/a", "/m", "/m/n")), CreateMissingDone)
+    paths = "/a", "/e", "/m", "/m/n"
+    for caller in (again, *others):
+        caller.catch_up()
+    for path in paths:
+        assert _acl(again, path)[0] == (AclEntry(31, "digest", OWNER_ID),)
+        again.write(SetData(path, b"new", -1))
+        for other in others:
+            assert other.ask(Read(path), Refused) == Refused(Code.NO_AUTH, path)
+    again.write(Create("/a/open", b""))
+    for other in others:
+        other.catch_up()
+        assert _acl(other, "/a/open")[0] == (AclEntry(31, "world", "anyone"),)
+
+
+def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> None:
+    """The clients of a check are on this machine, by 127.0.0.1; an address authenticates nobody."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    for number, (address, is_here) in enumerate(
+        {
+            "127.0.0.1": True,
+            "127.0.0.2": False,
+            "127.255.0.0/8": True,
+            "126.0.0.0/7": True,
+            "10.0.0.0/8": False,
+            "0.0.0.0/0": True,
+            "::1": False,
+        }.items()
+    ):
+        owner.write(Create(f"/{number}", b""))
+        assert target.set_acl(f"/{number}", ALL, Acl("r", "ip", address), auth=OWNER) is None
+        stranger.catch_up()
+        refused = _code(stranger.submit(Read(f"/{number}")).outcome())
+        assert refused is (None if is_here else Code.NO_AUTH), address
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+def check_a_multi_is_refused_as_a_whole(target: AclTarget) -> None:
+    """With the first operation that is refused; it sees the ACLs of those before it, its own too."""
+    owner = target.connect_as(OWNER, ALL)
+    caller = target.connect_as(None, Acl("cdrwa", "digest", OWNER_ID), _anyone("rw"))
+    owner.write(Create("/mine", b""))
+    caller.catch_up()
+    caller.write(Create("/p", b""), SetData("/p", b"1", 0), Check("/p", 1))
+    for operations, index in (
+        ((Create("/q", b""), SetData("/mine", b"", -1)), 1),
+        ((Check("/mine", -1), Create("/q", b"")), 0),
+        ((Create("/q", b""), Create("/q/c", b"")), 1),
+        ((Create("/q", b""), SetData("/q", b"", 7), SetData("/mine", b"", -1)), None),
+    ):
+        expected = MultiRefused(1, Code.BAD_VERSION) if index is None else MultiRefused(index, Code.NO_AUTH)
+        assert caller.ask(Multi(operations), MultiRefused) == expected
+    assert caller.ask(Read("/q"), ReadDone).znode is None
+    caller.write(Create("/q", b""), Delete("/q", 0), Delete("/p", 1))
+
+
+def check_no_permission_comes_before_what_is_wrong_otherwise(target: AclTarget) -> None:
+    """NoAuth before NodeExists, BadVersion, NotEmpty and a missing child; a missing parent is NoNode."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner.write(Create("/mine", b""), Create("/mine/c", b""), Create("/mine/c/d", b""))
+    stranger.catch_up()
+    for operation in (
+        Create("/mine/c", b""),
+        Delete("/mine/none", -1),
+        Delete("/mine/c", 7),
+        Delete("/mine/c", -1),
+        SetData("/mine", b"", 7),
+        Check("/mine", 7),
+    ):
+        assert stranger.ask(Multi((operation,)), MultiRefused) == MultiRefused(0, Code.NO_AUTH), operation
+    missing = Multi((Create("/none/c", b""),))
+    assert stranger.ask(missing, MultiRefused) == MultiRefused(0, Code.NO_NODE)
+
+
+def check_create_missing_takes_no_permission_for_what_exists(target: AclTarget) -> None:
+    """Whatever its ACL, and that of its parent, are; what is missing is refused with its path."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner.write(Create("/mine", b""), Create("/mine/c", b""))
+    stranger.catch_up()
+    stranger.ask(CreateMissing(("/mine", "/mine/c")), CreateMissingDone)
+    refused = stranger.ask(CreateMissing(("/mine/c", "/mine/d")), Refused)
+    assert refused == Refused(Code.NO_AUTH, "/mine/d")
+
+
+# --- reads ----------------------------------------------------------------------------------------
+
+
+def check_bulk_reads_name_what_an_acl_hides(target: AclTarget) -> None:
+    """In its place, so that the rest can be read."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner.write(Create("/mine", b""))
+    owner.write(Create("/mine/c", b""))
+    stranger.make("/open", "/open/x")
+    paths = "/open", "/mine", "/none"
+    stranger.catch_up()
+    znodes = stranger.ask(ReadMany(paths), ReadManyDone).znodes
+    assert [getattr(znode, "path", znode) for znode in znodes] == ["/open", Code.NO_AUTH, None]
+    assert stranger.ask(ListMany(paths), ListManyDone) == ListManyDone((("x",), Code.NO_AUTH, None))
+
+
+def check_an_acl_is_shown_to_who_may_read_or_administrate(target: AclTarget) -> None:
+    """Without ADMIN the digest of a password is masked."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner.write(Create("/n", b""))
+    for permissions, shown in (
+        ("w", None),
+        ("cdw", None),
+        ("r", "owner:x"),
+        ("a", OWNER_ID),
+        ("ra", OWNER_ID),
+    ):
+        assert target.set_acl("/n", ALL, _anyone(permissions), auth=OWNER) is None
+        stranger.catch_up()
+        (found,) = stranger.ask(ReadAcls(("/n",)), ReadAclsDone).acls
+        if shown is None:
+            assert found is Code.NO_AUTH
+        else:
+            assert isinstance(found, ZnodeAcl)
+            mask = _anyone(permissions).mask
+            assert found.acl == (AclEntry(31, "digest", shown), AclEntry(mask, "world", "anyone"))
+
+
+def check_who_may_not_read_is_told_by_no_watch(target: AclTarget) -> None:
+    """By the ACL at the time of the change; the watch is gone all the same."""
+    owner, stranger = target.connect_as(OWNER, ALL), target.connect()
+    owner.write(Create("/n", b""))
+    stranger.catch_up()
+    refused = stranger.submit(Read("/n", watch=True))
+    assert refused.outcome() == Refused(Code.NO_AUTH, "/n")
+    created = stranger.submit(Exists("/new", watch=True))
+    listed = stranger.submit(ListChildren("/", watch=True))
+    listed.outcome()
+    owner.write(Create("/new", b""))
+    assert listed.fired() == "/"
+    assert target.set_acl("/n", *OPEN_ACL, ALL, auth=OWNER) is None
+    stranger.catch_up()
+    changed = stranger.submit(Read("/n", watch=True))
+    changed.outcome()
+    assert target.set_acl("/n", ALL, auth=OWNER) is None
+    owner.catch_up()
+    owner.write(SetData("/n", b"1", -1))
+    assert target.set_acl("/n", *OPEN_ACL, ALL, auth=OWNER) is None
+    owner.catch_up()
+    owner.write(SetData("/n", b"2", -1))
+    stranger.catch_up()
+    quiet(stranger)
+    assert [refused.watched, created.watched, changed.watched] == [[], [], []]
+
+
+# --- setACL ---------------------------------------------------------------------------------------
+
+
+def check_an_acl_is_set_by_who_may_administrate(target: AclTarget) -> None:
+    """It counts in `aversion` alone, which can be expected, and fires no watch."""
+    owner = target.connect_as(OWNER, ALL)
+    owner.write(Create("/n", b""))
+    before = owner.stat("/n")
+    watch = owner.submit(Read("/n", watch=True))
+    watch.outcome()
+    assert target.set_acl("/n", _anyone("cdrwa"), auth=OTHER) is Code.NO_AUTH
+    assert target.set_acl("/n", ALL, _anyone("cdrw"), version=0, auth=OWNER) is None
+    assert target.set_acl("/n", _anyone("cdrwa"), auth=OTHER) is Code.NO_AUTH
+    assert target.set_acl("/n", _anyone("cdrwa"), version=0, auth=OWNER) is Code.BAD_VERSION
+    assert target.set_acl("/n", ALL, _anyone("ra"), version=1, auth=OWNER) is None
+    assert target.set_acl("/n", _anyone("cdrwa"), _anyone("cdrwa"), auth=OTHER) is None
+    assert target.set_acl("/none", _anyone("cdrwa"), auth=OWNER) is Code.NO_NODE
+    owner.catch_up()
+    quiet(owner)
+    acl = (AclEntry(31, "world", "anyone"),)
+    assert _acl(owner, "/n") == (acl, before._replace(aversion=3))
+    assert watch.watched == []
+
+
+def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:
+    """Empty, of an unknown scheme, with an id that is none, `auth` of who has not authenticated."""
+    owner, caller = target.connect_as(OWNER, ALL), target.connect_as(None, *CREATOR_ACL)
+    owner.write(Create("/n", b""))
+    refused = caller.ask(Multi((Create("/none/child", b""),)), MultiRefused)
+    assert refused == MultiRefused(0, Code.INVALID_ACL)
+    for acl in (
+        (),
+        (Acl("r", "unknown", "x"),),
+        (Acl("r", "world", "somebody"),),
+        (ALL, Acl("r", "digest", "user")),
+        (Acl("r", "digest", "user:"),),
+        (Acl("r", "digest", "user:x:y"),),
+        (Acl("r", "ip", "10.0.0"),),
+        (Acl("r", "ip", "10.0.0.256"),),
+        (Acl("r", "ip", "10.0.0.0/33"),),
+        (Acl("r", "ip", "10.0.0.0/255.0.0.0"),),
+    ):
+        assert target.set_acl("/n", *acl, auth=OWNER) is Code.INVALID_ACL, acl
+    assert target.set_acl("/none", auth=OWNER) is Code.INVALID_ACL
+    assert target.set_acl("/n", *CREATOR_ACL, auth=None) is Code.INVALID_ACL
+    assert _acl(owner, "/n")[0] == (AclEntry(31, "digest", OWNER_ID),)
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def check_the_next_session_authenticates_again(target: AclTarget) -> None:
+    """What the client created before is readable."""
+    owner = target.connect_as(OWNER, *CREATOR_ACL)
+    owner.write(Create("/n", b"data"))
+    owner.store.abandon(1, "test")
+    owner.session(2)
+    znode = owner.ask(Read("/n"), ReadDone, incarnation=2).znode
+    assert znode is not None
+    assert znode.data == b"data"
+
+
+def check_the_end_of_a_session_takes_no_permission(target: AclTarget) -> None:
+    """Its ephemerals go where nobody may delete anything."""
+    witness = target.connect_as(OWNER, ALL)
+    leaver = target.connect_as(OWNER, Acl("cra", "digest", OWNER_ID))
+    leaver.write(Create("/p", b""), Create("/p/e", b"", ephemeral=True))
+    refused = leaver.ask(Multi((Delete("/p/e", -1),)), MultiRefused)
+    assert refused == MultiRefused(0, Code.NO_AUTH)
+    witness.catch_up()
+    watch = witness.submit(Exists("/p/e", watch=True))
+    watch.outcome()
+    leaver.store.close()
+    assert watch.fired() == "/p/e"
