@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.worlds.acls import READ_ONLY
 from tests.worlds.memory_groups import MemoryGroups
-from tests.worlds.stores import OnOutcome, WrappedStore
+from tests.worlds.stores import MeddledStore, before_nth
+from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.group_deletion import delete_group, plan_deletion
 from zkgroup.admin.offset_plans import OffsetPlan, plan_values
 from zkgroup.admin.offsets import Act, apply_plan, missing_parents
@@ -24,8 +25,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Store
-from zkgroup.model.requests import Code, Multi, MultiRefused, Request
+from zkgroup.model.requests import Multi
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset
@@ -372,22 +372,6 @@ def test_what_comes_up_between_plan_and_act_is_a_conflict(world: MemoryGroups) -
         restore_znodes(world.ensemble, plan)
 
 
-class RefusingStore(WrappedStore):
-    """An ACL refuses every transaction but the first few."""
-
-    def __init__(self, store: Store, allowed: int) -> None:
-        super().__init__(store)
-        self._left = allowed
-
-    def submit(self, request: Request, *, on_outcome: OnOutcome, **rest: Any) -> None:
-        if isinstance(request, Multi):
-            self._left -= 1
-        if isinstance(request, Multi) and self._left < 0:
-            on_outcome(MultiRefused(0, Code.NO_AUTH))
-            return
-        super().submit(request, on_outcome=on_outcome, **rest)
-
-
 @pytest.mark.parametrize(("allowed", "error"), [(0, AccessDeniedError), (1, PartlyDoneError)])
 def test_what_is_done_in_part_is_never_told_as_refused(
     world: MemoryGroups, allowed: int, error: type[Exception]
@@ -404,10 +388,15 @@ def test_what_is_done_in_part_is_never_told_as_refused(
 
     client = world.server.client("refused")
 
+    def protecting(path: str) -> Ensemble:
+        """Nobody may write below this path from the first transaction on that is not allowed."""
+        protect = before_nth(Multi, allowed + 1, lambda: world.server.set_acl(path, READ_ONLY))
+        return world.operator(MeddledStore(client, protect))
+
     with pytest.raises(error):
-        restore_znodes(world.operator(RefusingStore(client, allowed)), plan)
+        delete_topic(protecting("/brokers/topics/orders/partitions"), deletion)
     with pytest.raises(error):
-        delete_topic(world.operator(RefusingStore(client, allowed)), deletion)
+        restore_znodes(protecting("/brokers"), plan)
 
 
 @pytest.mark.parametrize(

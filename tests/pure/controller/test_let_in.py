@@ -8,16 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.controller.forced import forced, records, told
+from tests.worlds.acls import NO_DELETES
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
-from zkgroup.controller.machine import abandoned
 from zkgroup.controller.machine.agenda import PAUSE_MS
-from zkgroup.controller.machine.fence import Write
-from zkgroup.controller.machine.reign import Reign
-from zkgroup.machinery.procedures import DeniedError, Procedure
 from zkgroup.model.requests import Delete, Multi
 from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 SEVERAL, ALONE = (2, 3), (3,)
 """Replicas of the next topic: others lead and sync without the broker, or nobody does."""
@@ -59,26 +57,21 @@ def test_nothing_is_told_before_the_record_is_gone(replicas: tuple[int, ...]) ->
 
 
 @pytest.mark.parametrize("replicas", [SEVERAL, ALONE])
-def test_a_record_that_may_not_be_taken_off_keeps_the_broker_out(
-    monkeypatch: pytest.MonkeyPatch, replicas: tuple[int, ...]
-) -> None:
+def test_a_record_that_may_not_be_taken_off_keeps_the_broker_out(replicas: tuple[int, ...]) -> None:
     """An ACL refuses it: the broker has deleted, and is let in when the record can go."""
     world, _ = forced()
     world.make_topic("t", {1: replicas})
     world.run()
-
-    def denied(reign: Reign, write: Write) -> Procedure[str | None]:
-        raise DeniedError(write.operations[0].path)
-        yield
+    parent = AbandonedReplicas.prefix().rpartition("/")[0]
+    world.server.set_acl(parent, NO_DELETES)
 
     before = len(told(world, 3))
-    with monkeypatch.context() as patched:
-        patched.setattr(abandoned, "commit", denied)
-        world.start_broker(3)
-        world.advance(2 * PAUSE_MS)
-        assert told(world, 3)[before:] == ["delete"]
-        assert not is_in_sync(world)
-        assert len(records(world)) == 1
+    world.start_broker(3)
+    world.advance(2 * PAUSE_MS)
+    assert told(world, 3)[before:] == ["delete"]
+    assert not is_in_sync(world)
+    assert len(records(world)) == 1
+    world.server.set_acl(parent, *OPEN_ACL)
     world.advance(2 * PAUSE_MS)
 
     assert told(world, 3)[before:] == ["delete", "replica"]
