@@ -16,9 +16,27 @@ from zkgroup.znodes.controller_records import ControllerRecord, controller_histo
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.reassignment_records import FinishedReassignment
 from zkgroup.znodes.topics import delete_topics_path
+from zkgroup.znodes.unhosted_topics import (
+    PLACEHOLDER,
+    Signs,
+    is_unhosted,
+    may_be_unhosted,
+    unhosted_topics_path,
+)
 
 PlaceKind = Literal[
-    "controller", "epoch", "history", "broker", "topic", "state", "moves", "preferred", "deletion", "ended"
+    "controller",
+    "epoch",
+    "history",
+    "broker",
+    "topic",
+    "state",
+    "moves",
+    "preferred",
+    "deletion",
+    "ended",
+    "mark",
+    "marks",
 ]
 NOWHERE = TopicPartition("", -1)
 _Value = TypeVar("_Value")
@@ -73,6 +91,12 @@ class ClusterPicture:
     preferred: bool = False
     """Whether a preferred election is asked for."""
     deletions: set[str] = field(default_factory=set)
+    _written: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """czxid and mzxid of each topic."""
+    _marks: dict[str, int] = field(default_factory=dict)
+    """Topic to the czxid of the mark that no broker hosts it."""
+    _marks_since: int | None = None
+    """czxid of their parent."""
     _places: dict[str, Place | None] = field(default_factory=dict)
 
     def place(self, path: str) -> Place | None:
@@ -89,6 +113,19 @@ class ClusterPicture:
     def state(self, topic_partition: TopicPartition) -> PartitionState | None:
         seen = self.states.get(topic_partition)
         return None if seen is None else seen.state
+
+    def is_unhosted(self, topic: str) -> bool:
+        """Whether the topic was made without brokers, and none was named since (ADR 0029)."""
+        found = self.topics.get(topic)
+        if found is None or not may_be_unhosted(found):
+            return False
+        if any(TopicPartition(topic, number) in self.states for number in found.numbers):
+            return False
+        made, written = self._written[topic]
+        broker = self.brokers.get(PLACEHOLDER[0])
+        return is_unhosted(
+            Signs(made, written, self._marks.get(topic), self._marks_since, broker.czxid if broker else None)
+        )
 
     def partitions(self) -> Iterable[TopicPartition]:
         """Every partition that a replica list names."""
@@ -111,10 +148,10 @@ class ClusterPicture:
                 self.epoch_session = transaction.session
             case "broker":
                 self._register(transaction, change, place.number)
-            case "topic" if gone:
-                self.topics.pop(place.topic, None)
             case "topic":
-                self.topics[place.topic] = decoded(Topic.decode, change)
+                self._set_topic(transaction, change, place.topic)
+            case "mark" | "marks":
+                self._mark(transaction, change, place)
             case "state":
                 self._set_state(transaction, change, place.topic_partition)
             case "moves":
@@ -146,6 +183,24 @@ class ClusterPicture:
             told is not None and told.is_zkgroup,
             told is None or told.role != "controller",
         )
+
+    def _set_topic(self, transaction: ServerTransaction, change: Change, topic: str) -> None:
+        if change.action == "delete":
+            self.topics.pop(topic, None)
+            self._written.pop(topic, None)
+            return
+        self.topics[topic] = decoded(Topic.decode, change)
+        made, _ = self._written.get(topic, (transaction.zxid, 0))
+        self._written[topic] = made, transaction.zxid
+
+    def _mark(self, transaction: ServerTransaction, change: Change, place: Place) -> None:
+        gone = change.action == "delete"
+        if place.kind == "marks":
+            self._marks_since = None if gone else self._marks_since or transaction.zxid
+        elif gone:
+            self._marks.pop(place.topic, None)
+        else:
+            self._marks.setdefault(place.topic, transaction.zxid)
 
     def _set_state(
         self, transaction: ServerTransaction, change: Change, topic_partition: TopicPartition
@@ -206,6 +261,7 @@ _FIXED: dict[str, PlaceKind] = {
     ControllerEpoch.path(): "epoch",
     Reassignment.path(): "moves",
     PreferredElection.path(): "preferred",
+    unhosted_topics_path(): "marks",
 }
 
 
@@ -221,6 +277,8 @@ def _look(path: str) -> Place | None:
         return Place("topic", topic=name)
     if parent == delete_topics_path():
         return Place("deletion", topic=name)
+    if parent == unhosted_topics_path():
+        return Place("mark", topic=name)
     if path.startswith(FinishedReassignment.prefix()):
         return Place("ended")
     prefix = f"{topics_path()}/"

@@ -63,23 +63,29 @@ def _ruled(picture: ClusterPicture) -> Iterator[Violation]:
 def left_undone(picture: ClusterPicture, options: ClusterOptions) -> Iterator[Violation]:
     """What could be done with the brokers there are, and is not. All of it is named L7.
 
-    A move waits for its targets, and for somebody from whom they can copy.
+    A move waits for its targets, and for somebody from whom they can copy. A topic that was made without
+    brokers needs no leaders, nobody to be deleted, and nobody to copy from.
     """
     live = {id_ for id_, held in picture.brokers.items() if held.hosts} - set(options.down)
     for tp, target in sorted(picture.moves.items()):
         state, able = picture.state(tp), live.difference(options.unserved.get(tp, ()))
         source = able.intersection((picture.replicas(tp) or ()) if state is None else state.isr)
+        if picture.is_unhosted(tp.topic):
+            source = able
         if tp.topic not in picture.topics or (source and set(target) <= able):
             yield Violation("L7", f"the move to {_list(target)} is still open", tp)
     for topic in sorted(picture.deletions):
         known = picture.topics.get(topic)
         hosts = {each for replicas in known.partitions.values() for each in replicas} if known else set()
+        if picture.is_unhosted(topic):
+            hosts = set()
         if hosts <= live and not any(tp.topic == topic for tp in picture.moves):
             yield Violation("L7", f"topic {topic} is still to be deleted")
     if picture.preferred:
         yield Violation("L7", "the preferred election is still asked for")
+    unhosted = {topic for topic in picture.topics if picture.is_unhosted(topic)}
     for tp in picture.partitions():
-        if tp.topic not in picture.deletions:
+        if tp.topic not in picture.deletions and tp.topic not in unhosted:
             state, able = picture.state(tp), live.difference(options.unserved.get(tp, ()))
             yield from _leaderless(tp, picture.replicas(tp) or (), able, state, tp in picture.states)
 

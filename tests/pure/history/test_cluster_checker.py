@@ -6,9 +6,12 @@ import pytest
 
 from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory, broken
 from zkgroup.history import Change, Refusal
-from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.topics import TopicDeletion
+from zkgroup.znodes.unhosted_topics import UnhostedTopic, unhosted_topics_path
 
 SAFETY = {"S11", "S12", "S13", "S14", "S15", "S16", "S17"}
 
@@ -389,3 +392,59 @@ def test_l7_every_partition_has_a_state() -> None:
     world.write(100, Change("delete", PartitionState.path(TP)))
 
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
+
+
+# --- topics without brokers ---------------------------------------------------------------------------
+
+
+def unhosted() -> ClusterHistory:
+    """The topic `work` next to brokers 0 to 4, made without brokers; its mark is of the same transaction."""
+    world = ClusterHistory()
+    world.put(OPERATOR, "create", unhosted_topics_path())
+    world.write(
+        OPERATOR,
+        world.change("create", Topic.path("work"), Topic({0: (0,)}).encode()),
+        world.change("create", UnhostedTopic.path("work"), UnhostedTopic().encode()),
+    )
+    world.register(0, 50)
+    return world
+
+
+def test_l7_a_topic_without_brokers_needs_none() -> None:
+    """Broker 0, which its list names, lives. Without the mark its partition would want a state."""
+    world = unhosted()
+    assert world.check(quiet_from_ms=world.ms).holds
+
+    world.put(OPERATOR, "delete", UnhostedTopic.path("work"))
+    (violation,) = world.check(quiet_from_ms=world.ms).violations
+    assert violation.detail == "work-0 has no state, and 0 live"
+
+
+def test_l7_the_deletion_of_a_topic_without_brokers_waits_for_nobody() -> None:
+    """Nor for a broker 0 that is not there; nor has a move anybody to copy from."""
+    world = unhosted()
+    world.expire(50)
+    world.put(OPERATOR, "create", TopicDeletion.path("work"), b"")
+    assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
+
+    world = unhosted()
+    world.expire(50)
+    move = Reassignment((Move(TopicPartition("work", 0), (1, 2)),))
+    world.put(OPERATOR, "create", Reassignment.path(), move.encode())
+    assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
+
+
+def test_an_operator_may_give_a_topic_its_first_brokers() -> None:
+    """As `topic alter` does: lists and mark in one transaction, and nobody writes the former lists back."""
+    world = unhosted()
+    lists = Topic({0: (1, 2)}).encode()
+    world.write(
+        OPERATOR,
+        world.change("set", Topic.path("work"), lists),
+        world.change("delete", UnhostedTopic.path("work")),
+    )
+    state = PartitionState(1, 0, (1, 2), world.epoch)
+    path = PartitionState.path(TopicPartition("work", 0))
+    world.put(100, "create", path, state.encode())
+
+    assert world.check(quiet_from_ms=world.ms).holds
