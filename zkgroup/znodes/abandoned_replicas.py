@@ -1,6 +1,6 @@
-"""Replicas that the deletion of their topic has not waited for (controller.md K20).
+"""Replicas that the deletion of their topic has not waited for, as earlier versions recorded them (K20).
 
-An operator named the broker as lost, or a move had left them behind, so that no list named them (K16).
+They are read and taken off as before; what is recorded now is in `stray_replicas`.
 
 Below `/zkgroup`, where nobody else looks.
 """
@@ -40,8 +40,8 @@ class AbandonedReplicas:
     """`/zkgroup/abandoned/replicas-<n>`: what a broker may have of a deleted topic. Persistent, sequential.
 
     `{"version":1,"topic":"orders","broker":3,"partitions":[0,1],"epoch":7}`, made in the transaction that
-    deletes the topic. While it stands no controller of ours makes the broker a replica of these partitions;
-    it goes once the broker, back again, has deleted them.
+    deletes the topic by controllers of earlier versions. While it stands no controller of ours makes the
+    broker a replica of these partitions; it goes once the broker, back again, has deleted them.
     """
 
     topic: str

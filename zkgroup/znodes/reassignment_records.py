@@ -48,8 +48,7 @@ _NUMBERS: Final = range(INT32[-1] + 1)
 
 
 def finished_reassignments_path() -> str:
-    """Its children are the last moves that ended, `FINISHED_KEPT` of them, and older ones whose replicas may
-    still be where they have no place any more."""
+    """Its children are the last moves that ended, `FINISHED_KEPT` of them."""
     return f"{zkgroup_path()}/reassignments"
 
 
@@ -78,6 +77,9 @@ class FinishedReassignment:
     """Of the controller that ended it."""
     left: tuple[int, ...] = ()
     """Others that may have a replica which has no place any more: it was added, and taken back."""
+    czxid: int | None = None
+    """Of the topic's znode, 0 for no topic. Of such an end `/zkgroup/strays` says what it has left behind;
+    None: a controller of an earlier version ended it, and who had a replica may have it yet."""
 
     @staticmethod
     def path(sequence: int) -> str:
@@ -110,7 +112,11 @@ class FinishedReassignment:
             "reason": check_text("reason", self.reason),
             "epoch": str(check_number("controller epoch", self.epoch)),
         }
-        return write_object({**fields, "left": _joined(self.left)} if self.left else fields)
+        if self.left:
+            fields["left"] = _joined(self.left)
+        if self.czxid is not None:
+            fields["czxid"] = str(self.czxid)
+        return write_object(fields)
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
@@ -124,6 +130,7 @@ class FinishedReassignment:
             reason=text_of(path, fields, "reason"),
             epoch=integer_text_of(path, fields, "epoch", INT32),
             left=_brokers(path, fields, "left") if "left" in fields else (),
+            czxid=integer_text_of(path, fields, "czxid", INT64) if "czxid" in fields else None,
         )
 
 

@@ -6,13 +6,31 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, left_of, realm
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas, abandoned_replicas_path
+from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path
+
+
+def kept(world: SteppedControllers) -> list[tuple[int, StrayTopic]]:
+    """What is recorded of what brokers may still have: broker, and of which topic."""
+    paths = sorted(world.below(stray_replicas_path()) - {stray_replicas_path()})
+    found = []
+    for path in paths:
+        place = StrayReplicas.place_of(path.rpartition("/")[2])
+        assert place is not None, path
+        topics = StrayReplicas.decode(path, world.find(path).data).topics
+        found += [(place[0], each) for each in topics]
+    return found
 
 
 def records(world: SteppedControllers) -> list[AbandonedReplicas]:
-    """What is kept of replicas that nobody has waited for."""
-    paths = sorted(world.below(abandoned_replicas_path()) - {abandoned_replicas_path()})
-    return [AbandonedReplicas.decode(path, world.find(path).data) for path in paths]
+    """What is recorded of topics that are gone."""
+    found = []
+    for broker, (topic, czxid, partitions, epoch) in kept(world):
+        znode = world.server.find(Topic.path(topic))
+        if znode is None or znode.stat.czxid != czxid:
+            found.append(AbandonedReplicas(topic, broker, partitions, epoch))
+    return found
 
 
 def forced() -> tuple[SteppedControllers, ControllerNode]:

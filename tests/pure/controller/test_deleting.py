@@ -22,7 +22,6 @@ from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import PartitionError, StopReplicaResponse
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.zookeeper.blocking import Blocking
 
 ONE, TWO, THREE = (Replica(tp(0), broker) for broker in (1, 2, 3))
@@ -104,21 +103,6 @@ def test_a_broker_that_is_there_is_asked_although_it_is_named() -> None:
     assert decide(topic(DELETED, INELIGIBLE, moving=[tp(0)], reachable=(), **named)) == Wait(
         "waits for the reassignment of t-0"
     )
-
-
-def test_what_is_left_is_recorded_by_broker_and_never_after_the_name_is_free() -> None:
-    """One record for each broker, with the last write or before it, however small the writes are."""
-    left = (Replica(tp(1), 3), Replica(tp(0), 3), Replica(tp(0), 2))
-    records = deleting.records_of(left, 7)
-
-    assert records == (AbandonedReplicas("t", 2, (0,), 7), AbandonedReplicas("t", 3, (0, 1), 7))
-    for bytes_max in (100, 400, 100_000):
-        writes = deleting.remove_topic("t", range(3), znodes(3), bytes_max, records)
-        made = [each for write in writes for each in write.operations if isinstance(each, Create)]
-        assert [each.data for each in made] == [record.encode() for record in records]
-        assert not any(isinstance(each, Create) for each in writes[-1].operations[-4:])
-        assert Delete("/brokers/topics/t", 0) in writes[-1].operations
-    assert all(each in writes[-1].operations for each in made), "all of a small topic goes at once"
 
 
 def test_a_broker_that_is_back_is_asked() -> None:

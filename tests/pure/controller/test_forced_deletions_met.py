@@ -15,6 +15,7 @@ from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import Controller, ControllerEpoch
+from zkgroup.znodes.stray_replicas import StrayReplicas
 from zkgroup.znodes.topics import TopicDeletion
 
 
@@ -83,12 +84,13 @@ def test_a_record_that_cannot_be_read_is_named_and_stops_nothing() -> None:
     """The others are carried out."""
     world, ruler = forced()
     world.server.put(AbandonedReplicas.path(77), b"{}")
+    world.server.put(StrayReplicas.path(4), b"{")
     world.crash(ruler)
     world.start_broker(3, run=False)
     ruler = world.rule()
 
     reign = ruler.reign
-    assert set(reign.picture.unreadable) == {AbandonedReplicas.path(77)}
+    assert set(reign.picture.unreadable) == {AbandonedReplicas.path(77), StrayReplicas.path(4)}
     assert tp(1) not in world.hosts[3].logs
 
 
@@ -118,7 +120,7 @@ def test_a_record_taken_off_by_hand_holds_nobody() -> None:
     world, _ = forced()
     world.make_topic("t", {1: (2, 3)})
     world.run()
-    world.delete(AbandonedReplicas.path(0))
+    world.delete(StrayReplicas.path(3))
     world.start_broker(3)
 
     assert told(world, 3)[-1] == "replica"

@@ -13,8 +13,8 @@ from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
 from zkgroup.controller.machine.agenda import PAUSE_MS
 from zkgroup.model.requests import Delete, Multi
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.stray_replicas import stray_replicas_path
 from zkgroup.zookeeper.settings import OPEN_ACL
 
 SEVERAL, ALONE = (2, 3), (3,)
@@ -25,8 +25,7 @@ def takes_off(ruler: ControllerNode) -> bool:
     """Whether the controller's next request deletes a record."""
     flight = ruler.client.requests[0].request if ruler.client.requests else None
     return isinstance(flight, Multi) and any(
-        isinstance(each, Delete) and each.path.startswith(AbandonedReplicas.prefix())
-        for each in flight.operations
+        isinstance(each, Delete) and each.path.startswith(stray_replicas_path()) for each in flight.operations
     )
 
 
@@ -62,7 +61,7 @@ def test_a_record_that_may_not_be_taken_off_keeps_the_broker_out(replicas: tuple
     world, _ = forced()
     world.make_topic("t", {1: replicas})
     world.run()
-    parent = AbandonedReplicas.prefix().rpartition("/")[0]
+    parent = stray_replicas_path()
     world.server.set_acl(parent, NO_DELETES)
 
     before = len(told(world, 3))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.worlds.controller_clusters import broker, cluster, rule, tp
+from zkgroup.controller.machine import move_writes
 from zkgroup.controller.machine.fence import Fence, Write, single, size_of
-from zkgroup.controller.machine.move_writes import (
-    Ending,
-    finish,
-    shrink,
-    tells_moves_in_topics,
-    write_unions,
-)
+from zkgroup.controller.machine.move_writes import Ending, shrink, tells_moves_in_topics, write_unions
 from zkgroup.controller.machine.moving import Shrink, WriteUnion
 from zkgroup.controller.machine.picture import Brokers, Picture, Standing
+from zkgroup.controller.machine.stray_book import StrayBook
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, SetData
@@ -25,6 +23,8 @@ from zkgroup.znodes.reassignment_records import FinishedReassignment
 from zkgroup.zookeeper.blocking import Blocking
 
 REQUEST = "/admin/reassign_partitions"
+finish = partial(move_writes.finish, births={"t": 7}, record=lambda left: StrayBook().change())
+"""Where no broker has left anything behind."""
 UNION = WriteUnion((3, 1, 2), adding=(3,), removing=(1, 2))
 
 
@@ -88,7 +88,7 @@ def test_moves_that_end_together_are_one_write() -> None:
         left = Reassignment.decode(REQUEST, zk.read(REQUEST).data)
         assert left == Reassignment((Move(tp(1), (3,)),))
         assert [each.topic_partition for each in tree.records()] == [tp(0), tp(2), tp(0, "u")]
-        assert tree.records()[0] == FinishedReassignment(tp(0), (1, 2), (3,), "done", "moved", 1)
+        assert tree.records()[0] == FinishedReassignment(tp(0), (1, 2), (3,), "done", "moved", 1, czxid=7)
 
 
 def test_the_last_moves_take_the_request_with_them() -> None:

@@ -22,11 +22,11 @@ from zkgroup.controller.machine.agenda import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Exists, Multi, NotSent, Request
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller_records import ControllerStatus
 from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan, finished_reassignments_path
+from zkgroup.znodes.stray_replicas import StrayReplicas
 from zkgroup.znodes.topics import TopicDeletion
 from zkgroup.znodes.unclean_elections import UncleanElection
 from zkgroup.zookeeper import Acl
@@ -309,7 +309,7 @@ def abandon(world: SteppedControllers) -> None:
     world.start_broker(2)
 
 
-ABANDONED = AbandonedReplicas.path(0)
+STRAYS = StrayReplicas.path(2)
 PREFERRED, UNCLEAN, MARKER = PreferredElection.path(), UncleanElection.path(), TopicDeletion.path("x")
 PLAN = StoredPlan.path("p")
 
@@ -334,8 +334,8 @@ WORK = [
     pytest.param(None, PLAN, plan, "plan p", id="a plan"),
     pytest.param(None, PLAN, end_of_plan, "plan p", id="the end of a plan"),
     pytest.param(
-        no_deletes_beside(ABANDONED),
-        ABANDONED,
+        no_deletes_beside(STRAYS),
+        STRAYS,
         abandon,
         "removal of t on broker 2",
         id="a record of a forced deletion",

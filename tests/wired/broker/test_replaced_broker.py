@@ -21,8 +21,8 @@ from zkgroup.lines.producer import LineProducer
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
 from zkgroup.znodes.admin_requests import Move, Reassignment
+from zkgroup.znodes.stray_replicas import stray_replicas_path
 from zkgroup.zookeeper.blocking import Blocking
 
 T0 = TopicPartition("t", 0)
@@ -127,7 +127,7 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
 
     eventually_at(server.clock, lambda: follows(back, 3), what=lambda: str(back.replicas()))
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\nnew 2\n"
-    assert operator.zk.children(abandoned_replicas_path())[0] == ()
+    assert operator.zk.children(stray_replicas_path())[0] == ()
 
 
 def test_a_broker_that_was_given_up_brings_nothing_back(
@@ -157,7 +157,7 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     eventually_at(server.clock, lambda: follows(back, 2), what=lambda: str(back.replicas()))
     assert old == b"old 0\nold 1\nold 2\n"
     assert (tmp_path / "two" / "t" / "0.jsonl").read_bytes() == b"new 0\nnew 1\n"
-    assert operator.zk.children(abandoned_replicas_path())[0] == ()
+    assert operator.zk.children(stray_replicas_path())[0] == ()
 
 
 def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 An operator who knows that a broker is lost can have a topic deleted without it. Should it come back after
-all, it still has the records, and nothing in them tells one topic from the next of that name. So the
-transaction that deletes the topic makes a record of each such broker, and of each on which a move has left a
-replica that nobody has seen deleted (`strays`). While it stands `Holding` keeps the broker from being made a
+all, it still has the records, and nothing in them tells one topic from the next of that name. So before the
+topic is deleted each such broker is recorded, and each on which a move has left a replica that nobody has
+seen deleted (`strays`, `stray_records`). While that stands `Holding` keeps the broker from being made a
 replica of a new topic of the name: it is not told of it, and not elected. The others are told the whole
 replica list, so that nothing is left to be said to them when the record is gone.
 
@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.controller.machine import deleting
+from zkgroup.controller.machine import deleting, stray_records
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write
-from zkgroup.controller.machine.holding import Abandoned
+from zkgroup.controller.machine.holding import Abandoned, RecordKey
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.rule_books import Answer
 from zkgroup.controller.machine.states import commit
+from zkgroup.controller.machine.stray_book import Owed
 from zkgroup.machinery.procedures import Procedure, Query, ask, list_done
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, ListChildren
@@ -41,13 +42,16 @@ AGAIN_MS: Final = 60_000
 
 
 def read(reign: Reign) -> Procedure[None]:
-    """Reads the records: what they name is held from here on. The answers so far still count."""
+    """Reads the records: what they name is held from here on. The answers so far still count.
+
+    Those of `/zkgroup/abandoned` are of controllers of earlier versions; no more are made.
+    """
     (outcome,) = yield from ask(Query(ListChildren(abandoned_replicas_path())))
     names = list_done(outcome).children
     reign.only(abandoned_replicas_path(), names)
     numbers = [number for name in names if (number := AbandonedReplicas.sequence_of(name)) is not None]
     znodes = yield from reign.read_many(AbandonedReplicas.path(number) for number in numbers)
-    found: dict[int, Abandoned] = {}
+    found: dict[RecordKey, Abandoned] = {}
     for number in sorted(numbers):
         znode = znodes.get(AbandonedReplicas.path(number))
         record = reign.decoded(znode, AbandonedReplicas.decode)
@@ -58,9 +62,13 @@ def read(reign: Reign) -> Procedure[None]:
             all_ = record.topic_partitions
             known = Abandoned(record, znode.stat.version, set(all_), set(all_))
         found[number] = known
-    for gone in reign.holding.abandoned.keys() - found.keys():
-        reign.wait(_name(reign.holding.abandoned[gone]), None)
+    for key, each in reign.holding.abandoned.items():
+        if not isinstance(key, int):
+            found[key] = each
+        elif key not in found:
+            reign.wait(_name(each), None)
     reign.holding.abandon(found)
+    yield from stray_records.read(reign)
     _let_go_of_wanted(reign)
 
 
@@ -69,7 +77,9 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     holding = reign.holding
     _let_go_of_wanted(reign)
     for number in [number for number, each in holding.abandoned.items() if not each.left]:
-        yield from _settle(reign, number)
+        if isinstance(number, int):
+            yield from _settle_earlier(reign, number)
+    yield from _settle(reign)
     asked = holding.all_deleting()
     batch = reign.batch()
     for topic_partition, broker in holding.let_in:
@@ -104,8 +114,29 @@ def heard(reign: Reign, answer: Answer) -> None:
             reign.wait(_name(each), reason)
 
 
-def _settle(reign: Reign, number: int) -> Procedure[None]:
-    """The broker has nothing of it any more: the record goes, and then the broker may have new replicas."""
+def _settle(reign: Reign) -> Procedure[None]:
+    """Of what brokers have nothing any more the records go, and then they may have new replicas."""
+    done = {key: each for key, each in reign.holding.abandoned.items() if not each.left}
+    gone = [
+        Owed(*key, frozenset(each.record.partitions))
+        for key, each in done.items()
+        if not isinstance(key, int)
+    ]
+    if not gone:
+        return
+    is_overtaken, refused = yield from stray_records.write(reign, remove=gone)
+    for each in [each for key, each in done.items() if key not in reign.holding.abandoned]:
+        reign.wait(_name(each), None)
+        reign.core.note("abandoned.deleted", topic=each.record.topic, broker=each.record.broker)
+    for (broker, _), why in refused.items():
+        reign.rest(why, [_name(each) for each in done.values() if each.record.broker == broker])
+    if is_overtaken:
+        reign.later(Look.ABANDONED, AGAIN_MS)
+    _others_look(reign)
+
+
+def _settle_earlier(reign: Reign, number: int) -> Procedure[None]:
+    """The same for a record of an earlier version, which is a znode of its own."""
     each = reign.holding.abandoned[number]
     record = each.record
     write = Write(f"abandoned replicas {number}", (Delete(AbandonedReplicas.path(number), each.version),))

@@ -41,10 +41,12 @@ class Look(IntEnum):
     """Replicas that a move has left behind and that could not be deleted."""
     ABANDONED = 17
     """Replicas that forced deletions have not waited for."""
-    BALANCE = 18
-    PLANS = 19
+    STRAY_RECORDS = 18
+    """What is recorded of replicas that brokers may still have."""
+    BALANCE = 19
+    PLANS = 20
     """Stored plans whose next phase is to be submitted."""
-    STATUS = 20
+    STATUS = 21
 
 
 REASONS: Final[Mapping[Look, str]] = {

@@ -12,10 +12,9 @@ from typing import NamedTuple
 from zkgroup.controller.machine.fence import Write, size_of
 from zkgroup.controller.machine.transitions import Replica, ReplicaPhase
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.model.requests import Delete, Operation
 from zkgroup.wire.control import StopReplicaResponse
 from zkgroup.wire.error_codes import ErrorCode, describe
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.limits import DATA_BYTES_MAX
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
@@ -158,30 +157,17 @@ def remove_marker(topic: str, version: int) -> Write:
     return Write(topic, (Delete(TopicDeletion.path(topic), version),))
 
 
-def records_of(abandoned: Iterable[Replica], epoch: int) -> tuple[AbandonedReplicas, ...]:
-    """What is to be remembered of replicas of one topic that nobody waits for: a record for each broker."""
-    numbers: dict[tuple[str, int], list[int]] = {}
-    for (topic, partition), broker in sorted(abandoned):
-        numbers.setdefault((topic, broker), []).append(partition)
-    return tuple(
-        AbandonedReplicas(topic, broker, tuple(of_broker), epoch)
-        for (topic, broker), of_broker in numbers.items()
-    )
-
-
 def remove_topic(
     topic: str,
     partitions: Sequence[int],
     found: Mapping[str, int],
     bytes_max: int = DATA_BYTES_MAX // 2,
-    records: Iterable[AbandonedReplicas] = (),
 ) -> tuple[Write, ...]:
     """The transactions of `Finish`, to be sent one after the other.
 
     `found` are the data versions of those znodes of the topic that exist, with what others have made below
     it. A big topic goes in several writes, with the topic and what has its name in the last:
-    until then nobody can make the topic again, and whoever takes over finds the marker (K21). No write that
-    makes a record comes after it; one that was made before a crash, and once more, does no harm.
+    until then nobody can make the topic again, and whoever takes over finds the marker (K21).
     """
     last = (
         Topic.partitions_path(topic),
@@ -201,7 +187,6 @@ def remove_topic(
     parts: list[list[Operation]] = [
         _deletes(paths, found) for paths in (*((path,) for path in foreign), *groups)
     ]
-    parts += [[Create(AbandonedReplicas.prefix(), each.encode(), sequential=True)] for each in records]
     for added in parts:
         if operations and size_of([*operations, *added]) > bytes_max:
             writes.append(Write(topic, tuple(operations)))

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import abandoned, deleting, removal, strays
+from zkgroup.controller.machine import deleting, removal, strays
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.deleting import Finish, GiveUp, RemoveMarker, Situation, Start, Wait
 from zkgroup.controller.machine.leading import remove_from_isr
@@ -285,7 +285,6 @@ def _finish(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[
     for topic in gone:
         _gone(reign, topic, ends[topic])
     if any(ends[topic] for topic in gone):
-        yield from abandoned.read(reign)
         reign.look(Look.ABANDONED)
     return {*gone, *refused}
 
@@ -331,6 +330,8 @@ def _move(reign: Reign, replicas: Iterable[Replica], after: ReplicaPhase) -> Non
 def _forget(reign: Reign, topic: str) -> None:
     """The topic is queued no more."""
     reign.picture.deletions.discard(topic)
+    if reign.holding.book.has_topic(topic):
+        reign.look(Look.STRAY_RECORDS)
     reign.markers.pop(topic, None)
     reign.picture.ineligible.pop(topic, None)
     reign.wait(_name(topic), None)

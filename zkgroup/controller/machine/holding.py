@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.controller.machine.picture import Picture
+from zkgroup.controller.machine.stray_book import PART_BYTES, StrayBook
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 
+RecordKey = int | tuple[int, str, int]
+"""Broker, topic and its czxid; the number of the record that a controller of an earlier version has made."""
 _NOBODY: Final[frozenset[int]] = frozenset()
 
 
@@ -25,7 +28,7 @@ class Abandoned:
 
     record: AbandonedReplicas
     version: int
-    """Data version of the record."""
+    """Data version of a record that a controller of an earlier version has made."""
     held: set[TopicPartition]
     """Those of the record that are held until it is gone."""
     left: set[TopicPartition]
@@ -42,9 +45,12 @@ class Holding:
     of it stands: its broker has started since and was told nothing of the partition, so it asks no leader.
     """
 
-    def __init__(self) -> None:
-        self.abandoned: dict[int, Abandoned] = {}
-        """By the number of the record. Changed by `abandon` and `is_wanted` alone."""
+    def __init__(self, record_bytes: int = PART_BYTES) -> None:
+        """record_bytes: about how much one znode of the book may have."""
+        self.book = StrayBook(record_bytes)
+        """What is recorded of all that brokers may still have."""
+        self.abandoned: dict[RecordKey, Abandoned] = {}
+        """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
         self._owed: dict[TopicPartition, set[int]] = {}
         """Partition to the brokers that are held by `abandoned`."""
         self.let_in: dict[Replica, None] = {}
@@ -116,7 +122,26 @@ class Holding:
         """Whether no replica of any partition can be left out."""
         return not self._deleting and not picture.moves
 
-    def abandon(self, found: Mapping[int, Abandoned]) -> None:
+    def sort(self, births: Mapping[str, int]) -> None:
+        """Of topics that are gone, or that others of their name have followed, all that is recorded is held.
+
+        births: topic to the czxid of its znode.
+        """
+        found: dict[RecordKey, Abandoned] = {
+            key: each for key, each in self.abandoned.items() if isinstance(key, int)
+        }
+        for owed in self.book.owed():
+            if births.get(owed.topic) == owed.czxid:
+                continue
+            record = AbandonedReplicas(owed.topic, owed.broker, tuple(sorted(owed.partitions)), owed.epoch)
+            known = self.abandoned.get(owed.key)
+            if known is None or known.record != record:
+                all_ = record.topic_partitions
+                known = Abandoned(record, 0, set(all_), set(all_))
+            found[owed.key] = known
+        self.abandon(found)
+
+    def abandon(self, found: Mapping[RecordKey, Abandoned]) -> None:
         """The records of forced deletions as there are now."""
         before = self._owed
         self.abandoned, self._owed = dict(found), {}
@@ -127,7 +152,7 @@ class Holding:
             for broker in brokers.difference(self._owed.get(topic_partition, ())):
                 self.let_in[Replica(topic_partition, broker)] = None
 
-    def is_wanted(self, number: int, partitions: Iterable[TopicPartition]) -> None:
+    def is_wanted(self, number: RecordKey, partitions: Iterable[TopicPartition]) -> None:
         """What the broker has of these is another topic's: a record does not hold them any more."""
         self.abandoned[number].held.difference_update(partitions)
         self.abandoned[number].left.difference_update(partitions)

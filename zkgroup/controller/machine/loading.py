@@ -33,6 +33,7 @@ AFTER: tuple[Look, ...] = (
     Look.PLANS,
     Look.STRAYS,
     Look.ABANDONED,
+    Look.STRAY_RECORDS,
     Look.STATUS,
 )
 """What is looked at once everything is loaded; each arms its own watches."""

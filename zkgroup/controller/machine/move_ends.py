@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zkgroup.controller.machine import move_writes, strays
+from zkgroup.controller.machine import move_writes, stray_records
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.election import FENCE_PATHS
 from zkgroup.controller.machine.fence import Refusal, Write
@@ -25,6 +25,7 @@ from zkgroup.znodes.reassignment_records import (
     FinishedReassignment,
     finished_reassignments_path,
 )
+from zkgroup.znodes.stray_replicas import stray_replicas_path
 
 PRUNED_AT: Final = FINISHED_KEPT + 100
 """Records before the oldest are deleted, so that not every end deletes one."""
@@ -65,14 +66,27 @@ def _finish_together(
     moves = reign.moves
     request = moves.request
     targets, version = (request.targets, request.version) if request else ({}, None)
-    finishing = move_writes.finish(reign.picture, endings, targets, version, reign.epoch)
+    finishing = move_writes.finish(
+        reign.picture,
+        endings,
+        targets,
+        version,
+        reign.epoch,
+        reign.births,
+        lambda left: stray_records.ended(reign, left),
+    )
     doubt = ListsSent(reign, [finishing.write])
     refusal = yield from commit(reign, finishing.write)
     doubt.answered()
     if refusal is not None:
+        if f"{refusal.path}/".startswith(f"{stray_replicas_path()}/"):
+            yield from stray_records.read(reign)
         mine = [ending for ending in endings if ending.outcome != "dropped" and _is_about(refusal, ending)]
         moves.has_parents = moves.has_parents and bool(mine)
         return refusal, mine or endings
+    reign.holding.book.took(finishing.strays)
+    if finishing.strays.operations:
+        reign.look(Look.STRAY_RECORDS)  # an answer may have come meanwhile
     left = {ending.topic_partition for ending in finishing.left}
     done = [ending for ending in endings if ending.topic_partition not in left]
     _request_written(reign, finishing.write.operations, done)
@@ -152,7 +166,8 @@ def _unwritable(reign: Reign, endings: Sequence[Ending]) -> frozenset[str]:
 
 def _parents(reign: Reign) -> Procedure[None]:
     if not reign.moves.has_parents:
-        yield from ask(Query(CreateMissing((zkgroup_path(), finished_reassignments_path()))))
+        paths = zkgroup_path(), finished_reassignments_path(), stray_replicas_path()
+        yield from ask(Query(CreateMissing(paths)))
         reign.moves.has_parents = True
 
 
@@ -173,8 +188,8 @@ def _request_written(reign: Reign, operations: Iterable[Operation], done: Iterab
 def _pruned(reign: Reign, more: int) -> Procedure[None]:
     """The oldest records go once there are too many; they are counted once and then reckoned with.
 
-    What a broker has not deleted yet stays known: the topic may be made again under its name, with a place
-    for that broker.
+    None goes of which it is not certain that what it names is recorded elsewhere: those of earlier versions,
+    while a topic cannot be read.
     """
     moves = reign.moves
     moves.records = None if moves.records is None else moves.records + more
@@ -185,8 +200,10 @@ def _pruned(reign: Reign, more: int) -> Procedure[None]:
     known = sorted(number for number in numbers if number is not None)
     moves.records = len(known)
     if len(known) > PRUNED_AT:
-        doomed = known[:-FINISHED_KEPT]
-        owed = yield from strays.told_of(reign, doomed)
-        if deletions := [Delete(FinishedReassignment.path(each), 0) for each in doomed if each not in owed]:
-            yield from write([*reign.fence.checks(), *deletions], FENCE_PATHS)
+        if not reign.recalled.is_noted:
+            yield from stray_records.look(reign)
+        if not reign.recalled.is_noted:
+            return
+        deletions = [Delete(FinishedReassignment.path(each), 0) for each in known[:-FINISHED_KEPT]]
+        yield from write([*reign.fence.checks(), *deletions], FENCE_PATHS)
         moves.records = FINISHED_KEPT

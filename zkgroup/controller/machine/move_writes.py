@@ -6,12 +6,14 @@ Each checks the request's version, so none rests on a request that was changed o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.fence import Write, size_of
 from zkgroup.controller.machine.moving import Shrink, WriteUnion
 from zkgroup.controller.machine.picture import Brokers, LiveBroker, Picture, Standing
+from zkgroup.controller.machine.stray_book import Change
+from zkgroup.controller.machine.transitions import Replica
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
@@ -39,6 +41,11 @@ class Ending(NamedTuple):
     reason: str
     left: Brokers = ()
     """Brokers that have not deleted their replica yet."""
+
+    @property
+    def behind(self) -> Brokers:
+        """Those of them that have no place when it has ended."""
+        return tuple(each for each in self.left if each not in self.target)
 
 
 def tells_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
@@ -93,6 +100,8 @@ class Finishing(NamedTuple):
     """The ends that fit into one write."""
 
     write: Write
+    strays: Change
+    """What it records of replicas that are left behind."""
     left: tuple[Ending, ...]
     """The others: to be decided again once this is written."""
 
@@ -103,26 +112,35 @@ def finish(
     request: Mapping[TopicPartition, Brokers],
     request_version: int | None,
     epoch: int,
+    births: Mapping[str, int],
+    record: Callable[[Iterable[Replica]], Change],
     bytes_max: int = DATA_BYTES_MAX - _ROOM,
 ) -> Finishing:
     """Steps 10 and 11 of the moves that end now: replica lists, request and records, together or not at all.
 
     `request` are all its entries, `request_version` is None where there is no request. Without endings it
     removes a request that names nothing (K17). Entries that are dropped go first.
+
+    births: topic to the czxid of its znode. `record` is what records that replicas are left behind.
     """
     endings = sorted(endings, key=lambda ending: ending.outcome != "dropped")
     count = len(endings)
     while True:
         now = endings[:count]
+        left = record(Replica(each.topic_partition, broker) for each in now for broker in each.behind)
         operations = (
             *_states(picture, now),
             *_topics(picture, now),
             *_request(request, now, request_version),
-            *(Create(FinishedReassignment.prefix(), _record(each, epoch), sequential=True) for each in now),
+            *left.operations.values(),
+            *(
+                Create(FinishedReassignment.prefix(), _record(each, epoch, births), sequential=True)
+                for each in now
+            ),
         )
         if count <= 1 or size_of(operations) <= bytes_max:
             about = tuple(ending.topic_partition for ending in now)
-            return Finishing(Write(about, operations), tuple(endings[count:]))
+            return Finishing(Write(about, operations), left, tuple(endings[count:]))
         count //= 2
 
 
@@ -174,7 +192,7 @@ def _can_be_written(move: Move) -> bool:
     return True
 
 
-def _record(ending: Ending, epoch: int) -> bytes:
+def _record(ending: Ending, epoch: int, births: Mapping[str, int]) -> bytes:
     """A request can name a topic that UTF-8 cannot hold; its end is recorded all the same."""
     topic = ending.topic_partition.topic.encode("utf-8", "replace").decode("utf-8")
     return FinishedReassignment(
@@ -185,4 +203,5 @@ def _record(ending: Ending, epoch: int) -> bytes:
         ending.reason,
         epoch,
         tuple(each for each in ending.left if each not in (*ending.before, *ending.target)),
+        births.get(ending.topic_partition.topic, 0),
     ).encode()

@@ -32,7 +32,8 @@ from zkgroup.controller.machine.open_moves import Moves
 from zkgroup.controller.machine.partition_set import PartitionSet
 from zkgroup.controller.machine.picture import Brokers
 from zkgroup.controller.machine.requests import Batch, Targets
-from zkgroup.controller.machine.rule_books import Answer, ControllerSettings, Doubt, Shown, Stopping
+from zkgroup.controller.machine.rule_books import Answer, ControllerSettings, Doubt, Recalled, Shown, Stopping
+from zkgroup.controller.machine.stray_book import PART_BYTES
 from zkgroup.controller.machine.transitions import (
     PartitionPhase,
     Replica,
@@ -76,7 +77,7 @@ class Reign(Working):
         """Phase of each partition; those not mentioned are online."""
         self.replicas = replica_table()
         """Phase of each replica; those not mentioned are online."""
-        self.holding = Holding()
+        self.holding = Holding(min(PART_BYTES, core.config.request_bytes_max // 8))
         self.channels = Channels(core)
         self.moves = Moves()
         self.shutdowns: list[Stopping] = []
@@ -99,7 +100,7 @@ class Reign(Working):
         """Topic to the czxid of the request to delete it: a younger topic of that name is not meant."""
         self.strays: dict[Replica, None] = {}
         """Replicas that a move has left behind, and that their brokers have not deleted."""
-        self.strays_recalled = False
+        self.recalled = Recalled()
         self.is_over = False
         self._rule = election.rule
         self._listeners = listeners
@@ -180,7 +181,25 @@ class Reign(Working):
         picture.forget_topic(topic)
         picture.deletions.discard(topic)
         self.births.pop(topic, None)
+        self.sort_strays(topic)
         self.wait(f"deletion of {topic}", None)
+
+    def sort_strays(self, topic: str | None = None) -> None:
+        """What is recorded of a topic is looked at anew, as it is gone, or there is one; None: of all.
+
+        What a broker may have of a topic that is gone is not asked for as a stray.
+        """
+        holding = self.holding
+        if topic is not None and not holding.book.has_topic(topic):
+            return
+        before = dict(holding.abandoned)
+        holding.sort(self.births)
+        for gone in before.keys() - holding.abandoned.keys():
+            record = before[gone].record
+            self.wait(f"removal of {record.topic} on broker {record.broker}", None)
+        for replica in [each for each in self.strays if holding.is_abandoned(each)]:
+            del self.strays[replica]
+            self.wait(f"removal of {replica}", None)
 
     # --- telling ----------------------------------------------------------------------------------
 

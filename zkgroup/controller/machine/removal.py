@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from zkgroup.controller.machine import deleting
+from zkgroup.controller.machine import deleting, stray_records
 from zkgroup.controller.machine.agenda import Look
 from zkgroup.controller.machine.fence import Write
 from zkgroup.controller.machine.reign import Reign
@@ -17,9 +17,7 @@ from zkgroup.controller.machine.states import BUSY, commit, write_all
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.machinery.procedures import Procedure, Query, ask
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Create, CreateMissing, ListMany, ListManyDone
-from zkgroup.znodes.abandoned_replicas import abandoned_replicas_path
-from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.model.requests import ListMany, ListManyDone
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 from zkgroup.znodes.unhosted_topics import UnhostedTopic
@@ -38,11 +36,9 @@ class Removed(NamedTuple):
 def remove(reign: Reign, ends: Mapping[str, Collection[Replica]]) -> Procedure[Removed]:
     """Deletes these topics with their configurations, markers and marks.
 
-    `ends` are the replicas that stay: a record of them is made with the last write of their topic. Raises as
+    `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises as
     `states.carry_out`.
     """
-    if any(ends.values()):
-        yield from ask(Query(CreateMissing((zkgroup_path(), abandoned_replicas_path()))))
     removal = _Removal(reign, ends)
     yield from removal.read(ends)
     for topic in ends:
@@ -62,20 +58,26 @@ class _Removal:
         self._znodes: dict[str, dict[str, Znode]] = {}
         self._refused: dict[str, str] = {}
         """Why a write before the last one cannot be made."""
-        self._recorded: set[bytes] = set()
-        """Records of replicas that stay, made with a write before the last one."""
+        self._unrecorded: str | None = None
+        """Why what stays cannot be recorded."""
         self.made_again: set[str] = set()
         """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
 
     def read(self, topics: Collection[str]) -> Procedure[None]:
         """All that there is of these topics, whoever has made it; they may have grown, too."""
         is_again = not self._znodes.keys().isdisjoint(topics)
+        if is_again:
+            yield from stray_records.read(self._reign)
+        ends = {topic: self._ends[topic] for topic in topics}
+        self._unrecorded = yield from stray_records.record_deletion(self._reign, ends)
         self._znodes.update((yield from _znodes(self._reign, topics)))
         for topic in topics if is_again else ():
             self._reign.look(Look.TOPIC, topic)
 
     def all_but_last(self, topic: str) -> Procedure[None]:
         """Of a topic that is too big for one transaction."""
+        if self._unrecorded is not None:
+            return
         for write in self._writes(topic)[:-1]:
             if (refusal := (yield from commit(self._reign, write))) is not None:
                 if not refusal.is_conflict:
@@ -83,11 +85,11 @@ class _Removal:
                 return
             for operation in write.operations:
                 self._znodes[topic].pop(operation.path, None)
-                if isinstance(operation, Create) and operation.data is not None:
-                    self._recorded.add(operation.data)
 
     def last(self, topic: str) -> Write | str:
         """The write after which nothing is left, or why it is not this one yet."""
+        if self._unrecorded is not None:
+            return self._unrecorded
         writes = self._writes(topic)
         return writes[0] if len(writes) == 1 else self._refused.get(topic, AGAIN)
 
@@ -100,13 +102,8 @@ class _Removal:
             return ()
         numbers = [each.partition for each in reign.picture.partitions(topic)]
         found = {path: znode.stat.version for path, znode in self._znodes[topic].items()}
-        records = [
-            each
-            for each in deleting.records_of(self._ends[topic], reign.epoch)
-            if each.encode() not in self._recorded
-        ]
         bytes_max = reign.core.config.request_bytes_max // 2
-        return deleting.remove_topic(topic, numbers, found, bytes_max, records)
+        return deleting.remove_topic(topic, numbers, found, bytes_max)
 
 
 def _znodes(reign: Reign, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:

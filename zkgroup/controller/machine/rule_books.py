@@ -62,3 +62,23 @@ class Doubt:
     answers: list[Answer] = field(default_factory=list)
     epoch: int | None = None
     """Over once the broker has answered a request of this epoch; None until the epoch was raised."""
+
+
+@dataclass(slots=True)
+class Recalled:
+    """How far what former controllers have left behind is known (K16)."""
+
+    all: bool = False
+    """Nothing is left to be recalled."""
+    moves: bool = False
+    """The records of ended moves were read."""
+    of_earlier: bool = False
+    """Among them were some of controllers of earlier versions."""
+    read: int = 0
+    """So many were read."""
+    last: int = -1
+    """Number of the last one."""
+    version: int | None = None
+    """Of the znode that says up to which one none need be read; None where there is none."""
+    is_noted: bool = False
+    """What they name is recorded, and that they need not be read is noted."""

@@ -4,10 +4,10 @@ Kafka takes such a replica for deleted, so its log stays for ever. Here the move
 replica list is right; the broker is asked again until it has done it, or holds the replica anew.
 A broker that was down then, or died before it answered, is asked when it is back.
 
-A controller that dies between the record of an end and the last StopReplica leaves some behind of which no
-answer tells. So one that takes over asks for all of which the records of former controllers say that they
-were left: a broker that has none of it answers all the same. The records are few: the last `FINISHED_KEPT`,
-and older ones that name a replica of which no broker has said that it is gone (`told_of`).
+The transaction that ends a move also records what it leaves behind (`stray_records`), as a controller that
+dies takes its own memory along. So one that takes over asks for what is recorded, and who has answered is
+not asked again. Controllers of earlier versions left only the records of ended moves, which name all who had
+a replica: these are asked once more, and what does not answer is recorded.
 
 A topic that is deleted takes nothing of this along, and one that is made again under its name may give the
 broker a place. So the deletion, which waits for no broker that is down or cannot, hands them over to
@@ -30,6 +30,7 @@ from zkgroup.model.requests import ListChildren
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
+from zkgroup.znodes.stray_replicas import MovesBroughtOver
 
 AGAIN_MS: Final = 60_000
 """Between two attempts: what is wrong with a folder is seldom mended sooner."""
@@ -43,12 +44,15 @@ def heard(reign: Reign, answer: Answer) -> None:
     assert isinstance(response, StopReplicaResponse)
     deleted, failed, reason = deleting.answers(answer.broker, request.partitions, response)
     for replica in deleted:
-        _forget(reign, replica)
+        if replica in reign.strays or reign.holding.book.has(answer.broker, replica.topic_partition.topic):
+            reign.look(Look.STRAY_RECORDS)
+        forget(reign, replica)
     for replica in failed:
         if _is_stray(reign, replica) and not reign.holding.is_abandoned(replica):
             reign.strays[replica] = None
             reign.wait(_name(replica), reason)
             reign.later(Look.STRAYS, AGAIN_MS)
+            reign.look(Look.STRAY_RECORDS)
 
 
 def look(reign: Reign, subject: str = "") -> Procedure[None]:
@@ -59,7 +63,8 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     for replica in list(reign.strays):
         topic_partition, broker = replica
         if not _is_stray(reign, replica):
-            _forget(reign, replica)
+            forget(reign, replica)
+            reign.look(Look.STRAY_RECORDS)
         elif broker not in asked.get(topic_partition, ()):
             batch.stop_replica([broker], topic_partition, delete=True)
     reign.tell(batch)
@@ -68,34 +73,55 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
 
 
 def recall(reign: Reign) -> Procedure[None]:
-    """Replicas of the moves that former controllers have ended, where they have no place any more.
+    """What former controllers have recorded as left behind, where it has no place any more.
 
-    Of topics that are gone nothing is asked. Done once, as what this controller ends it knows itself; and
-    again while a topic cannot be read, since nobody can tell who has a place there.
+    Done once, as what this controller ends it knows itself; and again while a topic cannot be read, since
+    nobody can tell who has a place there.
     """
-    if reign.strays_recalled:
+    recalled, picture = reign.recalled, reign.picture
+    if recalled.all:
         return
-    unreadable = reign.picture.unreadable
     is_complete = True
+    for owed in reign.holding.book.owed():
+        if Topic.path(owed.topic) in picture.unreadable:
+            is_complete = False
+        elif reign.births.get(owed.topic) == owed.czxid:
+            _recalled(reign, (Replica(TopicPartition(owed.topic, n), owed.broker) for n in owed.partitions))
+    if not recalled.moves:
+        yield from _recall_moves(reign)
+    recalled.all = is_complete and recalled.moves
+
+
+def _recall_moves(reign: Reign) -> Procedure[None]:
+    """What moves have left behind that controllers of earlier versions have ended.
+
+    Their records say who had a replica, and nothing more: all of them are asked who have no place. Of topics
+    that are gone nothing is asked. Records of this version say that what was left is recorded apart.
+    """
+    recalled, unreadable = reign.recalled, reign.picture.unreadable
+    parent = yield from reign.read_many([MovesBroughtOver.path()])
+    znode = parent.get(MovesBroughtOver.path())
+    done = reign.decoded(znode, MovesBroughtOver.decode)
     (outcome,) = yield from ask(Query(ListChildren(finished_reassignments_path())))
     numbers = [FinishedReassignment.sequence_of(name) for name in list_done(outcome).children]
-    found = yield from _read(reign, [number for number in numbers if number is not None])
-    for record in found.values():
-        if record.epoch >= reign.epoch:
-            continue
-        is_complete &= Topic.path(record.topic_partition.topic) not in unreadable
-        for replica in _replicas(record):
-            if replica.topic_partition in reign.picture and _is_stray(reign, replica):
-                reign.strays[replica] = None
-    reign.strays_recalled = is_complete
+    new = [number for number in numbers if number is not None and (done is None or number > done.moves)]
+    paths = [FinishedReassignment.path(number) for number in new]
+    found = yield from reign.read_many(paths)
+    records = [reign.decoded(each, FinishedReassignment.decode) for each in found.values()]
+    earlier = [each for each in records if each and each.czxid is None and each.outcome != "dropped"]
+    recalled.moves = True
+    for record in earlier:
+        recalled.moves &= Topic.path(record.topic_partition.topic) not in unreadable
+        if record.topic_partition in reign.picture:
+            _recalled(reign, _replicas(record))
+    recalled.version = None if znode is None else znode.stat.version
+    recalled.last, recalled.read, recalled.of_earlier = max(new, default=-1), len(new), bool(earlier)
 
 
-def _read(reign: Reign, numbers: Iterable[int]) -> Procedure[dict[int, FinishedReassignment]]:
-    """Records of moves by number, of those that were carried out."""
-    paths = {FinishedReassignment.path(number): number for number in numbers}
-    znodes = yield from reign.read_many(paths)
-    read = {paths[path]: reign.decoded(znode, FinishedReassignment.decode) for path, znode in znodes.items()}
-    return {number: each for number, each in read.items() if each is not None and each.outcome != "dropped"}
+def _recalled(reign: Reign, replicas: Iterable[Replica]) -> None:
+    for replica in replicas:
+        if _is_stray(reign, replica) and not reign.holding.is_abandoned(replica):
+            reign.strays[replica] = None
 
 
 def _replicas(record: FinishedReassignment) -> list[Replica]:
@@ -104,10 +130,10 @@ def _replicas(record: FinishedReassignment) -> list[Replica]:
 
 
 def of_topic(reign: Reign, topic: str) -> list[Replica]:
-    """Those of a topic of which a deletion has to make a record.
+    """Those of a topic that its deletion leaves behind.
 
-    There may be one already, of a former topic of the name; one from before a real controller does not count
-    (`abandoned`).
+    One may be recorded already, of a former topic of the name; a record from before a controller of Kafka
+    does not count (`abandoned`).
     """
     recorded = {
         Replica(held, each.record.broker)
@@ -130,22 +156,16 @@ def by_partition(reign: Reign) -> dict[TopicPartition, tuple[int, ...]]:
     return found
 
 
-def told_of(reign: Reign, numbers: Iterable[int]) -> Procedure[set[int]]:
-    """Those of the records of moves that name what a broker has not deleted yet, or may not have."""
-    yield from recall(reign)
-    found = yield from _read(reign, numbers)
-    return {
-        number
-        for number, record in found.items()
-        if Topic.path(record.topic_partition.topic) in reign.picture.unreadable
-        or any(replica in reign.strays for replica in _replicas(record))
-    }
-
-
 def topic_gone(reign: Reign, topic: str) -> None:
-    """The records of its deletion have what was left of it."""
+    """What is recorded has what was left of it."""
     for replica in [each for each in reign.strays if each.topic_partition.topic == topic]:
-        _forget(reign, replica)
+        forget(reign, replica)
+
+
+def forget(reign: Reign, replica: Replica) -> None:
+    """It is gone, or has a place again, or is not asked for any more."""
+    reign.strays.pop(replica, None)
+    reign.wait(_name(replica), None)
 
 
 def _is_stray(reign: Reign, replica: Replica) -> bool:
@@ -156,11 +176,6 @@ def _is_stray(reign: Reign, replica: Replica) -> bool:
     if standing is not None and broker in standing.isr:
         return False
     return broker not in reign.late.get(topic_partition, reign.picture.replicas(topic_partition))
-
-
-def _forget(reign: Reign, replica: Replica) -> None:
-    reign.strays.pop(replica, None)
-    reign.wait(_name(replica), None)
 
 
 def _name(replica: Replica) -> str:

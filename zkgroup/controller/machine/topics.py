@@ -151,9 +151,12 @@ def forget(reign: Reign, names: Iterable[str]) -> None:
 
 def _recognise(reign: Reign, name: str, znode: Znode) -> None:
     """Another topic of the same name has not grown: what was known of the former one is forgotten (K21)."""
-    if reign.births.setdefault(name, znode.stat.czxid) != znode.stat.czxid:
+    if reign.births.get(name) == znode.stat.czxid:
+        return
+    if name in reign.births:
         forget(reign, [name])
-        reign.births[name] = znode.stat.czxid
+    reign.births[name] = znode.stat.czxid
+    reign.sort_strays(name)
 
 
 def enter(reign: Reign, partitions: Iterable[TopicPartition]) -> None:

@@ -11,8 +11,9 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.server_history import server_transactions
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.controller import Controller
+from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.broker import BrokerProcess
@@ -33,6 +34,8 @@ class Audit:
         """Partition and life to the term of its last unclean election."""
         self.abandoned: set[tuple[int, TopicPartition]] = set()
         """Brokers and what they may have of topics that were deleted without them, until they delete it."""
+        self._recorded: dict[str, tuple[StrayTopic, ...]] = {}
+        """By path."""
         self._server = server
         self._clock = clock
         self._seen = 0
@@ -52,9 +55,10 @@ class Audit:
         picture, place = self.picture, self.picture.place(change.path)
         tp = place.topic_partition if place is not None and place.kind == "state" else None
         before = picture.state(tp) if tp is not None else None
-        if change.action == "create" and change.path.startswith(AbandonedReplicas.prefix()):
-            record = AbandonedReplicas.decode(change.path, change.data)
-            self.abandoned.update((record.broker, each) for each in record.topic_partitions)
+        if change.path.startswith(f"{stray_replicas_path()}/"):
+            self._strays(change)
+        if place is not None and place.kind == "topic" and change.action == "delete":
+            self._is_deleted(transaction, place.topic)
         if place is not None and place.kind == "topic" and change.action == "create":
             self.lives[place.topic] = transaction.zxid
         picture.apply(transaction, change)
@@ -63,6 +67,27 @@ class Audit:
             return
         if now.leader != NO_LEADER and now.leader not in before.isr:
             self.unclean[tp, self.lives.get(tp.topic, 0)] = now.leader_epoch
+
+    def _strays(self, change: Change) -> None:
+        """What is recorded of what brokers may still have."""
+        if change.action == "delete":
+            self._recorded.pop(change.path, None)
+        elif change.action != "check":
+            self._recorded[change.path] = StrayReplicas.decode(change.path, change.data).topics
+
+    def _is_deleted(self, transaction: ServerTransaction, topic: str) -> None:
+        """By a controller of ours, whose fence is in the transaction: what it has recorded stays."""
+        if not any(each.action == "check" and each.path == Controller.path() for each in transaction.changes):
+            return
+        for path, topics in self._recorded.items():
+            place = StrayReplicas.place_of(path.removeprefix(f"{stray_replicas_path()}/"))
+            assert place is not None, path
+            self.abandoned.update(
+                (place[0], TopicPartition(topic, number))
+                for each in topics
+                if (each.topic, each.czxid) == (topic, self.lives.get(topic))
+                for number in each.partitions
+            )
 
     def deletes(self, process: BrokerProcess, tp: TopicPartition, request: ControlRequest) -> None:
         """A broker removes its lines: never while it is in sync, unless the topic goes (recipes 17)."""

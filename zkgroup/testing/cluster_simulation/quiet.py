@@ -12,9 +12,9 @@ from zkgroup.model.requests import Create
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
 from zkgroup.testing.cluster_simulation.world import World
 from zkgroup.testing.memory_zookeeper_steps import Step
-from zkgroup.znodes.abandoned_replicas import AbandonedReplicas
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import StoredPlan
+from zkgroup.znodes.stray_replicas import StrayReplicas, stray_replicas_path
 from zkgroup.znodes.topics import TopicDeletion
 
 CONVERGE_MS = 60_000
@@ -168,11 +168,12 @@ class Quiet:
             if named and awaited <= live:
                 return f"topic {name} is still to be deleted without {named}"
         for path in world.server.tree():
-            if path.startswith(AbandonedReplicas.prefix()):
+            place = StrayReplicas.place_of(path.removeprefix(f"{stray_replicas_path()}/"))
+            if place is not None and place[0] in live:
                 znode = world.server.find(path)
-                record = AbandonedReplicas.decode(path, znode.data if znode else None)
-                if record.broker in live:
-                    return f"broker {record.broker} has not deleted what it had of {record.topic}"
+                topics = StrayReplicas.decode(path, znode.data if znode else None).topics
+                names = sorted({each.topic for each in topics})
+                return f"broker {place[0]} has not deleted what it had of {', '.join(names)}"
         return None
 
     def _unfinished_plan(self) -> str | None:

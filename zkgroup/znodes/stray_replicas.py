@@ -1,0 +1,134 @@
+"""Replicas that brokers may still have where they have no place any more (controller.md K16, K20).
+
+A move has left them behind, or the deletion of their topic has not waited for their broker. Below
+`/zkgroup`, where nobody else looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.znodes.audit import zkgroup_path
+from zkgroup.znodes.json_object import (
+    INT32,
+    INT64,
+    decimal,
+    integer_of,
+    integer_text_of,
+    is_integer,
+    read_object,
+    show,
+    text_of,
+    write_object,
+)
+from zkgroup.znodes.limits import check_number, check_size, check_text
+
+_NUMBERS: Final = range(INT32[-1] + 1)
+
+
+def stray_replicas_path() -> str:
+    """Its children are what brokers may still have; its data says how far records of moves were brought over
+    (`MovesBroughtOver`)."""
+    return f"{zkgroup_path()}/strays"
+
+
+class StrayTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    topic: str
+    czxid: int
+    """Of the topic's znode: tells it from another one of the same name."""
+    partitions: tuple[int, ...]
+    """In ascending order."""
+    epoch: int
+    """Of the controller that recorded them, or that deleted their topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrayReplicas:
+    """`/zkgroup/strays/<broker>`: what a broker may still have and has no place for. Persistent.
+
+    `{"version":1,"topics":[{"topic":"orders","czxid":"12","partitions":[0,1],"epoch":7}]}`. Set in the
+    transaction that ends a move, and before that which deletes a topic; what the broker has deleted goes,
+    and the znode with the last of it. Where there is more than one znode should hold, `<broker>-1` and
+    further ones have the rest.
+    """
+
+    topics: tuple[StrayTopic, ...]
+
+    @staticmethod
+    def path(broker: int, part: int = 0) -> str:
+        return f"{stray_replicas_path()}/{broker}" + (f"-{part}" if part else "")
+
+    @classmethod
+    def place_of(cls, name: str) -> tuple[int, int] | None:
+        """Broker and part of a child, or None for a foreign name."""
+        first, dash, second = name.partition("-")
+        broker, part = decimal(first, _NUMBERS), decimal(second, _NUMBERS) if dash else 0
+        if broker is None or part is None or cls.path(broker, part) != f"{stray_replicas_path()}/{name}":
+            return None
+        return broker, part
+
+    def encode(self) -> bytes:
+        """Raises ConfigError for names and numbers that there cannot be, and for more than a znode holds."""
+        topics = [
+            {
+                "topic": check_text("topic", each.topic),
+                "czxid": str(each.czxid),
+                "partitions": [check_number("partition", number) for number in each.partitions],
+                "epoch": check_number("controller epoch", each.epoch),
+            }
+            for each in self.topics
+        ]
+        return check_size("stray replicas", write_object({"version": 1, "topics": topics}))
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "stray replicas")
+        topics = fields.get("topics")
+        if not isinstance(topics, list):
+            raise CorruptZnodeError(path, "a list in 'topics'", show(topics))
+        return cls(tuple(_topic(path, each) for each in topics))
+
+
+def _topic(path: str, fields: object) -> StrayTopic:
+    if not isinstance(fields, Mapping):
+        raise CorruptZnodeError(path, "objects in 'topics'", show(fields))
+    numbers = fields.get("partitions")
+    if not isinstance(numbers, list) or not all(is_integer(each, _NUMBERS) for each in numbers):
+        raise CorruptZnodeError(path, "a list of partitions in 'partitions'", show(numbers))
+    return StrayTopic(
+        topic=text_of(path, fields, "topic"),
+        czxid=integer_text_of(path, fields, "czxid", INT64),
+        partitions=tuple(sorted(set(numbers))),
+        epoch=integer_of(path, fields, "epoch", _NUMBERS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MovesBroughtOver:
+    """The data of `/zkgroup/strays`: up to which record of a move nothing is left to be recorded there.
+
+    `{"version":1,"moves":"399"}`. Controllers of earlier versions kept what moves had left behind in the
+    records of their ends (`/zkgroup/reassignments/done-<n>`) alone.
+    """
+
+    moves: int
+    """Number of the last of them; -1 for none."""
+
+    @staticmethod
+    def path() -> str:
+        return stray_replicas_path()
+
+    def encode(self) -> bytes:
+        return write_object({"version": 1, "moves": str(self.moves)})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        """None has been brought over where there is no data."""
+        if not data:
+            return cls(-1)
+        return cls(integer_text_of(path, read_object(path, data, "how far moves are recorded"), "moves"))
