@@ -1,4 +1,4 @@
-"""`zkgroup broker list|describe`, as far as znodes tell."""
+"""`zkgroup broker list|describe|forget`, as far as znodes tell."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from zkgroup.admin import brokers as admin
+from zkgroup.admin.forgetting import ForgettingPlan, plan_forgetting
+from zkgroup.admin.forgetting import forget as forget_records
 from zkgroup.errors import PartlyDoneError
 from zkgroup.model import TopicPartition
 
 from . import cluster_documents
 from .connection import connected
+from .consent import is_wanted, say_no_way_back
 from .frame import group as make_group
 from .frame import output
+from .options import consent_options
 from .output import Output, say
 from .tables import Cell, Column
 from .units import counted, iso_time
@@ -28,6 +32,7 @@ broker = make_group(
 )
 
 _BROKER_KEYS = ("broker", "host", "port", "registered_at", "version", "epoch", "kind", "role", "controller")
+_LEFT_KEYS = ("topic", "czxid", "partitions", "is_there")
 _NAMED = 8
 
 
@@ -80,6 +85,45 @@ def describe(broker: int) -> None:
             out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
     if one.unreadable:
         raise PartlyDoneError(f"not counted: {'; '.join(map(str, one.unreadable))}")
+
+
+@broker.command()
+@click.argument("broker", metavar="ID", type=click.IntRange(0))
+@consent_options
+def forget(broker: int, execute: bool, yes: bool) -> None:
+    """Forget what broker ID, which never comes back, may still have of topics that have no place for it.
+
+    A controller of ours has a broker that comes back delete that. Without the record nobody does: its folders
+    have to be gone. Refused while the broker is registered. Prints what would be done until --execute.
+
+    Example: zkgroup broker forget 3 --execute
+    """
+    out = output()
+    with connected() as ensemble:
+        plan = plan_forgetting(ensemble, broker)
+        for path in plan.unreadable:
+            say(f"note: {path} cannot be read; it goes as it is")
+        say_no_way_back("should the broker come back, nobody has it delete what it has")
+        question = f"Forget what broker {broker} may still have?"
+        wanted = is_wanted(execute, yes, question, lambda aside: _show_left(aside, plan))
+        if wanted:
+            forget_records(ensemble, plan)
+    if not out.document(cluster_documents.forgetting(plan, executed=wanted), "left", _LEFT_KEYS):
+        _show_left(out, plan)
+        out.line(f"{'forgotten' if wanted else 'would forget'}: {counted(len(plan.znodes), 'record')}")
+
+
+def _show_left(out: Output, plan: ForgettingPlan) -> None:
+    columns = [
+        Column(header="TOPIC", shorten="middle", least=12),
+        Column(header="PARTITIONS", shorten="end"),
+        Column(header="NOTE"),
+    ]
+    rows: list[list[Cell | str | int | None]] = [
+        [each.topic, ",".join(map(str, each.partitions)), "moved away" if each.is_there else "deleted"]
+        for each in plan.left
+    ]
+    out.table(columns, rows)
 
 
 def _row(row: admin.BrokerSummary) -> list[Cell | str | int | None]:

@@ -9,6 +9,7 @@ from zkgroup.admin.brokers import BrokerDescription, BrokerSummary
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan, shown
 from zkgroup.admin.elections import ElectionPlan
 from zkgroup.admin.ensemble import AsOf
+from zkgroup.admin.forgetting import ForgettingPlan
 from zkgroup.admin.resigning import Resignation, ResignationPlan
 from zkgroup.admin.ruling import ControllerDescription, PastController
 from zkgroup.admin.topic_growth import AlterationPlan
@@ -98,6 +99,20 @@ def controller_history(as_of: AsOf, rows: Iterable[PastController]) -> Json:
         for row in rows
     ]
     return document("controller_history", as_of, epochs=epochs)
+
+
+def forgetting(plan: ForgettingPlan, *, executed: bool) -> Json:
+    """`broker forget`."""
+    left = [
+        {
+            "topic": each.topic,
+            "czxid": each.czxid,
+            "partitions": list(each.partitions),
+            "is_there": each.is_there,
+        }
+        for each in plan.left
+    ]
+    return document("broker_forgetting", plan.as_of, broker=plan.broker, executed=executed, left=left)
 
 
 def resignation(plan: ResignationPlan, came: Resignation | None, *, executed: bool) -> Json:

@@ -118,6 +118,14 @@ CLUSTER_SCHEMAS: Mapping[str, Schema] = {
             )
         ),
     ),
+    "zkgroup.broker_forgetting/1": document(
+        "broker_forgetting",
+        broker=COUNT,
+        executed=BOOLEAN,
+        left=list_of(
+            object_of(topic=STRING, czxid=nullable(INTEGER), partitions=list_of(COUNT), is_there=BOOLEAN)
+        ),
+    ),
     "zkgroup.controller_resignation/1": document(
         "controller_resignation",
         controller=COUNT,

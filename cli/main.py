@@ -28,7 +28,7 @@ _COMMANDS = {
     "offsets": (".offsets_commands:offsets", "Show, save and change committed offsets."),
     "undo": (".undo_command:undo", "Take back a change; list those that were made from here."),
     "topic": (".topic_commands:topic", "Create, look at, alter and delete topics."),
-    "broker": (".broker_commands:broker", "Run a broker; look at those that are registered."),
+    "broker": (".broker_commands:broker", "Run a broker; look at those that are registered, or forget one."),
     "controller": (".controller_commands:controller", "Look at who rules the cluster; have it resign."),
     "elect": (".elect_commands:elect", "Have leaders elected."),
     "reassign": (".reassign_commands:reassign", "Move replicas between brokers."),
