@@ -174,7 +174,8 @@ class Snapshot:
 
     def _list(self) -> Procedure[ListChildrenDone]:
         cache = self._cache
-        if cache.listing is not None and _armed(cache.ids_watch):
+        needs_brokers = self._core.config.settings.require_brokers is True and not _armed(cache.brokers_watch)
+        if cache.listing is not None and _armed(cache.ids_watch) and not needs_brokers:
             return cache.listing
         queries, ids_watch = [], cache.ids_watch
         if _armed(ids_watch):
@@ -182,7 +183,6 @@ class Snapshot:
         else:
             ids_watch = self._watch()
             queries.append(Query(ListChildren(self._paths.ids, watch=True), ids_watch))
-        needs_brokers = self._core.config.settings.require_brokers is True and not _armed(cache.brokers_watch)
         brokers_watch = self._watch()
         if needs_brokers:
             queries.append(Query(ListChildren(broker_ids_path(), watch=True), brokers_watch))

@@ -49,6 +49,19 @@ def test_last_broker_goes_while_a_claim_is_refused_at_the_plan() -> None:
     assert owned(member) == [0, 1, 2, 3]
 
 
+def test_broker_that_comes_while_the_group_gathers_is_seen() -> None:
+    """Past bug: the listing that waited for others to join was used again, with the brokers of its time."""
+    stage = SteppedGroup({"t": 2}, require_brokers=True, initial_rebalance_delay_ms=1000)
+    stage.server.put("/brokers/ids")
+    member = stage.join("a", run_ms=500)
+    waiting = owned(member)
+    stage.server.put("/brokers/ids/0", b"{}")
+    stage.run(3000)
+
+    assert waiting == []
+    assert owned(member) == [0, 1]
+
+
 def test_group_that_moves_during_every_pass_is_left_alone_for_a_moment() -> None:
     """After some passes the member pauses; then the picture is taken as soon as the group lets it."""
     stage = SteppedGroup({"t": 1})
