@@ -140,9 +140,12 @@ class Flow:
         self.sought = 0
 
     def restart(self) -> None:
-        """The source does not have the position: the reset policy decides."""
+        """The source does not have the position: the reset policy decides, and may lead back.
+
+        Also where the position came from the policy itself: its commit may be on its way."""
         self._jump(None)
         self.settling = True
+        self.sought = self.epoch
 
     def begin_at(self, offset: int) -> None:
         """The reset policy's position, which is committed before anything is delivered."""

@@ -230,6 +230,23 @@ def test_starts_that_are_tried_again_do_not_forget_each_other(rig: Rig) -> None:
     assert sorted(rig.offsets()) == [18, 27]
 
 
+def test_a_start_that_the_source_has_no_more_is_left_for_another() -> None:
+    """Past bug: the commit of the first start was on its way, and a lower one did not lead back behind it."""
+    rig = Rig(noted=True)
+    rig.own(offset=None)
+    rig.delivery.feeding.resolved(rig.delivery.feeding.order(), {A: 17})
+    rig.host.run()
+    rig.delivery.feeding.out_of_range(A, rig.delivery.feeding.order())
+    rig.delivery.feeding.resolved(rig.delivery.feeding.order(), {A: 3})
+    rig.host.run()
+    first, second = rig.host.answer(), rig.host.answer()
+
+    assert (first.positions, dict(first.seeks)) == ({A: 17}, {})
+    assert second.positions == {A: 3}
+    assert second.seeks[A] > 0
+    assert ("seek", 3) in rig.host.notes
+
+
 def test_a_start_for_an_earlier_claim_is_dropped(rig: Rig) -> None:
     """The partition has gone and come back with a committed offset."""
     rig.own(offset=None)
