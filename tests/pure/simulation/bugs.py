@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.pure.simulation import broken_beliefs, broken_writes, scenarios
+from tests.pure.simulation import broken_beliefs, broken_delivery, broken_writes, scenarios
 from tests.pure.simulation.scenarios import Scenario
 from tests.pure.simulation.setups import EXPIRE, OFTEN, SETUPS, group
 from zkgroup.testing.simulation.setup import Setup
@@ -28,6 +28,8 @@ class Bug:
     caught_by: str
     """A regular expression on the failure."""
     rule: str | None = None
+    seed: int = 0
+    """Of a schedule that noticed it when this was written: it is tried first."""
 
 
 BUGS: tuple[Bug, ...] = (
@@ -190,5 +192,74 @@ BUGS: tuple[Bug, ...] = (
         broken_beliefs.callbacks_are_not_awaited,
         SETUPS["join"],
         "S7|not converged: .* delivers",
+    ),
+    Bug(
+        "commits one by one",
+        broken_delivery.commits_one_by_one,
+        SETUPS["bursts"],
+        "again and again",
+    ),
+    Bug(
+        "commit behind is refused",
+        broken_delivery.commit_behind_is_refused,
+        SETUPS["own-offsets"],
+        "is refused",
+    ),
+    Bug(
+        "release goes back",
+        broken_delivery.release_goes_back,
+        SETUPS["own-offsets"],
+        "S4",
+    ),
+    Bug(
+        "seek lost at the release",
+        broken_delivery.seek_is_lost_at_the_release,
+        SETUPS["seeks"],
+        "was sought",
+    ),
+    Bug(
+        "recorded under the lock",
+        broken_delivery.recorded_under_the_lock,
+        SETUPS["join"],
+        "under the lock",
+    ),
+    Bug("wake forgotten", broken_delivery.wake_is_forgotten, SETUPS["join"], "is delivered by"),
+    Bug(
+        "end of the claim is the end of all",
+        broken_delivery.end_of_the_claim_is_the_end_of_all,
+        SETUPS["threads-handed-back"],
+        "does not end",
+    ),
+    Bug(
+        "lease from the answer",
+        broken_delivery.lease_from_the_answer,
+        SETUPS["late-answers"],
+        "lease until",
+    ),
+    Bug(
+        "claim without its topic",
+        broken_delivery.claim_without_its_topic,
+        SETUPS["growing"],
+        "by a plan for",
+    ),
+    Bug(
+        "seek undone by an older commit",
+        broken_delivery.seek_is_undone_by_an_older_commit,
+        SETUPS["seeks"],
+        "processed up to",
+        seed=80,
+    ),
+    Bug(
+        "any on_assigned starts",
+        broken_delivery.any_on_assigned_starts,
+        SETUPS["slow-callbacks"],
+        "before the on_assigned",
+        seed=18,
+    ),
+    Bug(
+        "all wait for one start",
+        broken_delivery.all_wait_for_one_start,
+        SETUPS["dead-partition"],
+        "is delivered by",
     ),
 )

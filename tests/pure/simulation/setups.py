@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkgroup.model import StaticSubscription
+from zkgroup.testing.simulation.application import Habits
 from zkgroup.testing.simulation.setup import Setup
 
 OFTEN = 8.0
@@ -71,6 +72,35 @@ SETUPS: dict[str, Setup] = {
     "lagging-lost": group(weights={**LOST, "steal": OFTEN}, stale=True),
     "lagging-reset": group(weights={"steal": OFTEN, "reset": OFTEN, "cut": OFTEN}, stale=True),
     "pauses": group(weights={"pause": OFTEN, "isolate": OFTEN, "slow_callback": OFTEN}),
+    "seeks": group(weights=JOIN_LEAVE, habits=Habits(seeks=True, calls_inside=True)),
+    "bursts": group(weights=LOST, habits=Habits(bursts=True)),
+    "own-offsets": group(weights={**JOIN_LEAVE, "hand_back": OFTEN}, habits=Habits(own_offsets=True)),
+    "late-answers": group(weights={"late_answer": 4 * OFTEN}),
+    "slow-callbacks": group(weights={"unregister": 2 * OFTEN, "slow_callback": 2 * OFTEN}, steps=800),
+    "polls": group(weights={"poll_timeout": 12 * OFTEN}, poll_interval_ms=1000, steps=800),
+    "growing": group(weights={**JOIN_LEAVE, "grow_at_claim": 20 * OFTEN}),
+    "dead-partition": group(partitions=4, weights=EXPIRE, dead_partition=True),
+    "threads-handed-back": group(
+        weights={**JOIN_LEAVE, "hand_back": 3 * OFTEN, "grow": OFTEN},
+        subscriptions=(StaticSubscription({"t0": 2}), StaticSubscription({"t0": 1})) * 2,
+        partitions=3,
+    ),
+    "sticky-without-brokers": group(
+        3,
+        4,
+        weights={**JOIN_LEAVE, **EXPIRE, "resubscribe": OFTEN, "lose_brokers": 6 * OFTEN},
+        strategy="sticky",
+        stale=True,
+        require_brokers=True,
+    ),
+    "overwritten-resets": group(
+        weights={"reset_then_write": 4 * OFTEN, "isolate": 2 * OFTEN, "cut": 2 * OFTEN, "late_answer": OFTEN},
+        subscriptions=(StaticSubscription({"t0": 1}), StaticSubscription({"t0": 1})) * 2,
+    ),
+    "retention": group(
+        weights={"retention": 6 * OFTEN, "source_fails": 4 * OFTEN, "isolate": 2 * OFTEN, "grow": OFTEN},
+        partitions=4,
+    ),
     "jvm": group(weights={**EXPIRE, **LOST}, jvm_members=1),
     "jvm-reassert": group(weights=EXPIRE, jvm_members=1, policy="reassert"),
     "jvm-strangers": group(weights={**EXPIRE, "steal": OFTEN, "foreign_write": OFTEN}, jvm_members=1),

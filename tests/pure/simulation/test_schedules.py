@@ -13,6 +13,8 @@ from tests.pure.simulation.drawn import hold_for_members
 from tests.pure.simulation.setups import SETUPS
 from zkgroup.testing import Simulation
 
+SEEDS_OF_A_GROUP = 6
+
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
 def test_drawn_schedules_hold_and_the_faults_bite(seeds: range) -> None:
@@ -34,7 +36,7 @@ def test_every_number_of_schedules_is_run(schedules: int) -> None:
 @pytest.mark.parametrize("name", SETUPS)
 def test_group_of_the_model_holds(name: str) -> None:
     """Recipes 12: what the exhaustive model promises of a group holds for the real machine in that group."""
-    for seed in range(12):
+    for seed in range(SEEDS_OF_A_GROUP):
         Simulation(seed, setup=SETUPS[name]).run()
 
 

@@ -21,7 +21,7 @@ def failure(bug: Bug) -> str | None:
         except AssertionError as error:
             return str(error)
         return None
-    for seed in range(SEEDS):
+    for seed in range(bug.seed, bug.seed + SEEDS):
         try:
             Simulation(seed, setup=bug.where).run()
         except SimulationError as error:

@@ -43,6 +43,8 @@ class WatchedMachine(MemberMachine):
         self.effects: list[ef.Effect] = []
         self.on_committed: Callable[[Mapping[TopicPartition, int]], None] = lambda stands: None
         """Told of offsets that count as committed."""
+        self.on_extended: Callable[[int], None] = lambda until_ms: None
+        """Told of the end of a lease that is granted."""
         self._asked_at = (0, 0)
         """A time, and the number of requests since the clock came there."""
 
@@ -66,6 +68,8 @@ class WatchedMachine(MemberMachine):
             self.states.append(effect.after)
         elif isinstance(effect, ef.FinishCommit):
             self.on_committed(effect.stands)
+        elif isinstance(effect, ef.ExtendLease):
+            self.on_extended(effect.until_ms)
         elif isinstance(effect, ef.Finish):
             self.finished = effect
 

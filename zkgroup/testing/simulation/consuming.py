@@ -54,16 +54,19 @@ class ConsumingActor(Actor):
         *,
         log: Log,
         application: Application,
+        acknowledged: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
         self.application = application
         self._source = SteppedSource(log)
         self._fetch_due_ms: int | None = 0
+        self._acknowledged = acknowledged
         self._lock = CheckedLock()
         self._complaints: list[str] = []
         self._sought: dict[TopicPartition, tuple[int, int]] = {}
         """Claims that were sought in and are given up: token, and position to be released with."""
         super().__init__(config, client, clock, recording, pid, listener=application)
         self.runner.may_return = application.may_return
+        self.machine.on_committed = self._committed
 
     def _open(self, listener: RebalanceListener | None, share: Share | None) -> MemberEngine:
         """The delivery is the share."""
@@ -93,6 +96,20 @@ class ConsumingActor(Actor):
         self._watch_drains(self.member.delivery)
         self.member.open()
         return self.member.engine
+
+    def _committed(self, stands: Mapping[TopicPartition, int]) -> None:
+        """What counts as committed is in the tree, and no further than what is processed."""
+        self._acknowledged(stands)
+        flows = self.member.delivery._flows
+        for tp, value in stands.items():
+            flow, held = flows.find(tp), self.machine._parts.core.owned.held.get(tp)
+            if flow is None or held is None or flow.grant.token != held.token or flow.settling:
+                continue
+            is_of_before = flow.sought != held.sought or held.moved > flows.last_move_id
+            if is_of_before or held.token in self.application.own_committed:
+                continue
+            at = flow.tracker.position
+            assert value <= at, f"{tp} is committed at {value}, processed up to {at}"
 
     def _watch_drains(self, delivery: Delivery) -> None:
         """Notes what a claim that was sought in is given up with."""

@@ -142,8 +142,9 @@ class Faults:
 
     def reset(self) -> object:
         tp = self._partition()
-        if tp is None:
-            return False
+        return self._reset(tp) if tp is not None else False
+
+    def _reset(self, tp: TopicPartition) -> object:
         value, marker = self._rng.randint(0, 3), Reset.path(GROUP, tp)
         gone = [Delete(marker, -1)] if self._world.server.find(marker) is not None else []
         made = Create(marker, Reset(value, self._world.clock.wall_ms(), "operator").encode())
@@ -250,7 +251,7 @@ class Faults:
         if not names:
             return False
         name, timeout_ms = self._rng.choice(names), self._world.setup.session_timeout_ms
-        self._world.hold_answers(name, int(timeout_ms * self._rng.choice((0.3, 0.5, 0.7, 0.9))))
+        self._world.hold_answers(name, int(timeout_ms * self._rng.choice((0.3, 0.4, 0.45, 0.7))))
         return name
 
     def lose_brokers(self) -> object:
@@ -261,6 +262,23 @@ class Faults:
             return "gone"
         self._world.bring_broker()
         return "back"
+
+    def retention(self) -> object:
+        """What a member would read next is deleted."""
+        tp = self._partition()
+        if tp is None:
+            return False
+        self._world.log.drop(tp)
+        return tp
+
+    def reset_then_write(self) -> object:
+        """A stranger writes over what an operator has just reset."""
+        tp = self._partition()
+        if tp is None:
+            return False
+        self._reset(tp)
+        self._write_offset(tp)
+        return tp
 
     def source_fails(self) -> object:
         """Records of one partition cannot be had for a while."""

@@ -39,6 +39,8 @@ FAULTS = (
     "late_answer",
     "lose_brokers",
     "source_fails",
+    "retention",
+    "reset_then_write",
 )
 OFTENER = {"grow_at_claim": 10, "write_at_commit": 10}
 """Faults that wait for their moment: tried so much more often."""

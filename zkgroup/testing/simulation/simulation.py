@@ -25,6 +25,9 @@ from zkgroup.testing.simulation.world import World
 
 Act = Callable[[], object]
 
+RUN_AT_ONCE = (1, 1, 1, 1, 5, 2000)
+"""Entries that a member's loop handles before anything else happens."""
+
 
 class SimulationError(AssertionError):
     """A schedule broke a promise. The message names the seed; the same seed does it again."""
@@ -100,7 +103,7 @@ class Simulation:
         choices: list[Act] = [lambda s=step: server.deliver(s) for step in self.world.pending()]  # type: ignore[misc]
         for actor in self.world.awake():
             if actor.has_work:
-                choices += [actor.run] * 3
+                choices += [lambda a=actor: a.run(self.rng.choice(RUN_AT_ONCE))] * 3  # type: ignore[misc]
             choices += self._acts(actor)
         for jvm in self.world.jvm:
             choices += jvm.choices()

@@ -23,6 +23,7 @@ class Log:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self._ends: dict[TopicPartition, int] = {}
+        self._earliest: dict[TopicPartition, int] = {}
         self._unavailable_until: dict[TopicPartition, int] = {}
         self.sources: list[SteppedSource] = []
 
@@ -34,6 +35,14 @@ class Log:
         self._ends[tp] = self.end(tp) + count
         for source in self.sources:
             source.wake()
+
+    def earliest(self, tp: TopicPartition) -> int:
+        return self._earliest.get(tp, 0)
+
+    def drop(self, tp: TopicPartition) -> None:
+        """One more record comes, and all are deleted, as by retention."""
+        self.append(tp)
+        self._earliest[tp] = self.end(tp)
 
     def fail(self, tp: TopicPartition, until_ms: int) -> None:
         """Nothing of this partition can be had for a while."""
@@ -94,12 +103,12 @@ class SteppedSource(RecordSource):
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
         self._log.check(topic_partition)
-        return Bounds(0, self._log.end(topic_partition))
+        return Bounds(self._log.earliest(topic_partition), self._log.end(topic_partition))
 
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
         self._log.check(topic_partition)
         end = self._log.end(topic_partition)
-        if offset > end:
+        if not self._log.earliest(topic_partition) <= offset <= end:
             raise OffsetOutOfRangeError(topic_partition, offset)
         topic, partition = topic_partition.topic, topic_partition.partition
         return [

@@ -101,10 +101,19 @@ class World:
             self._joined,
             log=self.log,
             application=application,
+            acknowledged=self.audit.acknowledged,
         )
-        actor.machine.on_committed = self.audit.acknowledged
+        actor.machine.on_extended = lambda until_ms: self._check_lease(actor, until_ms)
         self.actors.append(actor)
         return actor
+
+    def _check_lease(self, actor: ConsumingActor, until_ms: int) -> None:
+        """No lease outlasts what the server has heard of the session (recipes 9)."""
+        session_id = actor.describe().session_id
+        session = self.server.leader.sessions[session_id] if session_id is not None else None
+        assert session is not None, "a lease without a session"
+        end_ms = session.heard_ms + session.timeout_ms
+        assert until_ms <= end_ms, f"lease until {until_ms}, and the session may end at {end_ms}"
 
     def add_jvm_member(self, index: int) -> JvmActor:
         """Starts a member that behaves as Kafka 0.8.2.2's does."""

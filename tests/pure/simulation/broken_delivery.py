@@ -1,0 +1,237 @@
+"""Bugs put in on purpose, third part: what went wrong between the member and its application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from zkgroup.consumer.calls import Revocations
+from zkgroup.consumer.consuming import ConsumingMember
+from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.engine import MemberEngine
+from zkgroup.consumer.events import PollOverdue, Revoked
+from zkgroup.consumer.feeding import RETRY_MS, Feeding, FetchOrder
+from zkgroup.consumer.machine.commit import Commits
+from zkgroup.consumer.machine.commit_batch import Batch
+from zkgroup.consumer.machine.lease import Lease
+from zkgroup.consumer.machine.ownership import Held, Position
+from zkgroup.consumer.machine.plan import Planning
+from zkgroup.consumer.outbox import Outbox
+from zkgroup.errors import CommitResult, OffsetConflictError
+from zkgroup.model import TopicPartition
+
+Patch = pytest.MonkeyPatch
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+
+def commits_one_by_one(patch: Patch) -> None:
+    """Each commit is a batch of its own, also those that need no write."""
+    real = Commits._next_batch
+
+    def next_batch(self: Commits) -> Batch:
+        queue, self._queue = self._queue[1:], self._queue[:1]
+        batch = real(self)
+        self._queue = queue
+        return batch
+
+    patch.setattr(Commits, "_next_batch", next_batch)
+
+
+def commit_behind_is_refused(patch: Patch) -> None:
+    """What is below the last commit is refused, although this member itself has committed it."""
+    real = Batch.aim
+
+    def aim(self: Batch, tp: TopicPartition, held: Held) -> None:
+        for commit in self.open(tp):
+            if commit.values[tp] < held.value and commit.seeks.get(tp, 0) <= held.sought:
+                error = OffsetConflictError(f"{commit.values[tp]} would go back without a seek")
+                self.refuse_one(commit, tp, error)
+        real(self, tp, held)
+
+    patch.setattr(Batch, "aim", aim)
+
+
+def seek_is_lost_at_the_release(patch: Patch) -> None:
+    """A position after a seek back is given up as any other: it never leads back."""
+
+    def report(self: Revocations, revocation: Any, processed: Any) -> None:
+        call_id = revocation.effect.call_id
+        if self._open.pop(call_id, None) is not None:
+            self._post(Revoked(call_id, processed.positions, processed.last_move_id))
+
+    patch.setattr(Revocations, "_report", report)
+
+
+def seek_is_undone_by_an_older_commit(patch: Patch) -> None:
+    """A position from before a seek counts as one after it."""
+    real = Batch.aim
+
+    def aim(self: Batch, tp: TopicPartition, held: Held) -> None:
+        newest = max((commit.seeks.get(tp, 0) for commit in self.open(tp)), default=0)
+        for commit in self.open(tp):
+            commit.seeks = {**commit.seeks, tp: max(newest, held.sought)}
+        real(self, tp, held)
+
+    patch.setattr(Batch, "aim", aim)
+
+
+def release_goes_back(patch: Patch) -> None:
+    """A release writes what is processed, whatever is committed."""
+
+    def leads_to(self: Held, position: Position) -> int:
+        return position.offset
+
+    patch.setattr(Held, "leads_to", leads_to)
+
+
+def obeyed_reset_is_dropped(patch: Patch) -> None:
+    """The end of the lease refuses what waits, also the offset of a reset that somebody wrote over."""
+    real = Commits.end_lease
+
+    def end_lease(self: Commits) -> None:
+        real(self)
+        self._unwritten.clear()
+
+    patch.setattr(Commits, "end_lease", end_lease)
+
+
+# --- delivery -------------------------------------------------------------------------------------
+
+
+def any_on_assigned_starts(patch: Patch) -> None:
+    """The end of `on_assigned` starts the partitions that it named, of whichever claim."""
+
+    def started(self: Delivery, grants: Any) -> None:
+        with self._flows.lock:
+            for flow in self._flows.of(grant.topic_partition for grant in grants):
+                flow.started = True
+        self._wake_application()
+
+    patch.setattr(Delivery, "started", started)
+
+
+def recorded_under_the_lock(patch: Patch) -> None:
+    """The history sink is called where a delivery is decided."""
+    patch.setattr(Outbox, "add", lambda self, kind, fields: self._record(kind, fields))
+
+
+def all_wait_for_one_start(patch: Patch) -> None:
+    """While the start of one partition is not known, nothing is read."""
+    real = Feeding.order
+
+    def order(self: Feeding) -> FetchOrder:
+        found = real(self)
+        return FetchOrder(found.unresolved, {}, {}) if found.unresolved else found
+
+    patch.setattr(Feeding, "order", order)
+
+
+def starts_share_a_timer(patch: Patch) -> None:
+    """Start positions that are to be committed again have a timer by their first partition."""
+
+    def starts_committed(self: Feeding, done: Future[CommitResult], wanted: Mapping[Any, Any]) -> None:
+        if done.exception() is not None:
+            return
+        result = done.result()
+        with self._flows.lock:
+            for tp, flow in self._settling(wanted):
+                if tp in result.committed:
+                    flow.settling = False
+            left = {tp: flow.identity for tp, flow in self._settling(wanted)}
+        self._wake_application()
+        if left:
+            at_ms = self._host().board.now_ms() + RETRY_MS
+            self._host().call_at(f"start-{min(left)}", at_ms, lambda: self._commit_starts(left))
+
+    patch.setattr(Feeding, "_starts_committed", starts_committed)
+
+
+def poll_is_not_seen(patch: Patch) -> None:
+    """The member looks whether somebody polls, is interrupted, and leaves the group by what it saw."""
+
+    def watch_polls(self: ConsumingMember, interval_ms: int) -> None:
+        polls, now_ms = self._polls, self.engine.clock.now_ms()
+        since_ms = polls.since_ms(now_ms)
+
+        def leave() -> None:
+            polls.is_overdue = True
+            self.delivery.stop_draining()
+            self.engine.step(PollOverdue())
+
+        if not polls.is_overdue and now_ms - since_ms >= interval_ms:
+            self.engine.call_soon(leave)  # the application's thread runs in between
+        due_ms = max(since_ms, now_ms - interval_ms + 1) + interval_ms
+        self.engine.call_at("poll-interval", due_ms, lambda: self._watch_polls(interval_ms))
+
+    patch.setattr(ConsumingMember, "_watch_polls", watch_polls)
+
+
+def wake_is_forgotten(patch: Patch) -> None:
+    """New records do not wake the application that waits for them."""
+    real = Feeding.accept
+
+    def accept(self: Feeding, order: FetchOrder, records: Any) -> None:
+        wake, self._wake_application = self._wake_application, lambda: None
+        real(self, order, records)
+        self._wake_application = wake
+
+    patch.setattr(Feeding, "accept", accept)
+
+
+def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
+    """Who hands a partition back waits for a moment in which nothing of it is held."""
+
+    def hand_back(self: MemberEngine, partitions: Any) -> Future[None]:
+        from zkgroup.consumer.events import HandBackRequested
+
+        wanted = frozenset(partitions)
+        future = self.when(lambda: not (self.board.current.grants.keys() & wanted))
+        self.loop.request(HandBackRequested(wanted))
+        return future
+
+    patch.setattr(MemberEngine, "hand_back", hand_back)
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def plan_stays_outdated_without_brokers(patch: Patch) -> None:
+    """While no broker is there, a plan that is too old stays so, and is made again and again."""
+    real = Planning.make
+
+    def make(self: Planning) -> Any:
+        was_outdated = self.is_outdated
+        yield from real(self)
+        if self.is_waiting_for_brokers:
+            self.is_outdated = was_outdated
+
+    patch.setattr(Planning, "make", make)
+
+
+def lease_from_the_answer(patch: Patch) -> None:
+    """The lease is counted from the time of the answer, not from that of the request."""
+    real = Lease._acknowledged
+
+    def acknowledged(self: Lease, sent_ms: int) -> None:
+        del sent_ms
+        real(self, self._core.now.ms)
+
+    real_init: Callable[..., None] = Lease.__init__
+
+    def init(self: Lease, core: Any, paths: Any) -> None:
+        real_init(self, core, paths)
+        core.on_write_acknowledged = lambda sent_ms: acknowledged(self, sent_ms)
+
+    patch.setattr(Lease, "__init__", init)
+
+
+def claim_without_its_topic(patch: Patch) -> None:
+    """A claim does not check the versions of the topics that it was planned from."""
+    from zkgroup.consumer.machine import writes
+
+    patch.setattr(writes, "picture_checks", lambda topics, versions, plan: [] if plan is None else [plan])
