@@ -12,6 +12,9 @@ import pytest
 
 from tests.pure.simulation.batches import FIRST, batches, name_of
 from tests.pure.simulation.drawn import hold_for_clusters, hold_for_members
+from tests.pure.simulation.setups import SETUPS
+from tests.pure.simulation.test_schedules import SEEDS_OF_A_GROUP
+from zkgroup.testing import Simulation
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -23,6 +26,13 @@ OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "2000"))
 def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
     """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults did bite."""
     hold_for_members(seeds)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
+    """Recipes 12: what the exhaustive model promises of a group holds for the real machine in that group."""
+    for seed in range(SEEDS_OF_A_GROUP, 2 * SEEDS_OF_A_GROUP):
+        Simulation(seed, setup=SETUPS[name]).run()
 
 
 @pytest.mark.parametrize("seeds", batches(OF_CLUSTERS, FIRST), ids=name_of)

@@ -21,7 +21,7 @@ OF_MEMBERS = {
     "lease.expired": 5,
     "reset.obeyed": 5,
     "foreign_write": 5,
-    "commit.info": 3,
+    "commit.info": 2,
     "claim.info": 1,
     "release.ok": 25,
     "seeks": 8,

@@ -14,6 +14,7 @@ from tests.pure.simulation.setups import SETUPS
 from zkgroup.testing import Simulation
 
 SEEDS_OF_A_GROUP = 6
+"""`tests/long/simulation` goes on from here."""
 
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)

@@ -73,7 +73,7 @@ class Quiet:
 
     @staticmethod
     def _act(actor: ConsumingActor) -> bool:
-        did = actor.run() > 0
+        did = actor.has_work and actor.run() > 0
         if actor.runner.can_begin:
             actor.begin_callback()
             did = True
@@ -87,7 +87,8 @@ class Quiet:
             actor.fetch()
             did = True
         did |= actor.finished is None and actor.application.calm()
-        actor.check()
+        if did:
+            actor.check()
         return did
 
     def _require_what_is_believed(self) -> None:

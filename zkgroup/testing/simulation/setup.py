@@ -42,8 +42,8 @@ FAULTS = (
     "retention",
     "reset_then_write",
 )
-OFTENER = {"grow_at_claim": 10, "write_at_commit": 10}
-"""Faults that wait for their moment: tried so much more often."""
+OFTENER = {"grow_at_claim": 10, "write_at_commit": 10, "lost_reply": 2}
+"""Faults that wait for their moment, or seldom meet one: tried so much more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Setup:
             publish_interval_ms=3000,
             ack_mode=self.habits.ack_mode,
             auto_commit_enable=self.auto_commit,
-            auto_commit_interval_ms=1000,
+            auto_commit_interval_ms=3000,
             max_poll_interval_ms=self.poll_interval_ms,
             require_brokers=self.require_brokers,
         )
