@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, ruled
@@ -10,7 +12,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
-from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.notifications import IsrChange
 from zkgroup.zookeeper.settings import OPEN_ACL
 
@@ -124,3 +126,23 @@ def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() 
     realm.server.set_acl(STATE, *OPEN_ACL)
     realm.advance(mended.HIDDEN_MS)
     assert (ruler.unreadable, unnamed(ruler)) == (set(), {})
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_move_that_waited_for_its_topic_goes_on(is_known: bool) -> None:
+    """The topic is mended under the controller that has read it before, or under one that never could."""
+    realm, ruler = ruled({0: (1, 2)})
+    path = Topic.path("t")
+    data = broken(realm, path)
+    realm.run()
+    if not is_known:
+        realm.crash(ruler)
+        realm.rule()
+    realm.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2,)),)).encode()))
+    realm.run()
+    assert realm.server.find(Reassignment.path()) is not None
+
+    mend(realm, data, path)
+
+    assert realm.server.find(Reassignment.path()) is None
+    assert realm.state(tp(0)).isr == (2,)

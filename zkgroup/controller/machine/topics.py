@@ -36,7 +36,10 @@ def look(reign: Reign, subject: str = "") -> Procedure[None]:
     reign.only(topics_path(), listed)
     forget_missing(reign, listed)
     new = sorted(name for name in listed if name not in reign.picture.topics)
+    unreadable = [name for name in new if Topic.path(name) in reign.picture.unreadable]
     fresh = yield from read_topics(reign, new)
+    if any(name in reign.picture.topics for name in unreadable):
+        reign.look(Look.REASSIGNMENT)  # its moves have waited for it
     yield from begin(reign, fresh)
 
 
@@ -46,6 +49,7 @@ def look_at_one(reign: Reign, subject: str) -> Procedure[None]:
         reign.look(Look.TOPICS)
         return
     fresh: list[TopicPartition] = []
+    was_unreadable = Topic.path(subject) in reign.picture.unreadable
     for _ in range(ATTEMPTS_MAX):
         (outcome,) = yield from ask(reign.watched(Read(Topic.path(subject)), Look.TOPIC, subject))
         znode = read_done(outcome)
@@ -64,6 +68,8 @@ def look_at_one(reign: Reign, subject: str) -> Procedure[None]:
             break
     else:
         reign.later(Look.TOPIC, 1000, subject)
+    if was_unreadable:
+        reign.look(Look.REASSIGNMENT)  # its moves have waited for it
     unborn = [
         each
         for each in reign.picture.partitions(subject)
