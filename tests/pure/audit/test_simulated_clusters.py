@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.pure.audit.simulated import events_of_log
@@ -13,12 +15,15 @@ from zkgroup.audit.run import find
 from zkgroup.testing import ClusterSimulation
 
 OURS = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "ours"][:12]
-LATE = (1, 89, 139)
+LATE = (1, 107, 336)
 """Schedules in which a candidate of Kafka won, expired, and raised the epoch afterwards."""
 
 
 def _run(seed: int) -> tuple[ClusterSimulation, list[Event], list[Finding]]:
-    simulation = ClusterSimulation(seed)
+    """Nobody writes epochs by hand: that is found as well, and is no fault of any controller."""
+    drawn = ClusterSimulation(seed).setup
+    weights = {**drawn.weights, "raise_epoch": 0.0, "outrun": 0.0}
+    simulation = ClusterSimulation(seed, setup=dataclasses.replace(drawn, weights=weights))
     simulation.run()
     events = events_of_log(simulation.world.server.log, with_lists=seed % 2 == 0)
     return simulation, events, find(RULES, lambda: events)
@@ -26,10 +31,7 @@ def _run(seed: int) -> tuple[ClusterSimulation, list[Event], list[Finding]]:
 
 @pytest.mark.parametrize("seed", OURS)
 def test_controllers_of_ours_leave_no_fault_behind(seed: int) -> None:
-    """Whatever is killed, cut off or deleted; that nobody led is told, where every replica was gone.
-
-    What strangers write, of session 0, is no fault of ours.
-    """
+    """Whatever is killed, cut off or deleted; that nobody led is told, where every replica was gone."""
     _, events, found = _run(seed)
     elected = [
         event.zxid
@@ -37,8 +39,7 @@ def test_controllers_of_ours_leave_no_fault_behind(seed: int) -> None:
         if event.op == "create" and event.path == "/controller" and event.applied
     ]
 
-    errors = {each.finding for each in found if each.severity == "error" and each.session != 0}
-    assert errors <= {"offline_partition"}
+    assert {each.finding for each in found if each.severity == "error"} <= {"offline_partition"}
     assert [
         each.from_zxid for each in found if each.finding == "controller_election" and "elected" in each.detail
     ] == elected

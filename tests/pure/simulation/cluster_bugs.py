@@ -13,6 +13,7 @@ from zkgroup.broker.receiver import Receiver
 from zkgroup.broker.replication.epochs import Epochs
 from zkgroup.broker.replication.replica import Replica
 from zkgroup.controller.machine import (
+    agenda,
     candidacy,
     election,
     fence,
@@ -22,6 +23,7 @@ from zkgroup.controller.machine import (
     reign,
     selectors,
     states,
+    working,
 )
 from zkgroup.controller.machine import leading as controller_leading
 from zkgroup.controller.machine.election import Election
@@ -299,20 +301,27 @@ def _epoch_ends_a_line_earlier(patch: Patch) -> None:
     patch.setattr(Epochs, "end_of", earlier)
 
 
+def _tries_again_without_a_pause(patch: Patch) -> None:
+    """What is refused, a move or anything else."""
+    patch.setattr(working, "PAUSE_MS", 0)
+    patch.setattr(agenda.Pauses, "before_ms", lambda self, work, now_ms: 0)
+
+
 BUGS = {
-    "no checks": Bug(_no_checks, ("S11",), seed=11),
-    "epoch check only": Bug(_epoch_check_only, ("S11",), seed=11),
-    "no record of the epoch": Bug(_no_record, ("S11",)),
+    "no checks": Bug(_no_checks, ("S11",), seed=16),
+    "epoch check only": Bug(_epoch_check_only, ("S11",), seed=22),
+    "no record of the epoch": Bug(_no_record, ("S11",), seed=2),
     "leader epoch stays": Bug(_leader_epoch_stays, ("S12",), seed=2),
     "forgets to tell": Bug(_forgets_to_tell, ("L7",)),
-    "does not wait for the isr": Bug(_no_wait_for_the_isr, ("S14", "S16"), seed=1),
-    "no record of the end": Bug(_no_ending, ("S14",), seed=1),
-    "drops dead targets": Bug(_drops_dead_targets, ("S14",), seed=8),
-    "fences the first packet only": Bug(_fences_the_first_packet_only, ("S11",), seed=26),
-    "writes states without version": Bug(_writes_states_without_version, ("S12",), seed=48),
-    "lease twice as long": Bug(_lease_twice_as_long, ("S18",), seed=30),
-    "consumers read to the end": Bug(_consumers_read_to_the_end, ("lines",), seed=1),
-    "epoch ends a line later": Bug(_epoch_ends_a_line_later, ("lines",), seed=1),
+    "does not wait for the isr": Bug(_no_wait_for_the_isr, ("S14", "S16")),
+    "no record of the end": Bug(_no_ending, ("S14",)),
+    "drops dead targets": Bug(_drops_dead_targets, ("S14",), seed=3),
+    "fences the first packet only": Bug(_fences_the_first_packet_only, ("S11",), seed=22),
+    "writes states without version": Bug(_writes_states_without_version, ("S12",), seed=24),
+    "lease twice as long": Bug(_lease_twice_as_long, ("S18",), seed=23),
+    "consumers read to the end": Bug(_consumers_read_to_the_end, ("lines",)),
+    "epoch ends a line later": Bug(_epoch_ends_a_line_later, ("lines",)),
+    "tries again without a pause": Bug(_tries_again_without_a_pause, ("pace",), seed=8),
     "epoch ends a line earlier": Bug(_epoch_ends_a_line_earlier, ("lines", "L7")),
 }
 """Noticed in drawn schedules."""

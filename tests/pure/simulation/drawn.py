@@ -65,9 +65,13 @@ OF_CLUSTERS = {
     "topics made again": 3,
     "lines read": 500,
     "fault stall": 20,
-    "fault answer_late": 2,
-    "fault depose": 5,
-    "stranger outrun": 5,
+    "fault answer_late": 10,
+    "fault depose": 2,
+    "fault kill_ahead": 20,
+    "stranger outrun": 10,
+    "stranger raise_epoch": 30,
+    "stranger forbid": 3,
+    "garbage outlived": 10,
     "note abandoned.deleted": 3,
 }
 """In a hundred schedules, at least."""

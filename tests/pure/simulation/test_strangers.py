@@ -58,8 +58,9 @@ def test_what_is_mended_is_taken_up_again(data: bytes) -> None:
     (ruler,) = world.rulers
     world.kill(ruler.broker)
     simulation.quiet.pass_time(9_000)
-    assert sorted(world.unreadable) == sorted(needed)
+    assert sorted(world.garbage.unreadable) == sorted(needed)
+    world.garbage.mend()
     ended(simulation)
 
-    assert world.unreadable == {}
+    assert world.garbage.unreadable == {}
     assert world.audit.look().state(T0) is not None

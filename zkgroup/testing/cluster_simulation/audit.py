@@ -59,6 +59,8 @@ class Audit:
             self._strays(change)
         if place is not None and place.kind == "topic" and change.action == "delete":
             self._is_deleted(transaction, place.topic)
+        if place is not None and place.kind == "epoch" and not transaction.session:
+            self.abandoned.clear()  # a controller of Kafka may have let every broker in (recipes 17)
         if place is not None and place.kind == "topic" and change.action == "create":
             self.lives[place.topic] = transaction.zxid
         picture.apply(transaction, change)

@@ -18,7 +18,7 @@ from zkgroup.controller.machine.events import (
 )
 from zkgroup.machinery.effects import Note
 from zkgroup.model.ports import Store
-from zkgroup.model.requests import Multi, MultiDone, Outcome, Request, SetData
+from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outcome, Request, SetData
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.cluster_simulation.network import Line
 from zkgroup.testing.cluster_simulation.shell import Shell, Task
@@ -103,10 +103,11 @@ class ControllerProcess:
         waiting = {} if reign is None else reign.channels.waiting
         return [line for line in self._world.network.busy(self) if waiting.get(line.broker, 0) > 1]
 
-    def writes(self) -> list[SetData]:
+    def transactions(self) -> list[list[Create | SetData | Delete]]:
         """What it has sent to ZooKeeper to change znodes, and no server has executed."""
         sent = [flight.request for flight in self.client.requests if isinstance(flight.request, Multi)]
-        return [each for one in sent for each in one.operations if isinstance(each, SetData)]
+        found = [[each for each in one.operations if not isinstance(each, Check)] for one in sent]
+        return [changes for changes in found if changes]
 
     def stop(self) -> None:
         """The process is gone."""

@@ -106,12 +106,13 @@ class Faults:
 
     def depose(self) -> object:
         """`/controller` is deleted by hand between two transactions of its owner that are on their way."""
-        able = [one for one in self._ours() if len(one.client.requests) > 1]
+        able = [one for one in self._ours() if len(one.transactions()) > 1]
         if not able:
             return False
         one = self._rng.choice(able)
         step = next(s for s in self._world.server.pending() if (s.kind, s.client) == ("request", one.name))
-        for _ in range(self._rng.randrange(len(one.client.requests))):
+        left = self._rng.randint(1, len(one.transactions()))
+        while len(one.transactions()) > left:
             self._world.server.deliver(step)
         return one.name if self.delete_controller() else False
 
@@ -144,6 +145,25 @@ class Faults:
     def kill_broker(self) -> object:
         running = sorted(self._world.brokers)
         return self._kill(self._rng.choice(running)) if running else False
+
+    def kill_ahead(self) -> object:
+        """A leader takes a line in, shows it to consumers if it will, and dies before any follower has it."""
+        world = self._world
+        picture = world.audit.look()
+        able = [
+            (one, tp)
+            for tp in sorted(picture.partitions())
+            for one in world.awake_brokers()
+            if one.leads(tp) is not None
+            and (state := picture.state(tp)) is not None
+            and len(world.brokers.keys() & set(state.isr)) > 1
+        ]
+        if not able:
+            return False
+        leader, tp = self._rng.choice(able)
+        leader.append(tp, (b"ahead at %d" % world.clock.now_ms(),))
+        world.consumers.read_from(leader, tp)
+        return tp, self._kill(leader.broker)
 
     def _kill(self, broker: int) -> object:
         self._world.kill(broker, executed=self._rng.randint(0, 2), keep_requests=self._rng.random() < 0.3)

@@ -10,9 +10,11 @@ from zkgroup.history.cluster_settled import left_undone
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.garbage import NOTHING, Spoilt
 from zkgroup.testing.cluster_simulation.world import World
 from zkgroup.testing.memory_zookeeper_steps import Step
-from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
+from zkgroup.znodes.controller_records import ControllerStatus
 from zkgroup.znodes.reassignment_records import StoredPlan
 from zkgroup.znodes.stray_replicas import StrayReplicas, stray_replicas_path
 from zkgroup.znodes.topics import TopicDeletion
@@ -44,6 +46,10 @@ class Quiet:
         world = self._world
         world.heal()
         world.stop_kafka()
+        self.drain()
+        if world.garbage.paths():
+            self._serve_the_rest()
+        world.garbage.mend()
         started_ms = world.clock.now_ms()
         self.drain()
         while True:
@@ -58,6 +64,29 @@ class Quiet:
                     return reached_ms - started_ms
                 self._switch_on()
                 started_ms = world.clock.now_ms()
+
+    def _serve_the_rest(self) -> None:
+        """With what strangers have left all else is done, and the status names what is unreadable."""
+        world = self._world
+        started_ms = world.clock.now_ms()
+        while (reason := self.missing(Spoilt(world.garbage.paths())) or self._not_told()) is not None:
+            assert world.clock.now_ms() - started_ms <= CONVERGE_MS, f"L7 not served: {reason}"
+            world.restart_uninformed()
+            self.pass_time(500)
+        world.figures["garbage outlived"] += 1
+
+    def _not_told(self) -> str | None:
+        """An unreadable topic, or a state of a readable one, that the status does not name."""
+        world = self._world
+        found = world.server.find(ControllerStatus.path())
+        told = {} if found is None else ControllerStatus.decode(found.path, found.data).unreadable
+        unreadable = [path for path in world.garbage.paths() if path in world.garbage.unreadable]
+        for path in unreadable:
+            topic = "/".join(path.split("/")[:4])
+            is_asked = path.startswith(f"{topics_path()}/") and (path == topic or topic not in unreadable)
+            if is_asked and path not in told:
+                return f"{path} is unreadable, and the status names {sorted(told)}"
+        return None
 
     def _switch_on(self) -> None:
         """Who was switched off comes back, and finds topics of the names of those that went without it."""
@@ -103,8 +132,8 @@ class Quiet:
 
     # --- the goal -------------------------------------------------------------------------------------
 
-    def missing(self) -> str | None:
-        """What is not as it should be, or None."""
+    def missing(self, spoilt: Spoilt = NOTHING) -> str | None:
+        """What is not as it should be, or None. Nothing is asked of what is spoilt."""
         world = self._world
         rulers = world.rulers
         if len(rulers) != 1:
@@ -116,20 +145,22 @@ class Quiet:
             return f"{ruler.name} rules, and does not hold /controller"
         if isinstance(ruler, ControllerProcess) and not ruler.machine.election.may_send:
             return f"{ruler.name} may not send"
-        for violation in left_undone(picture, ClusterOptions(unserved=world.unserved)):
-            return f"{violation}; {_waiting(ruler)}"
+        for violation in left_undone(picture, ClusterOptions(unserved=world.unserved, down=spoilt.brokers)):
+            if not spoilt.concerns(str(violation)):
+                return f"{violation}; {_waiting(ruler)}"
         moving = picture.moves or any(topic is not None and topic.moving for topic in picture.topics.values())
-        if not moving and (plan := self._unfinished_plan()) is not None:
+        if not moving and not spoilt and (plan := self._unfinished_plan()) is not None:
             return f"L7 {plan}; {_waiting(ruler)}"
         for broker in world.brokers.values():
             if broker.failure is not None:
                 return f"broker {broker.broker} failed: {broker.failure}"
-        if (left := self._left_of_forced_deletions()) is not None:
+        if not spoilt and (left := self._left_of_forced_deletions()) is not None:
             return f"L7 {left}; {_waiting(ruler)}"
-        registered = {id_: held.session for id_, held in picture.brokers.items() if held.hosts}
+        known = {id_: held for id_, held in picture.brokers.items() if id_ not in spoilt.brokers}
+        registered = {id_: held.session for id_, held in known.items() if held.hosts}
         if registered != world.registrations():
             return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
-        return self._unlike(self._states())
+        return self._unlike({tp: state for tp, state in self._states().items() if tp not in spoilt})
 
     def _unlike(self, states: dict[TopicPartition, PartitionState | None]) -> str | None:
         """A broker that does not know, or do, what stands in ZooKeeper."""

@@ -23,6 +23,7 @@ FAULTS = (
     "pause",
     "kill_controller",
     "kill_broker",
+    "kill_ahead",
     "bounce",
     "lose_broker",
     "break_disk",
@@ -49,8 +50,8 @@ OPERATIONS = (
 )
 _APART = frozenset({"force_deletion"})
 """Drawn by themselves: the schedules without them are what they were before there were these."""
-STRANGERS = ("write_request", "delete_request", "real_step", "break_znode", "outrun")
-_AWAITED = {"real_step": 10.0, "answer_late": 100.0, "depose": 30.0, "outrun": 20.0}
+STRANGERS = ("write_request", "delete_request", "real_step", "break_znode", "outrun", "raise_epoch", "forbid")
+AWAITED = {"real_step": 10.0, "answer_late": 50.0, "depose": 100.0, "outrun": 20.0, "forbid": 25.0}
 """What seldom finds its moment, and so many times as often tries."""
 SMALL_BYTES = 600
 """Holds two states of partitions, or one with its parents."""
@@ -74,6 +75,8 @@ class Setup:
     topics: Mapping[str, tuple[Replicas, ...]] = field(default_factory=dict)
     """Replica lists of the topics at the start."""
     steps: int = 250
+    bursts: float = 0.12
+    """Chance in each step that all that waits happens, a few times."""
     stale: bool = False
     """Servers of clients lag behind by any amount."""
     rebalances: bool = False
@@ -104,7 +107,7 @@ def draw(seed: int, steps: int) -> Setup:
         operation: rng.choice((0.0, 4.0, 12.0)) for operation in OPERATIONS if operation not in _APART
     }
     weights |= {stranger: rng.choice((0.0, 0.0, 4.0, 12.0)) for stranger in STRANGERS}
-    weights |= {name: weights[name] * times for name, times in _AWAITED.items()}
+    weights |= {name: weights[name] * times for name, times in AWAITED.items()}
     if kind == "ours":  # a real controller would make a replica of whatever a broker has kept
         apart = random.Random(f"apart {seed}")  # noqa: S311
         weights |= {operation: apart.choice((0.0, 0.0, 12.0)) for operation in sorted(_APART)}

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 
 from zkgroup.history import ClusterOptions, Record, check_cluster
-from zkgroup.testing.cluster_simulation.consumers import Consumers
 from zkgroup.testing.cluster_simulation.faults import Faults
 from zkgroup.testing.cluster_simulation.operations import Operations
 from zkgroup.testing.cluster_simulation.quiet import Quiet
-from zkgroup.testing.cluster_simulation.setup import OPERATIONS, STRANGERS, Setup, draw
+from zkgroup.testing.cluster_simulation.setup import AWAITED, OPERATIONS, STRANGERS, Setup, draw
 from zkgroup.testing.cluster_simulation.strangers import Strangers
 from zkgroup.testing.cluster_simulation.world import World
 from zkgroup.testing.server_history import server_transactions
 from zkgroup.znodes.brokers import Topic
 
 Act = Callable[[], object]
+BURST_ROUNDS_MAX = 8
 
 
 class ClusterSimulationError(AssertionError):
@@ -58,7 +58,6 @@ class ClusterSimulation:
         self._faults = Faults(self.world, self.rng)
         self._operations = Operations(self.world, self.rng)
         self._strangers = Strangers(self.world, self.rng)
-        self._consumers = Consumers(self.world, self.rng)
         self._lines = 0
         self._quiet_from_ms = 0
 
@@ -88,15 +87,21 @@ class ClusterSimulation:
 
     def step(self) -> None:
         """Perhaps a fault or an operation, and one of the things that may happen next."""
-        for what, weight in self.setup.weights.items():
-            if weight and self.rng.random() < weight / 1000:
-                self.inject(what)
+        self._disturb(self.setup.weights)
         if self.rng.random() < 0.02:
             self.inject("start")
         self.rng.choice(self._choices())()
+        if self.rng.random() < self.setup.bursts:
+            self._go_on()
         for broker in self.world.brokers.values():
             if broker.waiting:
                 broker.look_at_waiting()
+
+    def _disturb(self, by: Iterable[str]) -> None:
+        weights = self.setup.weights
+        for what in by:
+            if (weight := weights.get(what, 0)) and self.rng.random() < weight / 1000:
+                self.inject(what)
 
     def inject(self, what: str) -> None:
         """Makes one fault, operation or act of a stranger happen now, if it can."""
@@ -110,6 +115,21 @@ class ClusterSimulation:
             self.report.figures[f"{kind} {what}"] += 1
             self.trace.append(f"{self.world.clock.now_ms()} {what}: {did}")
 
+    def _go_on(self) -> None:
+        """Whatever waits happens for a while, and timers fire: else no controller would get anywhere between
+        two faults."""
+        world = self.world
+        for _ in range(self.rng.randint(1, BURST_ROUNDS_MAX)):
+            self._disturb(AWAITED)
+            for step in filter(world.passes, world.server.pending()):
+                world.server.deliver(step)
+            for act in world.acts():
+                act()
+            if self.rng.random() < 0.3:
+                due_ms = world.next_due_ms()
+                wait_ms = 100 if due_ms is None else due_ms - world.clock.now_ms()
+                world.advance(min(500, max(1, wait_ms)))
+
     def _choices(self) -> list[Act]:
         world, server = self.world, self.world.server
         if not self.setup.stale:
@@ -122,7 +142,7 @@ class ClusterSimulation:
         fetches = list(world.fetches())
         if fetches:
             choices.append(self.rng.choice(fetches))
-        choices += [self._produce, self._consumers.read, lambda: self._pass_time(is_busy)]
+        choices += [self._produce, self.world.consumers.read, lambda: self._pass_time(is_busy)]
         return choices
 
     def _produce(self) -> None:

@@ -17,10 +17,12 @@ from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, topics_path
 from zkgroup.znodes.config_changes import ConfigChange
 from zkgroup.znodes.config_entity import ConfigEntity
+from zkgroup.znodes.controller import ControllerEpoch
 from zkgroup.znodes.controller_records import ResignRequest
 from zkgroup.znodes.notifications import ISR_CHANGE_PREFIX, isr_changes_path
 from zkgroup.znodes.reassignment_records import FinishedReassignment, StoredPlan
 from zkgroup.znodes.unclean_elections import UncleanElection
+from zkgroup.zookeeper.settings import Acl
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.world import World
@@ -29,6 +31,7 @@ Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 BROKEN = (b"{", b"[]", b'"text"', b"\xff\xfe", b'{"version":"one"}')
 """No znode of Kafka or of ours."""
+READ_ONLY = Acl("r", "world", "anyone")
 NOBODY = 9
 """No broker has this id."""
 
@@ -87,8 +90,7 @@ class Strangers:
 
     def outrun(self) -> object:
         """A state that a controller of ours is about to write gets a higher leader epoch before it does."""
-        ours = [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
-        sent = {each.path: each.version for one in ours for each in one.writes()}
+        sent = self._about_to_be_set()
         paths = sorted(path for path in sent if path.endswith("/state"))
         if not paths:
             return False
@@ -162,6 +164,20 @@ class Strangers:
         data = json.dumps({"version": 1, "partitions": entries}).encode()
         return "end", SetData(Reassignment.path(), data, -1)
 
+    def _about_to_be_set(self) -> dict[str, int]:
+        """Paths that requests of a controller of ours set, with the version, before they are executed."""
+        ours = [one for one in self._world.rulers if isinstance(one, ControllerProcess)]
+        changes = [each for one in ours for transaction in one.transactions() for each in transaction]
+        return {each.path: each.version for each in changes if isinstance(each, SetData)}
+
+    def raise_epoch(self) -> object:
+        """The epoch is raised by hand: whoever rules resigns."""
+        epoch = self._world.audit.look().epoch
+        if epoch is None:
+            return False
+        raised = ControllerEpoch(epoch + self._rng.choice((1, 3)))
+        return raised if self._world.write(SetData(ControllerEpoch.path(), raised.encode(), -1)) else False
+
     # --- znodes that cannot be read -------------------------------------------------------------------
 
     def break_znode(self) -> object:
@@ -169,14 +185,25 @@ class Strangers:
         path = self._rng.choice(self.lasting() + 2 * self.needed())
         return self.break_at(path, self._rng.choice(BROKEN))
 
+    def forbid(self) -> object:
+        """A topic, a state or a request that a controller of ours is about to set nobody may set any more."""
+        sent = self._about_to_be_set()
+        paths = sorted(path for path in sent if path.startswith(f"{topics_path()}/") or "/admin/" in path)
+        if not paths:
+            return False
+        path = self._rng.choice(paths)
+        self._world.server.set_acl(path, READ_ONLY)
+        self._world.garbage.forbidden.add(path)
+        return path
+
     def break_at(self, path: str, data: bytes) -> object:
         """A znode of this path, or a sequential one where it is a prefix."""
         if path.endswith(("-", "_")):
             self._world.server.put(path.rpartition("/")[0])
             return path if self._world.write(Create(path, data, sequential=True)) else False
         found = self._world.server.find(path)
-        if path in self.needed() and path not in self._world.unreadable:
-            self._world.unreadable[path] = data, None if found is None else found.data
+        if path in self.needed() and path not in self._world.garbage.unreadable:
+            self._world.garbage.unreadable[path] = data, None if found is None else found.data
         elif path in self.needed():
             return False
         if path == Reassignment.path():

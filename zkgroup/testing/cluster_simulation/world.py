@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from zkgroup.broker.memory_host import MemoryPlace
 from zkgroup.controller.machine.effects import ShutdownAnswered
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Delete, MultiDone, Operation, SetData
+from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.cluster_simulation.audit import Audit
 from zkgroup.testing.cluster_simulation.broker import BrokerProcess
+from zkgroup.testing.cluster_simulation.consumers import Consumers
 from zkgroup.testing.cluster_simulation.controller import ControllerProcess
+from zkgroup.testing.cluster_simulation.garbage import Garbage
 from zkgroup.testing.cluster_simulation.network import Network
 from zkgroup.testing.cluster_simulation.real_controller import RealController
 from zkgroup.testing.cluster_simulation.setup import Setup
@@ -46,6 +48,7 @@ class World:
         self.controllers: dict[int, Controller] = {}
         """Candidates that run, by their broker's id."""
         self.places = {broker: MemoryPlace() for broker in setup.brokers}
+        self.consumers = Consumers(self, rng)
         self.lost: set[int] = set()
         """Brokers that never come back."""
         self.switched_off: set[int] = set()
@@ -63,9 +66,7 @@ class World:
         """Topics for which somebody has allowed a leader that is not in sync."""
         self.plans: list[str] = []
         """Plans of moves that were stored."""
-        self.unreadable: dict[str, tuple[bytes, bytes | None]] = {}
-        """Path of each znode that was made unreadable to what it was made, and what it was; it is mended when
-        the faults end."""
+        self.garbage = Garbage(self.server)
         self.taken_back: dict[TopicPartition, set[int]] = {}
         """Moves of which the request was taken away by hand, to the epochs of the controllers then."""
         self.kafka_stands = True
@@ -250,7 +251,6 @@ class World:
         self.network.cut_off.clear()
         for name in self.clients():
             self.server.resume(name)
-        self._mend()
         repaired = {broker for broker, _ in self.broken}
         for broker, tp in self.broken:
             self.places[broker].break_log(tp, broken=False)
@@ -304,17 +304,6 @@ class World:
                 self.kill(state.leader)
                 self.restart(state.leader)
                 self.figures["uninformed leaders"] += 1
-
-    def _mend(self) -> None:
-        """What was made unreadable becomes what it was, unless somebody has made it something else."""
-        for path, (broken, before) in self.unreadable.items():
-            found = self.server.find(path)
-            if found is not None and found.data == broken:
-                if before is None:
-                    self.write(Delete(path, -1))
-                else:
-                    self.write(SetData(path, before, -1))
-        self.unreadable.clear()
 
     def stop_kafka(self) -> None:
         """Candidates of Kafka stand no more: what they promise is no matter of ours. Their brokers go on."""
