@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,14 +13,13 @@ from zkgroup.consumer.consuming import ConsumingMember
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.engine import MemberEngine
 from zkgroup.consumer.events import PollOverdue, Revoked
-from zkgroup.consumer.feeding import RETRY_MS, Feeding, FetchOrder
+from zkgroup.consumer.feeding import Feeding, FetchOrder
 from zkgroup.consumer.machine.commit import Commits
 from zkgroup.consumer.machine.commit_batch import Batch
 from zkgroup.consumer.machine.lease import Lease
 from zkgroup.consumer.machine.ownership import Held, Position
-from zkgroup.consumer.machine.plan import Planning
 from zkgroup.consumer.outbox import Outbox
-from zkgroup.errors import CommitResult, OffsetConflictError
+from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition
 
 Patch = pytest.MonkeyPatch
@@ -89,17 +88,6 @@ def release_goes_back(patch: Patch) -> None:
     patch.setattr(Held, "leads_to", leads_to)
 
 
-def obeyed_reset_is_dropped(patch: Patch) -> None:
-    """The end of the lease refuses what waits, also the offset of a reset that somebody wrote over."""
-    real = Commits.end_lease
-
-    def end_lease(self: Commits) -> None:
-        real(self)
-        self._unwritten.clear()
-
-    patch.setattr(Commits, "end_lease", end_lease)
-
-
 # --- delivery -------------------------------------------------------------------------------------
 
 
@@ -129,26 +117,6 @@ def all_wait_for_one_start(patch: Patch) -> None:
         return FetchOrder(found.unresolved, {}, {}) if found.unresolved else found
 
     patch.setattr(Feeding, "order", order)
-
-
-def starts_share_a_timer(patch: Patch) -> None:
-    """Start positions that are to be committed again have a timer by their first partition."""
-
-    def starts_committed(self: Feeding, done: Future[CommitResult], wanted: Mapping[Any, Any]) -> None:
-        if done.exception() is not None:
-            return
-        result = done.result()
-        with self._flows.lock:
-            for tp, flow in self._settling(wanted):
-                if tp in result.committed:
-                    flow.settling = False
-            left = {tp: flow.identity for tp, flow in self._settling(wanted)}
-        self._wake_application()
-        if left:
-            at_ms = self._host().board.now_ms() + RETRY_MS
-            self._host().call_at(f"start-{min(left)}", at_ms, lambda: self._commit_starts(left))
-
-    patch.setattr(Feeding, "_starts_committed", starts_committed)
 
 
 def poll_is_not_seen(patch: Patch) -> None:
@@ -198,19 +166,6 @@ def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
 
 
 # --- the machine ----------------------------------------------------------------------------------
-
-
-def plan_stays_outdated_without_brokers(patch: Patch) -> None:
-    """While no broker is there, a plan that is too old stays so, and is made again and again."""
-    real = Planning.make
-
-    def make(self: Planning) -> Any:
-        was_outdated = self.is_outdated
-        yield from real(self)
-        if self.is_waiting_for_brokers:
-            self.is_outdated = was_outdated
-
-    patch.setattr(Planning, "make", make)
 
 
 def lease_from_the_answer(patch: Patch) -> None:

@@ -247,7 +247,7 @@ BUGS: tuple[Bug, ...] = (
         broken_delivery.seek_is_undone_by_an_older_commit,
         SETUPS["seeks"],
         "processed up to",
-        seed=80,
+        seed=10,
     ),
     Bug(
         "any on_assigned starts",
@@ -261,5 +261,12 @@ BUGS: tuple[Bug, ...] = (
         broken_delivery.all_wait_for_one_start,
         SETUPS["dead-partition"],
         "is delivered by",
+    ),
+    Bug(
+        "poll not seen",
+        broken_delivery.poll_is_not_seen,
+        SETUPS["polls"],
+        "not converged",
+        seed=1,
     ),
 )

@@ -72,7 +72,7 @@ SETUPS: dict[str, Setup] = {
     "lagging-lost": group(weights={**LOST, "steal": OFTEN}, stale=True),
     "lagging-reset": group(weights={"steal": OFTEN, "reset": OFTEN, "cut": OFTEN}, stale=True),
     "pauses": group(weights={"pause": OFTEN, "isolate": OFTEN, "slow_callback": OFTEN}),
-    "seeks": group(weights=JOIN_LEAVE, habits=Habits(seeks=True, calls_inside=True)),
+    "seeks": group(weights=JOIN_LEAVE, habits=Habits(seeks=True, calls_inside=True), steps=1200),
     "bursts": group(weights=LOST, habits=Habits(bursts=True)),
     "own-offsets": group(weights={**JOIN_LEAVE, "hand_back": OFTEN}, habits=Habits(own_offsets=True)),
     "late-answers": group(weights={"late_answer": 4 * OFTEN}),

@@ -208,7 +208,11 @@ class Faults:
         actor = self._some()
         if actor is None:
             return False
-        until_ms = self._world.clock.now_ms() + self._rng.choice((500, 1500, 5000))
+        now_ms, interval_ms = self._world.clock.now_ms(), self._world.setup.poll_interval_ms
+        ends = [now_ms + 500, now_ms + 1500, now_ms + 5000]
+        if interval_ms is not None:  # it comes back in the moment in which it is given up
+            ends += [actor.member._polls.since_ms(now_ms) + interval_ms] * 3
+        until_ms = self._rng.choice(ends)
         actor.application.stands_still_until_ms = until_ms
         return f"{actor.member_id} until {until_ms}"
 
