@@ -12,9 +12,10 @@ from tests.worlds.shell import Shell
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.topics import topic_exists
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import SetData
+from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic
 from zkgroup.znodes.throttles import RATES
 from zkgroup.znodes.topics import TopicConfig
 
@@ -43,6 +44,29 @@ def test_brokers_are_listed_and_described(shell: Shell, cluster: ServerCluster) 
     assert (one["replicas"], one["leaders"], one["endpoints"]) == (2, 1, ["PLAINTEXT://h:9092"])
     assert [line.split()[0] for line in table.lines] == ["BROKER", "1", "2", "3"]
     assert shell.run("broker", "describe", "9").code == 5
+
+
+def test_a_lost_broker_is_forgotten_with_consent(shell: Shell, cluster: ServerCluster) -> None:
+    """A preview changes nothing; exit 2 while it is registered, 5 where nothing is recorded of it."""
+    path = StrayReplicas.path(9)
+    record = StrayReplicas((StrayTopic("orders", 7, (0, 2), 5),)).encode()
+    cluster.zk.create_missing(*(path.rsplit("/", count)[0] for count in (2, 1)))
+    cluster.zk.multi(Create(path, record), Create(StrayReplicas.path(1), record))
+
+    plan = shell.json("broker", "forget", "9")
+    registered = shell.run("broker", "forget", "1", "--execute")
+    assert cluster.zk.find(path) is not None
+    done = shell.run("broker", "forget", "9", "--execute")
+
+    assert (plan["broker"], plan["executed"]) == (9, False)
+    left = {"topic": "orders", "czxid": 7, "partitions": [0, 2], "is_there": False}
+    assert plan["left"] == [left]
+    assert (registered.code, done.code) == (2, 0)
+    assert "broker 1 is registered" in registered.err
+    assert done.lines[-1] == "forgotten: 1 record"
+    assert "cannot be undone" in done.err
+    assert (cluster.zk.find(path), shell.run("broker", "forget", "9").code) == (None, 5)
+    assert cluster.zk.find(StrayReplicas.path(1)) is not None
 
 
 def test_what_a_broker_may_host_beside_what_is_counted_is_told(shell: Shell, cluster: ServerCluster) -> None:
