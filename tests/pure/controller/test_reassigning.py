@@ -46,6 +46,7 @@ def test_the_steps_of_the_table_in_their_order() -> None:
     union = (4, 5, 6, 1, 2, 3)
     whole = (1, 2, 3, 4, 5, 6)
     assert seen == [
+        ((1, 2, 3), 1, (1, 2, 3), 0),  # the request is adopted
         (union, 1, (1, 2, 3), 0),
         (union, 1, (1, 2, 3), 1),
         (union, 4, whole, 2),
@@ -79,7 +80,7 @@ def test_a_move_that_only_the_topic_tells_of_is_finished() -> None:
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 1)})
     cluster.run(limit_ms=1_000)
-    cluster.world.write(Delete(REQUEST, 0))
+    cluster.world.write(Delete(REQUEST, 1))
     cluster.kill(cluster.ruler)
     cluster.candidate()
     cluster.replicas.holds_back.clear()

@@ -31,7 +31,9 @@ def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
     node = cluster.ruler
     cluster.request({tp(0): (2,), tp(1): (3,)})
 
-    cluster.until_asked(node, lambda each: isinstance(each, SetData) and each.path == REQUEST)
+    cluster.until_asked(
+        node, lambda each: isinstance(each, SetData) and each.path == REQUEST and each.version > 0
+    )
     cluster.change({tp(1): (1,)})
     finished(cluster)
 

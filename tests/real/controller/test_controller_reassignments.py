@@ -208,6 +208,7 @@ def test_the_table_of_4_4(country: Moving) -> None:
 
     union = (4, 5, 6, 1, 2, 3)
     assert seen == [
+        ((1, 2, 3), 1, (1, 2, 3), 0),  # the request is adopted
         ((1, 2, 3), 1, (1, 2, 3), 0),
         (union, 1, (1, 2, 3), 0),
         (union, 1, (1, 2, 3, 4, 5, 6), 1),
@@ -220,7 +221,7 @@ def test_the_table_of_4_4(country: Moving) -> None:
     becomes(lambda: [id_ for id_, host in country.hosts.items() if tp(0) in host.logs], [4, 5, 6])
 
 
-@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("number", range(1, 7))
 def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
     """Controller item 39: killed before its nth transaction, and so after each of steps 1 to 11."""
     stop = Stop(number)
@@ -299,7 +300,8 @@ def test_ends_and_a_change_of_the_request_lose_nothing(country: Moving) -> None:
         """At the first transaction that takes an entry out."""
         if done.is_set() or not isinstance(request, Multi):
             return
-        if any(isinstance(each, SetData) and each.path == REQUEST for each in request.operations):
+        sets = (each for each in request.operations if isinstance(each, SetData) and each.path == REQUEST)
+        if any(each.version for each in sets):  # the first one adopts it
             done.set()
             country.change({tp(1): (1,)})
 

@@ -44,12 +44,12 @@ from zkgroup.controller.machine.open_moves import Request
 from zkgroup.controller.machine.picture import Brokers, Standing
 from zkgroup.controller.machine.reign import Reign
 from zkgroup.controller.machine.selectors import Choice, NoChoice, overruled, started_again
-from zkgroup.controller.machine.states import read_states, write_all
+from zkgroup.controller.machine.states import commit, read_states, write_all
 from zkgroup.controller.machine.transitions import Replica
 from zkgroup.errors import ConfigError
 from zkgroup.machinery.procedures import DeniedError, NoAnswerError, OddAnswerError, Procedure, ask, read_done
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Exists, ExistsDone, Read
+from zkgroup.model.requests import Exists, ExistsDone, Read, SetData
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 
@@ -135,8 +135,30 @@ def _read_request(reign: Reign) -> Procedure[bool]:
     request = reign.decoded(znode, Reassignment.decode)
     if request is None:
         return False
-    moves.request = Request(request.targets, znode.stat.version, znode.stat.czxid)
+    version = znode.stat.version
+    if not version:
+        if not (yield from _adopted(reign, znode)):
+            return False
+        version += 1
+    moves.request = Request(request.targets, version, znode.stat.czxid)
     return True
+
+
+def _adopted(reign: Reign, znode: Znode) -> Procedure[bool]:
+    """Sets a request that nobody has set yet to what it is; whether it still was that one.
+
+    One that is deleted by hand and made again begins with version 0, so no write that rests on this one
+    passes on that one (docs/adr/0025).
+    """
+    write = Write("the request", (SetData(znode.path, znode.data or b"", 0),))
+    refusal = yield from commit(reign, write)
+    if refusal is None:
+        return True
+    if refusal.is_conflict:
+        reign.look(Look.REASSIGNMENT)
+    else:
+        reign.rest(str(refusal), ["the request to move replicas"])
+    return False
 
 
 def _await(reign: Reign, partitions: list[TopicPartition]) -> Procedure[bool]:
