@@ -118,17 +118,25 @@ def plan_cancel(
 
 
 def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
-    """Changes the request, if it is still the one that was shown and a controller of ours still rules.
+    """Changes the request, if it still asks for what was shown and a controller of ours still rules.
 
     Raises ConflictError otherwise, RefusedError where another controller has taken over.
     """
     _check_cancellable(read_ruling(ensemble))
-    data = plan.after.encode()
-    operations: list[Operation] = [
-        Check(Controller.path(), OURS_VERSION),
-        SetData(Reassignment.path(), data, plan.version),
-    ]
-    write(ensemble, operations, Reassignment.path(), data)
+    path, data = Reassignment.path(), plan.after.encode()
+    version = plan.version
+    while True:
+        operations: list[Operation] = [Check(Controller.path(), OURS_VERSION), SetData(path, data, version)]
+        try:
+            return write(ensemble, operations, path, data)
+        except ConflictError:
+            # The controller sets a new request once to what it is (docs/adr/0025): it asks for the same.
+            znode = ensemble.zk.find(path)
+            if znode is None or znode.stat.version == version:
+                raise
+            if held(znode, Reassignment.decode).value != plan.before:
+                raise
+            version = znode.stat.version
 
 
 # --- a request that cannot be read ------------------------------------------------------------------------

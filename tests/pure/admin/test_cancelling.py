@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.cancelling import CancelPlan, Execution, plan_cancel, plan_removal, remove
+from zkgroup.admin.cancelling import CancelPlan, Execution, cancel, plan_cancel, plan_removal, remove
 from zkgroup.admin.reassigning import plan_reassignment
 from zkgroup.admin.reassignments import list_moves, nothing_moves, verify_moves
 from zkgroup.admin.status import diagnose, read_status
@@ -70,6 +70,29 @@ def test_an_order_that_nobody_knows_is_not_claimed(world: MemoryGroups, cluster:
 
     assert (_goes_back_to(plan), plan.unordered) == ((1, 2, 4), (ORDERS_0,))
     assert (_goes_back_to(given), given.unordered, given.files) == ((4, 1, 2), (), {})
+
+
+def test_a_request_that_the_controller_has_set_to_what_it_was_is_cancelled_as_shown(
+    world: MemoryGroups, cluster: MemoryCluster
+) -> None:
+    """Past bug: it had another version, so the command said that it had changed."""
+    plan = plan_cancel(world.ensemble)
+    world.server.put(Reassignment.path(), Reassignment((move("orders", 0, 3, 1, 2),)).encode())
+    cancel(world.ensemble, plan)
+
+    assert cluster.requested() == {ORDERS_0: (1, 2, 4)}
+
+
+def test_a_request_that_asks_for_something_else_by_now_is_not_cancelled(
+    world: MemoryGroups, cluster: MemoryCluster
+) -> None:
+    """What was shown is what is done, or nothing."""
+    plan = plan_cancel(world.ensemble)
+    world.server.put(Reassignment.path(), Reassignment((move("orders", 0, 1, 2),)).encode())
+    with pytest.raises(ConflictError):
+        cancel(world.ensemble, plan)
+
+    assert cluster.requested() == {ORDERS_0: (1, 2)}
 
 
 def test_a_move_that_has_not_begun_needs_no_execution(world: MemoryGroups, cluster: MemoryCluster) -> None:

@@ -112,9 +112,12 @@ def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(
     words = ("--reassignment-json-file", reassignment_file(shell.home, ("t", 0, [2, 3])))
     shell.json("reassign", "execute", *words, "--throttle", "1kB", "--execute")
     becomes(lambda: _replicas(shell), [2, 3, 1])
+    asked_for = witness.read(Reassignment.path()).data
 
     def third() -> None:
-        eventually(lambda: witness.find(Reassignment.path()), lambda one: one is None or one.stat.version)
+        eventually(
+            lambda: witness.find(Reassignment.path()), lambda one: one is None or one.data != asked_for
+        )
         brokers[3].send(signal.SIGCONT)
 
     with beside(third):
