@@ -188,7 +188,11 @@ class Strangers:
     def forbid(self) -> object:
         """A topic, a state or a request that a controller of ours is about to set nobody may set any more."""
         sent = self._about_to_be_set()
-        paths = sorted(path for path in sent if path.startswith(f"{topics_path()}/") or "/admin/" in path)
+        paths = sorted(
+            path
+            for path in sent
+            if (path.startswith(f"{topics_path()}/") or "/admin/" in path) and self._world.server.find(path)
+        )
         if not paths:
             return False
         path = self._rng.choice(paths)
