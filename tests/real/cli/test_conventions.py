@@ -85,6 +85,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "broker run",
         "broker list",
         "broker describe",
+        "broker forget",
         "controller describe",
         "controller history",
         "controller resign",
