@@ -344,3 +344,23 @@ def test_a_move_asked_for_in_the_middle_of_a_deletion_is_dropped() -> None:
 
     assert is_gone(world)
     assert world.below("/admin") == {"/admin", "/admin/delete_topics"}
+
+
+def test_states_that_a_deletion_has_removed_are_not_made_again() -> None:
+    """Past bug: found by a take-over, with a request to move it, such a partition began with the first epoch
+    once more, and a replica of before took the new leader's epoch for its own."""
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2), 1: (1, 2)})
+    ruler = world.rule()
+    world.crash(ruler)
+    world.stop_broker(1)
+    world.mark("t", run=False)
+    world.delete(PartitionState.path(tp(0)))
+    world.delete(PartitionState.path(tp(0)).removesuffix("/state"))
+    world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode()))
+    world.rule()
+
+    assert world.server.find(PartitionState.path(tp(0))) is None
+    world.start_broker(1)
+    world.run()
+    assert world.server.find(Topic.path("t")) is None

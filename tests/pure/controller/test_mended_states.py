@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.worlds.acls import UNREADABLE
@@ -107,6 +109,19 @@ def test_a_move_goes_on_when_the_state_of_its_partition_is_mended() -> None:
     mend(realm, data)
 
     assert realm.state(tp(0)).leader_epoch > 0
+
+
+def test_one_that_another_duty_reads_first_goes_on_as_well() -> None:
+    """Past bug: the duty that waits for the mending found nothing unreadable any more, and elected nobody."""
+    realm = SteppedControllers()
+    realm.make_topic("t", {0: (1, 2)})
+    realm.crash(realm.rule())
+    data = PartitionState.decode(STATE, broken(realm))
+    realm.rule()
+    realm.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
+    mend(realm, replace(data, leader=-1, leader_epoch=1).encode())
+
+    assert realm.state(tp(0)).leader == 1
 
 
 def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() -> None:

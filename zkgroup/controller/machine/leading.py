@@ -121,7 +121,12 @@ def elect_leaderless(
         if each in picture and each not in put_off and not picture.is_unhosted(each)
     ]
     mine = [each for each in waiting if not picture.is_going(each)]
-    new = [each for each in mine if reign.partitions.phase(each) is PartitionPhase.NEW]
+    # Of a topic that is being deleted the states may be gone already: none is made again, in the first epoch.
+    new = [
+        each
+        for each in mine
+        if reign.partitions.phase(each) is PartitionPhase.NEW and each.topic not in picture.deletions
+    ]
     born = yield from initialise(reign, new, batch)
     rest = [
         each

@@ -169,6 +169,17 @@ def told_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
     return target if stage in LATE else replicas
 
 
+def malformed(target: Brokers) -> str | None:
+    """Why no partition at all can have these replicas, or None."""
+    if not target:
+        return "the replica list is empty"
+    if len(set(target)) < len(target):
+        return f"a broker stands twice in {_list(target)}"
+    if min(target) < 0:
+        return f"{min(target)} is no broker"
+    return None
+
+
 def unacceptable(
     target: Brokers, replicas: Brokers | None, *, going: bool, controllers: Collection[int] = ()
 ) -> str | None:
@@ -177,12 +188,8 @@ def unacceptable(
     `replicas` is None for an unknown partition; `going` says that the topic is being deleted; `controllers`
     are brokers that host nothing.
     """
-    if not target:
-        return "the replica list is empty"
-    if len(set(target)) < len(target):
-        return f"a broker stands twice in {_list(target)}"
-    if min(target) < 0:
-        return f"{min(target)} is no broker"
+    if (why := malformed(target)) is not None:
+        return why
     if replicas is None:
         return "there is no such partition"
     if going:

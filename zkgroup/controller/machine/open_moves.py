@@ -255,6 +255,10 @@ class Moves(Mapping[TopicPartition, OpenMove]):
         for each, target in targets.items():
             replicas = picture.replicas(each) if each in picture else None
             if replicas is None and Topic.path(each.topic) in picture.unreadable:
+                if (
+                    why := moving.malformed(target)
+                ) is not None:  # it cannot be written again with the others
+                    yield Ending(each, target, self._before(each, picture), "dropped", why)
                 continue
             is_queued = each.topic in picture.deletions
             going = is_queued and not self._is_under_way(each, target, picture)
@@ -280,13 +284,15 @@ def _is_hopeless(picture: Picture, each: TopicPartition, target: Brokers) -> boo
     """Its topic is to be deleted, and the move has no end.
 
     Nobody that lives can lead, which the deletion does not need, or a broker of the target is down for which
-    the deletion was told not to wait (K20), or nobody hosts the topic.
+    the deletion was told not to wait (K20), or nobody hosts the topic, or there is no state: none is made.
     """
     standing = picture.standing(each)
-    if picture.is_unhosted(each):
-        return each.topic in picture.deletions
-    if standing is None or each.topic not in picture.deletions:
+    if each.topic not in picture.deletions:
         return False
+    if picture.is_unhosted(each):
+        return True
+    if standing is None:
+        return PartitionState.path(each) not in picture.unreadable
     if set(target) & set(picture.given_up.get(each.topic, ())) - picture.reachable:
         return True
     return picture.candidates(each, picture.live).isdisjoint(standing.isr)

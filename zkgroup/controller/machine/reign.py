@@ -87,6 +87,8 @@ class Reign(Working):
         self.untold = PartitionSet()
         self.outlived: dict[TopicPartition, None] = {}
         """Partitions led by a broker of ours that has started since its state was written."""
+        self.mended: dict[TopicPartition, None] = {}
+        """Partitions whose state was unreadable until some duty has just read it."""
         self.untried: dict[TopicPartition, tuple[int, Brokers]] = {}
         """Partition to its leader that is alone in the ISR and has not said yet that it can serve, and to the
         ISR before its election."""
@@ -176,6 +178,7 @@ class Reign(Working):
         for each in mine:
             self.untold.discard(each)
             self.outlived.pop(each, None)
+            self.mended.pop(each, None)
             self.untried.pop(each, None)
             self.wait(f"leader of {each}", None)
         picture.forget_topic(topic)

@@ -169,7 +169,11 @@ def state_read(
     `alike` are those that were decoded: many partitions have the same brokers, epochs and version.
     """
     picture = reign.picture
+    was_unreadable = bool(picture.unreadable) and PartitionState.path(topic_partition) in picture.unreadable
     standing = _decoded(reign, znode, {} if alike is None else alike) if znode is not None else None
+    if was_unreadable and standing is not None:
+        reign.mended[topic_partition] = None
+        reign.look(Look.UNREADABLE_STATES)
     if znode is None or standing is None:
         if PartitionState.path(topic_partition) in picture.unreadable:
             reign.look(Look.UNREADABLE_STATES)
