@@ -17,6 +17,7 @@ from zkgroup.controller.machine.events import (
     ShutdownAsked,
 )
 from zkgroup.machinery.effects import Note
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outcome, Request, SetData
 from zkgroup.testing.clock import FakeClock
@@ -95,6 +96,11 @@ class ControllerProcess:
     @property
     def rules(self) -> bool:
         return self.machine.election.is_ruling
+
+    def has_read(self, tp: TopicPartition) -> bool:
+        """Whether it rules and has read a request to move this partition."""
+        request = self.machine.reign.moves.request if self.machine.reign is not None else None
+        return request is not None and tp in request.targets
 
     @property
     def awaited(self) -> list[Line]:

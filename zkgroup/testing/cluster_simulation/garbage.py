@@ -56,7 +56,8 @@ class Spoilt:
         self._topics = {place.topic for place in places if place.kind == "topic"}
         self._partitions = {place.topic_partition for place in places if place.kind == "state"}
         self.brokers = {place.number for place in places if place.kind == "broker"}
-        self._has_moves = any(place.kind == "moves" for place in places)
+        self.has_moves = any(place.kind == "moves" for place in places)
+        """Whether moves cannot begin, or not end."""
 
     def __bool__(self) -> bool:
         return bool(self._paths)
@@ -73,7 +74,7 @@ class Spoilt:
         mine = any(str(tp) in what for tp in self._partitions) or any(
             f"{name}-" in what for name in self._topics
         )
-        moves = self._has_moves and ("the move to" in what or "still to be deleted" in what)
+        moves = self.has_moves and ("the move to" in what or "still to be deleted" in what)
         return going or mine or moves or "preferred election" in what
 
 

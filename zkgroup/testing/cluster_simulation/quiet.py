@@ -76,14 +76,21 @@ class Quiet:
         world.figures["garbage outlived"] += 1
 
     def _not_told(self) -> str | None:
-        """An unreadable topic, or a state of a readable one, that the status does not name."""
+        """An unreadable topic that the status does not name, or a state of a readable one.
+
+        All states are read at a take-over, and later one only where something happens to its partition.
+        """
         world = self._world
+        ruler = world.audit.look().controller
         found = world.server.find(ControllerStatus.path())
         told = {} if found is None else ControllerStatus.decode(found.path, found.data).unreadable
         unreadable = [path for path in world.garbage.paths() if path in world.garbage.unreadable]
         for path in unreadable:
             topic = "/".join(path.split("/")[:4])
-            is_asked = path.startswith(f"{topics_path()}/") and (path == topic or topic not in unreadable)
+            znode = world.server.find(path)
+            was_read = znode is not None and ruler is not None and znode.stat.mzxid < ruler.czxid
+            is_state = topic not in unreadable and was_read
+            is_asked = path.startswith(f"{topics_path()}/") and (path == topic or is_state)
             if is_asked and path not in told:
                 return f"{path} is unreadable, and the status names {sorted(told)}"
         return None
@@ -160,7 +167,9 @@ class Quiet:
         registered = {id_: held.session for id_, held in known.items() if held.hosts}
         if registered != world.registrations():
             return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
-        return self._unlike({tp: state for tp, state in self._states().items() if tp not in spoilt})
+        waiting = picture.moves if spoilt.has_moves else {}
+        served = {tp: state for tp, state in self._states().items() if tp not in spoilt and tp not in waiting}
+        return self._unlike(served)
 
     def _unlike(self, states: dict[TopicPartition, PartitionState | None]) -> str | None:
         """A broker that does not know, or do, what stands in ZooKeeper."""

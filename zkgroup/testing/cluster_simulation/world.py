@@ -68,7 +68,7 @@ class World:
         """Plans of moves that were stored."""
         self.garbage = Garbage(self.server)
         self.taken_back: dict[TopicPartition, set[int]] = {}
-        """Moves of which the request was taken away by hand, to the epochs of the controllers then."""
+        """Moves of which the request was taken away by hand, to the epochs of those who had read it last."""
         self.kafka_stands = True
         """Whether candidates of Kafka stand for election."""
         self._paused_until: dict[str, int] = {}
@@ -173,13 +173,18 @@ class World:
 
     @property
     def unserved(self) -> dict[TopicPartition, set[int]]:
-        """Partitions that a running broker refuses, with those brokers: until it starts or is in sync."""
+        """Partitions that a running broker refuses, with those brokers: until it starts or is in sync.
+
+        An ISR says so only where its leader leads: one that refuses as well has found nobody in sync.
+        """
         picture = self.audit.look()
         found: dict[TopicPartition, set[int]] = {}
         for id_, one in self.brokers.items():
             for tp in one.unfit:
                 state = picture.state(tp)
-                if state is None or id_ not in state.isr or tp not in one.follows:
+                leader = None if state is None else self.brokers.get(state.leader)
+                is_led = leader is not None and tp not in leader.unfit
+                if state is None or id_ not in state.isr or tp not in one.follows or not is_led:
                     found.setdefault(tp, set()).add(id_)
         return found
 
@@ -265,7 +270,10 @@ class World:
         picture = self.audit.look()
         for tp in partitions:
             if picture.epoch is not None and self.server.find(PartitionState.path(tp)) is not None:
-                self.taken_back.setdefault(tp, set()).add(picture.epoch)
+                is_new = any(
+                    isinstance(one, ControllerProcess) and not one.has_read(tp) for one in self.rulers
+                )
+                self.taken_back.setdefault(tp, set()).add(picture.epoch - is_new)
 
     @property
     def has_forgotten_requests(self) -> bool:
