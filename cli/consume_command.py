@@ -68,12 +68,13 @@ LOOK_S = 0.5
 @click.option("--session-timeout", type=DURATION, metavar="DURATION", help="Short for a setting.")
 @click.option("--commit-interval", type=DURATION, metavar="DURATION", help="Short for a setting.")
 @click.option(
+    "--set",
     "--setting",
     "settings",
     multiple=True,
     type=Assignment(),
     metavar="NAME=VALUE",
-    help="Any setting; may be repeated.",
+    help="Any setting; may be repeated. --setting is the old name.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
 def consume(
@@ -204,9 +205,9 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
     for option, name in names.items():
         if short[option] is not None:
             if name in values:
-                raise ConfigError(f"setting {name} is given twice: by an option of its own and by --setting")
+                raise ConfigError(f"setting {name} is given twice: by an option of its own and by --set")
             values[name] = short[option]
-    add_connect_timeout(values, shared(), "--setting")
+    add_connect_timeout(values, shared(), "--set")
     if delivers:
         values["ack_mode"] = "explicit"
     if values.get("consumer_id") is None:

@@ -1,4 +1,4 @@
-"""`--setting NAME=VALUE` and `--set NAME=VALUE` as values of a class of settings. Pure."""
+"""`--set NAME=VALUE` as values of a class of settings. Pure."""
 
 from __future__ import annotations
 

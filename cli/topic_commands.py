@@ -57,12 +57,13 @@ topic = make_group("topic", help="Create, look at, alter and delete topics.")
     "--replica-assignment", type=ReplicaLists(), metavar="B:B,B:B...", help="Brokers by partition, instead."
 )
 @click.option(
+    "--set",
     "--config",
     "configs",
     type=Assignment("NAME", "VALUE"),
     multiple=True,
     metavar="NAME=VALUE",
-    help="An override; may be repeated.",
+    help="An override; may be repeated. --config is an alias.",
 )
 @disable_racks_option
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error (it stays as it is).")
@@ -218,12 +219,13 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
     "the topic was made without brokers.",
 )
 @click.option(
+    "--set",
     "--config",
     "configs",
     type=Assignment("NAME", "VALUE"),
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set an override; may be repeated.",
+    help="Set an override; may be repeated. --config is an alias.",
 )
 @click.option(
     "--delete-config", "removed", multiple=True, metavar="NAME", help="Remove an override; may be repeated."

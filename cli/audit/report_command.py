@@ -54,7 +54,7 @@ def report(
     """
     out = output()
     if not spark and (master is not None or settings):
-        raise click.UsageError("--master and --setting are for --spark")
+        raise click.UsageError("--master and --set are for --spark")
     inputs.require_outside(page)
     require_free(page, overwrite=overwrite)
     if spark:

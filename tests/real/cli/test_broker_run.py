@@ -159,12 +159,12 @@ def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
     """One by the option, one by a setting, be they equal."""
     quick = ("-z", "127.0.0.1:1", "--dry-run", "--connect-timeout", "1s")
     served = lone_shell.run(*ALONE, "--id", "7", *quick, "--set", "connection_timeout_ms=1s")
-    member = lone_shell.run("consume", "g", "--topic", "t", *quick, "--setting", "connection_timeout_ms=1s")
+    member = lone_shell.run("consume", "g", "--topic", "t", *quick, "--set", "connection_timeout_ms=1s")
 
     twice = "setting connection_timeout_ms is given twice: by --connect-timeout and by"
     assert (served.code, member.code) == (2, 2)
     assert f"{twice} --set\n" in served.err
-    assert f"{twice} --setting\n" in member.err
+    assert f"{twice} --set\n" in member.err
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,26 @@ def test_contradictions_of_consent_are_usage_errors_before_anything_is_read(
     assert "--execute" in ran.err
 
 
+def test_settings_are_given_by_set_everywhere() -> None:
+    """The old names stay, as aliases behind it."""
+    named = {
+        " ".join(path): option.opts
+        for path, command in ALL
+        for option in command.params
+        if isinstance(option, click.Option) and {"--set", "--setting", "--config"} & set(option.opts)
+    }
+
+    assert named == {
+        "consume": ["--set", "--setting"],
+        "broker run": ["--set"],
+        "topic create": ["--set", "--config"],
+        "topic alter": ["--set", "--config"],
+        "config alter": ["--set"],
+        "audit run": ["--set", "--setting"],
+        "audit report": ["--set", "--setting"],
+    }
+
+
 def test_from_is_no_name_of_its_own() -> None:
     """It meant a position, a file and a moment: each has its own option, which `--from` still names."""
     named = {
