@@ -42,6 +42,8 @@ NO_WAY_BACK = "partitions cannot be taken away"
 
 NO_RECORDS = "brokers drop the records"
 
+NO_UNHOSTED = "next to brokers no topic is made without them"
+
 NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"
 
 topic = make_group("topic", help="Create, look at, alter and delete topics.")
@@ -333,7 +335,7 @@ def delete(
             kept = f"offsets of {topic}, where a new topic of that name would resume"
             say(f"note: left in {', '.join(plan.idle_groups)}: {kept}")
         if plan.controller is not None:
-            say_no_way_back(NO_RECORDS)
+            say_no_way_back(NO_UNHOSTED if plan.unhosted else NO_RECORDS)
         undo = None
         if plan.was_asked and longest is not None and execute:
             seen = topic_waits.until_gone(ensemble, plan, longest)
@@ -361,6 +363,10 @@ def _made_anew(plan: TopicDeletionPlan) -> str:
     lists = replica_lists(plan.znodes)
     if lists is None:
         return NO_RECORDS
+    if plan.unhosted:
+        count = str(len(lists.split(",")))
+        words = command_words("topic", "create", plan.topic, "--partitions", count)
+        return f"{NO_UNHOSTED}; `{words}` makes it anew, on brokers"
     words = command_words("topic", "create", plan.topic, "--replica-assignment", lists)
     return f"{NO_RECORDS}; `{words}` makes it anew, empty"
 

@@ -51,6 +51,8 @@ class TopicDeletionPlan:
     """What would be removed without a controller, parents first; also what the undo file keeps."""
     notes: tuple[str, ...] = ()
     """What the controller here will ignore or wait for."""
+    unhosted: bool = False
+    """It was made without brokers, and the controller that would be asked knows it as such."""
     leftover: bool = False
     """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
     without: tuple[int, ...] = ()
@@ -102,6 +104,7 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
         for picture in pictures
         if not picture.registrations and any(tp.topic == topic for tp in (*picture.owners, *picture.offsets))
     )
+    unhosted = _is_unhosted(ensemble, found, ruling)
     return TopicDeletionPlan(
         topic=topic,
         as_of=ensemble.as_of(),
@@ -109,7 +112,8 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
         users=users,
         idle_groups=idle,
         znodes=_tree(ensemble, topic),
-        notes=tuple(_notes(ensemble, found, ruling, named)) if controller else (),
+        notes=tuple(_notes(ensemble, found, ruling, named, unhosted=unhosted)) if controller else (),
+        unhosted=unhosted,
         without=named,
         request=request,
     )
@@ -166,7 +170,16 @@ def _refuse_internal(topic: str, ruling: Ruling) -> None:
         raise RefusedError(f"{Topic.path(topic)}: the brokers keep {topic} for themselves: it is not deleted")
 
 
-def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection[int]) -> Iterator[str]:
+def _is_unhosted(ensemble: Ensemble, znode: Znode, ruling: Ruling) -> bool:
+    """Whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
+    topic = held(znode, Topic.decode).value
+    name = znode.path.rpartition("/")[2]
+    return ruling.is_ours and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
+
+
+def _notes(
+    ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection[int], *, unhosted: bool
+) -> Iterator[str]:
     """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
     yield from (f"{text}: it is passed over" for text in ruling.unreadable)
     if told := note_on_deletion(ruling):
@@ -180,8 +193,7 @@ def _notes(ensemble: Ensemble, znode: Znode, ruling: Ruling, without: Collection
     asked = held(request, Reassignment.decode).value if request else None
     if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
         yield f"partitions of {name} are being moved: the deletion begins when that has ended"
-    hosted = not unhosted_topics(ensemble, {name: topic}) or not ruling.is_ours
-    replicas = {broker for brokers in topic.partitions.values() for broker in brokers if hosted}
+    replicas = {broker for brokers in topic.partitions.values() for broker in brokers if not unhosted}
     if dead := sorted(replicas - set(ruling.brokers) - set(without)):
         named = ", ".join(map(str, dead))
         lost = "; if it is lost, name it: --without-broker" if ruling.is_ours else ""

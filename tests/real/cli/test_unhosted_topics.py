@@ -9,7 +9,10 @@ from tests.worlds.shell import Shell
 
 
 def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_path: Path) -> None:
-    """Nobody adopts it or misses a leader; named, broker 0 hosts it. Another is deleted as it is."""
+    """Nobody adopts it or misses a leader; named, broker 0 hosts it. Another is deleted as it is.
+
+    What makes that one anew does not name broker 0, which never had it.
+    """
     for name in ("work", "shards"):
         assert shell.json("topic", "create", name, "--partitions", "2", "--wait")["converged"] is None
     lasting = ("--set", "zookeeper.session.timeout.ms=60s")
@@ -20,7 +23,9 @@ def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_p
         status, doctor = shell.json("status"), shell.run("doctor")
         elected = shell.json("elect", "preferred", "--topic", "work")
         grown = shell.json("topic", "alter", "work", "--partitions", "3", "--execute", "--wait")
+        told = shell.run("topic", "delete", "shards")
         gone = shell.json("topic", "delete", "shards", "--execute", "--wait")
+        (lost,) = [row for row in shell.json("undo", "list")["undos"] if row["undo"] == gone["undo"]]
         named = shell.run("topic", "alter", "work", "--replica-assignment", "0,0,0", "--execute", "--wait")
         hosted = _described(shell, "work")
         again = shell.run("topic", "alter", "work", "--replica-assignment", "0,0,0", "--execute")
@@ -32,7 +37,9 @@ def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_p
     assert "work" not in doctor.out
     assert [row["outcome"] for row in elected["partitions"]] == ["unhosted", "unhosted"]
     assert (grown["executed"], grown["converged"]) == (True, None)
+    assert "note: this cannot be undone: next to brokers no topic is made without them\n" in told.err
     assert gone["converged"] is True
+    assert (lost["undoable"], "topic create shards --partitions 2`" in lost["detail"]) == (False, True)
     assert (named.code, named.lines[0]) == (0, "topic work has its first brokers")
     assert (hosted["unhosted"], [row["leader"] for row in hosted["partitions"]]) == (False, [0, 0, 0])
     assert again.code == 2
