@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.usage import ClusterUsage, Estimate, read_usage
+from zkgroup.admin.usage import ClusterUsage, Estimate, first_of, read_usage
+from zkgroup.errors import PartlyDoneError
 from zkgroup.zookeeper.address import Address
 from zkgroup.zookeeper.administration import ADMIN_PORT
 
@@ -44,6 +45,8 @@ def usage(admin_port: int) -> None:
         found = read_usage(ensemble, address.hosts, admin_port=admin_port or None, words=not encrypted)
     if not out.document(cluster_documents.usage(found), "usage", _KEYS):
         _show(out, found)
+    if found.unreadable:
+        raise PartlyDoneError(f"not counted: {first_of(found.unreadable)}")
 
 
 def _show(out: Output, found: ClusterUsage) -> None:

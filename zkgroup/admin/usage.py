@@ -182,7 +182,7 @@ def read_usage(
     znodes, leaves, unlisted = walk(ensemble)
     reason = None
     if unlisted:
-        reason = f"not counted, as their ACLs hide it: what is below {_named(unlisted)}"
+        reason = f"not counted, as their ACLs hide it: what is below {first_of(unlisted)}"
     measured = {
         "connections": _summed(figures, lambda one: one.connections),
         "watches": _summed(figures, lambda one: one.watches),
@@ -213,7 +213,8 @@ def read_usage(
     )
 
 
-def _named(paths: Sequence[str]) -> str:
+def first_of(paths: Sequence[str]) -> str:
+    """The first paths by name, the others by their number."""
     named = ", ".join(paths[:NAMED])
     return named if len(paths) <= NAMED else f"{named} and {len(paths) - NAMED} more"
 

@@ -7,8 +7,12 @@ from pathlib import Path
 from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.model.requests import Create
 from zkgroup.testing.plugin import Tree
+from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+from zkgroup.zookeeper.settings import CREATOR_ACL
 
 
 def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk_server: Tree) -> None:
@@ -32,6 +36,26 @@ def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk
     assert server["znodes"] > rows["znodes"]["measured"] > rows["leaf_znodes"]["measured"] > 0
     assert any(line.startswith("watches") and "mntr" in line for line in table.lines)
     assert csv.lines[0] == "quantity,early,corrected,measured,measured_by,reason"
+
+
+def test_what_may_not_be_read_is_named_and_makes_it_partial(shell: Shell, groups: ServerGroups) -> None:
+    """The rest is counted and printed; exit code 4, as with every command that could not read all."""
+    ServerCluster(groups).topic("orders", (1, 2))
+    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    address = shell.environment["ZKGROUP_ZOOKEEPER"]
+    assert address
+    with ZooKeeperClient(address, settings) as client, Blocking(client) as owner:
+        owner.multi(Create("/hidden", b""))
+
+    found = shell.json("cluster", "usage", code=4)
+    table = shell.run("cluster", "usage")
+
+    rows = {row["quantity"]: row for row in found["usage"]}
+    assert (found["unreadable"], found["counts"]["topics"]) == (["/hidden"], 1)
+    assert rows["znodes"]["measured"] > 1
+    assert "/hidden" in rows["znodes"]["reason"]
+    assert (table.code, table.lines[0][:9]) == (4, "3 brokers")
+    assert table.err.endswith("error: not counted: /hidden\n")
 
 
 def test_a_server_that_may_not_tell_leaves_the_reason(tmp_path: Path) -> None:
