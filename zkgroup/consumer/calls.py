@@ -99,8 +99,12 @@ class Calls:
         self._loop.schedule("callback", self._clock.now_ms() + self._timeout_ms, lambda: self._overdue(head))
 
     def _overdue(self, call: Call) -> None:
-        if call.name != "on_revoked":  # the machine keeps that deadline itself: `EndOverdue`
-            self.leave_behind(call)
+        if call.name == "on_revoked":  # the machine keeps that deadline itself: `EndOverdue`
+            return
+        if self._callbacks.runner.running is not call:  # the process stood still before the worker began it
+            self._watch_head()
+            return
+        self.leave_behind(call)
 
 
 @dataclass(eq=False)
