@@ -8,13 +8,12 @@ the time that all in sync have them it is error 20: the lines are there, and may
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
 
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.config_entity import ConfigEntity
-
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+from zkgroup.znodes.entity_settings import MIN_INSYNC_REPLICAS
 
 
 class MinInsync:

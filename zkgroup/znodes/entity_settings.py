@@ -148,12 +148,13 @@ BROKER_SETTINGS: Final = frozenset(
 )
 """What brokers take while they run, by `/config/brokers` (kafka/server/DynamicBrokerConfig.scala@3.9.1,
 `AllDynamicConfigs`, and the throttles). A plug-in of theirs may have more."""
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
-    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, "min.insync.replicas"}),
+    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, MIN_INSYNC_REPLICAS}),
     "topics": frozenset(
-        {LEADER_REPLICAS, FOLLOWER_REPLICAS, "min.insync.replicas", "unclean.leader.election.enable"}
+        {LEADER_REPLICAS, FOLLOWER_REPLICAS, MIN_INSYNC_REPLICAS, "unclean.leader.election.enable"}
     ),
 }
 """What brokers and controllers of zkgroup obey; of the kinds that are not here, nothing."""
@@ -172,12 +173,15 @@ def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | Non
 def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None:
     """Raises ConfigError for the first name that the kind does not have, or value that is no such number.
 
-    Brokers have settings beside the known ones; their values are not looked at.
+    Brokers have settings beside the known ones; their values are not looked at, but for that of
+    `min.insync.replicas`, which brokers of ours obey: one that they cannot read is as if none were set.
     """
     known = KNOWN.get(kind, {})
     for name, value in settings.items():
         if name not in known and kind != "brokers":
             raise ConfigError(f"setting {show(name)}: {kind} have {', '.join(known)}")
+        if name == MIN_INSYNC_REPLICAS and kind == "brokers":
+            _check_min_insync(value)
         if name not in known:
             continue
         highest = known[name]
@@ -187,3 +191,9 @@ def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None
             raise ConfigError(
                 f"setting {name}: expected a whole number from 0 to {highest}, found {show(value)}"
             )
+
+
+def _check_min_insync(value: str) -> None:
+    if not (value.isascii() and value.isdigit() and 1 <= int(value[:11]) <= _INT_MAX):
+        told = f"expected a whole number from 1 to {_INT_MAX}, found {show(value)}"
+        raise ConfigError(f"setting {MIN_INSYNC_REPLICAS}: {told}")

@@ -12,7 +12,7 @@ from zkgroup.znodes.entity_settings import check_entity_settings
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        ("brokers", {"leader.replication.throttled.rate": "50000", "num.io.threads": "3", "own": "x"}),
+        ("brokers", {"leader.replication.throttled.rate": "50000", "min.insync.replicas": "2", "own": "x"}),
         ("clients", {"producer_byte_rate": "9223372036854775807", "request_percentage": "12.5"}),
         ("users", {"consumer_byte_rate": "1", "controller_mutation_rate": "0.5"}),
         ("ips", {"connection_creation_rate": "2147483647"}),
@@ -29,6 +29,8 @@ def test_numbers_that_fit_are_taken(kind: EntityKind, settings: dict[str, str]) 
         ("brokers", "leader.replication.throttled.rate", "abc", "expected a whole number from 0"),
         ("brokers", "follower.replication.throttled.rate", "50MB", "expected a whole number from 0"),
         ("brokers", "follower.replication.throttled.rate", "-1", "expected a whole number from 0"),
+        ("brokers", "min.insync.replicas", "x", "expected a whole number from 1 to 2147483647, found 'x'"),
+        ("brokers", "min.insync.replicas", "0", "expected a whole number from 1"),
         ("clients", "producer_byte_rate", "9223372036854775808", "expected a whole number from 0"),
         ("clients", "producer_byte_rate", "1.5", "expected a whole number from 0"),
         ("users", "request_percentage", "a tenth", "expected a number, found 'a tenth'"),
