@@ -193,6 +193,38 @@ def test_a_late_on_assigned_is_left_behind_and_keeps_its_leases(bench: Bench) ->
     assert bench.engine.state is MemberState.STABLE
 
 
+def test_an_on_assigned_that_has_not_begun_in_time_is_not_left_out() -> None:
+    """Past bug: after a stop of the process, or of its event loop, the member held what it never delivered.
+
+    Its time counts anew; once it has begun it is left behind like any other.
+    """
+    share = Told()
+    bench = Bench(share=share)
+    bench.pass_time(1000)
+    bench.pass_time(10_000)
+    before = (list(bench.runner.left_behind), "started" in share.told)
+    call = bench.runner.begin()
+    bench.pass_time(3001)
+    left_behind = list(bench.runner.left_behind)
+    bench.runner.finish(call)
+    bench.pass_time(0)
+
+    assert before == ([], False)
+    assert left_behind == ["on_assigned"]
+    assert "started" in share.told
+
+
+def test_an_on_lost_that_has_not_begun_in_time_is_told_all_the_same(bench: Bench) -> None:
+    """What is lost must be known to whoever worked on it."""
+    bench.assigned()
+    bench.told()
+    bench.server.expire("a")
+    bench.pass_time(10_000)
+    bench.runner.finish(bench.runner.begin())
+
+    assert bench.told() == [("lost", [ZERO, ONE])]
+
+
 def test_a_commit_beside_a_running_callback_is_answered(bench: Bench) -> None:
     """The member's thread never waits for the application's."""
     bench.assigned()
