@@ -120,6 +120,8 @@ class OffsetPlan:
     notes: tuple[str, ...] = ()
     sweep: tuple[str, ...] = ()
     """Persistent znodes, parents first, that go with the offsets where nothing is left below them."""
+    topics: frozenset[str] = frozenset()
+    """Those that have to be there still when the offsets are written."""
 
     @property
     def effective(self) -> tuple[OffsetChange, ...]:
@@ -168,6 +170,7 @@ def plan_values(
         members=tuple(sorted(picture.registrations)),
         changes=changes,
         notes=tuple(notes),
+        topics=frozenset() if allow_missing else frozenset(tp.topic for tp in values),
     )
 
 
@@ -238,6 +241,7 @@ def plan_reset(
         members=plan.members,
         changes=plan.changes,
         notes=notes + plan.notes,
+        topics=plan.topics,
     )
 
 

@@ -2,8 +2,9 @@
 
 Two ways, by the group's life:
 
-* no member: `multi[delete(ids), create(ids), offsets..., /zkgroup/audit/<group>]`. The head is refused
-  with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction. Parents
+* no member: `multi[delete(ids), create(ids), check(topics), offsets..., /zkgroup/audit/<group>]`. The head
+  is refused with NotEmpty when anybody is there (recipes 8), so "no members" holds in the very transaction,
+  and "the topics exist" by the checks. Parents
   that are missing are made in it too, so that a refusal leaves nothing. Only here offsets are deleted: the
   fence of an owner is the version of its offset znode, and a new one would start at 0.
 * members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
@@ -20,10 +21,17 @@ from functools import partial
 from zkgroup.admin.ensemble import Ensemble
 from zkgroup.admin.guards import Guard, idle_guard, living_group_error, read_back
 from zkgroup.admin.offset_plans import OffsetChange, OffsetPlan
-from zkgroup.errors import ConflictError, OperationRefusedError, OutcomeUnknownError, PartlyDoneError
+from zkgroup.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    PartlyDoneError,
+)
 from zkgroup.model import Znode
-from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.znodes.audit import AuditRecord, audit_path, zkgroup_path
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
     Offset,
     Reset,
@@ -92,8 +100,8 @@ def apply_plan(
     """Writes the effective changes of the plan; `parents` are its `missing_parents`, where already read.
 
     Raises RefusedError where the group has members and `force` is not set, or an offset would be deleted;
-    ConflictError where an offset of an idle group is not what the plan saw; PartlyDoneError where only the
-    first of several transactions went through.
+    ConflictError where an offset of an idle group is not what the plan saw; NotFoundError where a topic of
+    the plan has gone since; PartlyDoneError where only the first of several transactions went through.
     """
     changes = plan.effective
     if not changes:
@@ -107,7 +115,7 @@ def apply_plan(
     try:
         if plan.members:
             ensemble.zk.create_missing(*parents)
-            _apply_living(ensemble, plan.group, changes, act, applied)
+            _apply_living(ensemble, plan, act, applied)
         else:
             _apply_idle(ensemble, plan, parents, act, applied)
     except PartlyDoneError:
@@ -136,9 +144,11 @@ def _apply_idle(
         )
         guard = idle_guard(ensemble, group)
         made = [path for path in parents if path != guard.path] if not start else []
+        topics = {change.topic_partition.topic for change in batch}
         operations = [
             *(Create(path, None) for path in made if path == group_path(group)),
             *guard.operations,
+            *(Check(Topic.path(topic), -1) for topic in sorted(topics & plan.topics)),
             *(Create(path, None) for path in made if path != group_path(group)),
             *(_write(group, change) for change in batch),
             _audit(ensemble, group, record),
@@ -149,25 +159,26 @@ def _apply_idle(
         except OutcomeUnknownError as error:
             read_back(error, partial(_is_recorded, ensemble, group, record))
         except OperationRefusedError as error:
-            raise _refusal(ensemble, group, guard, error) from error
+            raise _refusal(ensemble, plan, guard, error) from error
         applied.done.extend(batch)
 
 
-def _apply_living(
-    ensemble: Ensemble, group: str, changes: Sequence[OffsetChange], act: Act, applied: Applied
-) -> None:
+def _apply_living(ensemble: Ensemble, plan: OffsetPlan, act: Act, applied: Applied) -> None:
     by = f"{act.user} {act.undo_id}"
-    for change in changes:
+    for change in plan.effective:
         marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=by)
-        _reset_owned(ensemble, group, change, marker)
+        _reset_owned(ensemble, plan, change, marker)
         applied.done.append(change)
 
 
-def _reset_owned(ensemble: Ensemble, group: str, change: OffsetChange, marker: Reset) -> None:
+def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, marker: Reset) -> None:
     """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile."""
+    group, topic = plan.group, change.topic_partition.topic
     path, marker_path = Offset.path(group, change.topic_partition), Reset.path(group, change.topic_partition)
     for _ in range(LIVE_TRIES):
-        found = ensemble.zk.read_many([path, marker_path])
+        found = ensemble.zk.read_many([path, marker_path, Topic.path(topic)])
+        if topic in plan.topics and found[Topic.path(topic)] is None:
+            raise _topic_gone(Topic.path(topic))
         operations = [
             _write_at(path, change.data, found[path]),
             *_replaced(marker_path, marker.encode(), found[marker_path]),
@@ -251,10 +262,16 @@ def _holds(ensemble: Ensemble, path: str, data: bytes) -> bool:
     return found is not None and found.data == data
 
 
-def _refusal(ensemble: Ensemble, group: str, guard: Guard, error: OperationRefusedError) -> Exception:
+def _topic_gone(path: str) -> NotFoundError:
+    return NotFoundError(f"{path}: expected the topic that was there before, found none; nothing was written")
+
+
+def _refusal(ensemble: Ensemble, plan: OffsetPlan, guard: Guard, error: OperationRefusedError) -> Exception:
     if guard.refused_by(error):
-        members, _ = ensemble.zk.children(ids_path(group))
-        return living_group_error(group, members)
+        members, _ = ensemble.zk.children(ids_path(plan.group))
+        return living_group_error(plan.group, members)
+    if error.path in map(Topic.path, plan.topics):
+        return _topic_gone(str(error.path))
     return ConflictError(
         f"{error.path}: changed since it was read ({error.code}); nothing was written with it, look again"
     )

@@ -35,7 +35,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, Multi, Request, SetData
+from zkgroup.model.requests import Check, Create, Delete, Multi, Request, SetData
 from zkgroup.znodes.audit import AuditRecord
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Reset
@@ -97,7 +97,8 @@ def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: Memory
     assert [idle.offset("g", "orders", n) for n in (0, 1, 2)] == ["42", "20", "7"]
     assert len(applied.done) == 2
     assert last[:2] == (Delete("/consumers/g/ids", 0), Create("/consumers/g/ids", None))
-    assert last[2:4] == (
+    assert last[2] == Check(Topic.path("orders"), -1)
+    assert last[3:5] == (
         SetData(Offset.path("g", _tp(0)), b"42", 0),
         Create(Offset.path("g", _tp(2)), b"7"),
     )
@@ -126,6 +127,30 @@ def test_an_offset_that_moved_since_the_plan_is_a_conflict(idle: MemoryGroups) -
         apply_plan(idle.ensemble, plan, ACT)
 
     assert [idle.offset("g", "orders", n) for n in (0, 1)] == ["10", "21"]
+
+
+def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(idle: MemoryGroups) -> None:
+    """It was there in the preview; the transaction asks again, unless it was told that it may be missing."""
+    plan = _plan(idle, {0: 42})
+    idle.server.remove(Topic.path("orders"))
+
+    with pytest.raises(NotFoundError, match="/brokers/topics/orders: expected the topic"):
+        apply_plan(idle.ensemble, plan, ACT)
+    refused = idle.offset("g", "orders", 0)
+    apply_plan(idle.ensemble, replace(plan, topics=frozenset()), ACT)
+
+    assert (refused, idle.offset("g", "orders", 0)) == ("10", "42")
+
+
+def test_a_topic_that_is_deleted_below_members_gets_no_offsets(living: MemoryGroups) -> None:
+    """The same where owners would have to obey."""
+    plan = _plan(living, {0: 42})
+    living.server.remove(Topic.path("orders"))
+
+    with pytest.raises(NotFoundError, match="/brokers/topics/orders: expected the topic"):
+        apply_plan(living.ensemble, plan, ACT, force=True)
+
+    assert living.offset("g", "orders", 0) == "10"
 
 
 def test_a_plan_without_effect_writes_nothing(idle: MemoryGroups) -> None:
