@@ -6,7 +6,7 @@ import pytest
 
 from tests.pure.controller.forced import forced, records, told
 from tests.worlds.controller_clusters import tp
-from tests.worlds.stepped_controllers import TWO, is_gone, left_of, realm
+from tests.worlds.stepped_controllers import TWO, SteppedControllers, is_gone, left_of, realm
 from zkgroup.controller.machine.abandoned import AGAIN_MS
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.wire.control import LeaderAndIsrRequest
@@ -227,3 +227,24 @@ def test_the_next_controller_knows_what_was_left() -> None:
     assert told(world, 3)[before:] == ["delete", "replica"]
     assert world.state(tp(1)).isr == (2,)
     assert records(world) == []
+
+
+def test_a_move_without_a_leader_that_was_found_before_the_deletion_ends_with_the_topic() -> None:
+    """Past bug: of a mended topic the move was read first, and the deletion waited for it."""
+    world = SteppedControllers()
+    world.make_topic("t", {0: (1, 2)})
+    ruler = world.rule()
+    world.set_state(tp(0), isr=(1,))
+    world.crash(ruler)
+    world.stop_broker(1)
+    path = Topic.path("t")
+    whole = world.find(path).data or b""
+    world.server.put(path, b"{")
+    world.mark("t", 1, run=False)
+    world.write(Create(Reassignment.path(), Reassignment((Move(tp(0), (2, 1)),)).encode()))
+    world.rule()
+    world.server.put(path, whole)
+    world.advance(2 * AGAIN_MS, 5_000)
+
+    assert left_of(world, "t") == set()
+    assert world.server.find(Reassignment.path()) is None

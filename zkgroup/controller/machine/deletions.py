@@ -124,6 +124,8 @@ def _queue(reign: Reign, markers: Mapping[str, Znode]) -> Procedure[None]:
         picture.deletions.add(topic)
         reign.core.note("deletion.queued", topic=topic)
         batch.update_metadata()
+    if any(each.topic in fresh for each in picture.moves):  # one that nobody can lead is not waited for
+        reign.look(Look.REASSIGNMENT)
     for topic in sorted(picture.deletions - markers.keys()):
         if topic not in picture.topics:
             _forget(reign, topic)
