@@ -32,4 +32,5 @@ def require_that_faults_bit(figures: Counter[str], seeds: range, least: Mapping[
     if len(seeds) < MEANINGFUL:
         pytest.skip(f"{len(seeds)} schedules held; whether the faults bit is asked of {MEANINGFUL} and more")
     wanted = {name: count * len(seeds) // 100 for name, count in least.items()}
-    assert {name: figures[name] for name in wanted if figures[name] < wanted[name]} == {}
+    missed = {name: figures[name] for name in wanted if figures[name] < wanted[name]}
+    assert not missed, f"in schedules {name_of(seeds)} there was too little of {missed}"
