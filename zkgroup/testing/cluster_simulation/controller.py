@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from zkgroup.controller.machine import effects as ef
 from zkgroup.controller.machine.candidate import Candidate
@@ -174,6 +174,9 @@ class ControllerProcess:
             case Note(kind, fields):
                 assert kind != "duty.failed", f"{self.name}: {fields.get('detail')}"
                 self._world.figures[f"note {kind}"] += 1
+                if kind == "abandoned.wanted":
+                    partitions = cast("tuple[str, ...]", fields["partitions"])
+                    self._world.let_go.update((fields["broker"], name) for name in partitions)
             case _:
                 pass
 

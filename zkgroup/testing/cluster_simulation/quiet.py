@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.replica_host import Role
+from zkgroup.history.cluster_picture import ClusterPicture
 from zkgroup.history.cluster_report import ClusterOptions
 from zkgroup.history.cluster_settled import left_undone
 from zkgroup.model import TopicPartition
@@ -167,7 +168,7 @@ class Quiet:
         registered = {id_: held.session for id_, held in known.items() if held.hosts}
         if registered != world.registrations():
             return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
-        waiting = picture.moves if spoilt.has_moves else {}
+        waiting = {*picture.moves, *_moving(picture)} if spoilt.has_moves else ()
         served = {tp: state for tp, state in self._states().items() if tp not in spoilt and tp not in waiting}
         return self._unlike(served)
 
@@ -324,9 +325,17 @@ class Quiet:
             if state is None or state.leader not in world.brokers:
                 continue
             wanted = _lines(world, state.leader, tp)
+            if any((broker, str(tp)) in world.let_go for broker in world.brokers):
+                continue
             for broker in sorted(world.brokers.keys() & set(state.isr)):
                 found = _lines(world, broker, tp)
                 assert found == wanted, f"lines {tp}: {broker} holds {found}, its leader {wanted}"
+
+
+def _moving(picture: ClusterPicture) -> Iterator[TopicPartition]:
+    """Partitions of which their topic says that they are being moved."""
+    for name, topic in picture.topics.items():
+        yield from (TopicPartition(name, number) for number in (topic.moving if topic is not None else ()))
 
 
 def _lines(world: World, broker: int, tp: TopicPartition) -> list[bytes]:

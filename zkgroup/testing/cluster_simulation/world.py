@@ -69,6 +69,9 @@ class World:
         self.garbage = Garbage(self.server)
         self.taken_back: dict[TopicPartition, set[int]] = {}
         """Moves of which the request was taken away by hand, to the epochs of those who had read it last."""
+        self.let_go: set[tuple[object, object]] = set()
+        """Brokers and partitions of which a former topic's lines may be a new one's: a controller that is not
+        ours may have ruled in between (docs/adr/0024)."""
         self.kafka_stands = True
         """Whether candidates of Kafka stand for election."""
         self._paused_until: dict[str, int] = {}
