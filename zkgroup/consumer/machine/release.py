@@ -144,8 +144,8 @@ class Releases:
         return writes.move_operations(self._paths, member, held, self._value(held), thread)
 
     def _moves_to(self, held: Held) -> int | None:
-        """The thread of this member that gets the partition next, if any."""
-        if self._planning.is_waiting_for_brokers or self._planning.is_outdated:
+        """The thread of this member that gets the partition next, by a plan of the present picture."""
+        if self._planning.is_waiting_for_brokers or self._planning.is_outdated or self._snapshot.is_new:
             return None
         return self._core.owned.target.get(held.topic_partition)
 

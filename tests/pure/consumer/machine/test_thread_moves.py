@@ -144,3 +144,36 @@ def test_partition_that_is_handed_back_and_comes_to_another_thread_has_been_hand
     assert member.machine.held()[MOVED].token > token
     assert len(ends(member)) == 1
     assert future.done()
+
+
+def test_move_that_was_planned_from_an_older_picture_is_a_plain_release() -> None:
+    """Past bug: it was sent with the topics' new versions and without the plan's, so nothing fenced it.
+
+    What goes to a joiner comes back before it is given up. Then the topic grows, and the connection is lost
+    while the plan for that is read, so the release comes first.
+    """
+    stage = SteppedGroup(
+        topics={"t": 2},
+        partition_assignment_strategy="sticky",
+        revoke_timeout_ms=60_000,
+        require_brokers=False,
+    )
+    member = stage.join("a")
+    stage.hangs.add("a")
+    stage.join("b").post(ev.CloseRequested(True, stage.clock.now_ms() + 5000))
+    stage.run(1000)
+    member.asked.clear()
+
+    def lose_the_plan() -> None:
+        stage.server.cut("client-a")
+        stage.hangs.clear()
+
+    stage.when("client-a", reads("/plan"), lose_the_plan)
+    stage.topic("t", 4)
+    stage.run(3000)
+    released = [ops for ops in multis(member.asked) if any(isinstance(o, Delete) for o in ops)]
+
+    assert [o for ops in released for o in ops if isinstance(o, Create)] == []
+    assert len(released) == 1
+    assert is_stable(member)
+    assert stage.owners() == dict.fromkeys(range(4), "a-0")
