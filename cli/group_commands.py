@@ -157,6 +157,9 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         offsets = counted(len(plan.offsets), "committed offset")
         members = counted(len(plan.members), "member")
         named = f"group {group}: {counted(count, 'znode')}, {offsets}, {members}"
+        way_back = None if plan.offsets or plan.originals else "no offset is committed that could be put back"
+        if way_back and not plan.members:
+            say_no_way_back(way_back)
         wanted = not plan.members and is_wanted(
             execute,
             yes,
@@ -169,7 +172,8 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         elif wanted:
             before = {tp: (offset, -1) for tp, offset in plan.offsets}
             offsets_before = dict.fromkeys(plan.originals, (-1, -1)) | before
-            with recorded(ensemble, group=group, offsets=offsets_before, originals=plan.originals) as act:
+            how: dict[str, Any] = {"offsets": offsets_before, "originals": plan.originals}
+            with recorded(ensemble, group=group, way_back=way_back, **how) as act:
                 removed = delete_group(ensemble, plan)
     document = documents.document(
         "group_deletion",

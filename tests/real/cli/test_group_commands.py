@@ -233,6 +233,23 @@ def test_delete_shows_first_and_acts_only_on_execute(shell: Shell, groups: Serve
     assert groups.offset_of("billing", "orders", 1) == 10
 
 
+def test_the_deletion_of_a_group_without_offsets_names_no_undo(shell: Shell, groups: ServerGroups) -> None:
+    """There is nothing to put back; the preview says so, and `undo` refuses."""
+    groups.topic("orders", 1)
+    shell.run("offsets", "set", "seeded", "orders:0=4", "--execute")
+    shell.run("offsets", "delete", "seeded", "orders", "--execute")
+
+    shown = shell.run("group", "delete", "seeded")
+    done = shell.run("group", "delete", "seeded", "--execute")
+    undone = shell.run("undo", "--execute")
+
+    told = "this cannot be undone: no offset is committed"
+    assert [(ran.code, told in ran.err, "to go back" in ran.err) for ran in (shown, done)] == [
+        (0, True, False)
+    ] * 2
+    assert (undone.code, "no offset is committed" in undone.err) == (2, True)
+
+
 def test_delete_of_a_living_group_is_refused(shell: Shell, groups: ServerGroups) -> None:
     """Exit 2 with the members, preview or not, and no undo file of nothing."""
     groups.topic("orders", 2)
