@@ -40,7 +40,8 @@ class DeliveryHost(Protocol):
         ...
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Record `deliver.start`, `deliver.end` or `seek`; only called when there is a history."""
+        """Record `start` (the reset policy's), `deliver.start`, `deliver.end` or `seek`; only called when
+        there is a history."""
         ...
 
 
@@ -118,8 +119,8 @@ class Feeding:
                 if flow is None or flow.identity != order.unresolved.get(topic_partition):
                     continue
                 flow.begin_at(offset)
-                if self._outbox is not None and flow.sought:
-                    self._outbox.add("seek", flow.place(offset))
+                if self._outbox is not None:
+                    self._outbox.add("seek" if flow.sought else "start", flow.place(offset))
                 fresh[topic_partition] = flow.identity
         if self._outbox is not None:
             self._outbox.send()

@@ -53,7 +53,7 @@ class _Claim:
             self.is_open = False
 
     def meet(self, offset: int) -> None:
-        """The first offset after a start that was left to the reset policy."""
+        """The reset policy's start, or the first offset after one of which there is no record."""
         if self.is_open:
             self.start(offset)
 
@@ -103,6 +103,8 @@ class ProcessedAudit:
                     claim = self._claim(record)
                     claim.begin(record.fields["offset"])
                     current[record.member, record.topic_partition] = claim
+                case "start":  # the policy's; its commit may come after a seek
+                    self._claim(record).meet(record.fields["offset"])
                 case "deliver.start":
                     self._claim(record).meet(record.fields["offset"])
                     self._claim(record).waiting.add(record.fields["offset"])

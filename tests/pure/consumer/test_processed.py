@@ -244,7 +244,7 @@ def test_a_start_that_the_source_has_no_more_is_left_for_another() -> None:
     assert (first.positions, dict(first.seeks)) == ({A: 17}, {})
     assert second.positions == {A: 3}
     assert second.seeks[A] > 0
-    assert ("seek", 3) in rig.host.notes
+    assert rig.host.notes == [("start", 17), ("seek", 3)]
 
 
 def test_a_start_for_an_earlier_claim_is_dropped(rig: Rig) -> None:

@@ -135,6 +135,23 @@ def test_the_reset_policy_chooses_where_a_group_starts(server: bool) -> None:
 
 
 @EITHER
+@pytest.mark.parametrize("told", [True, False])
+def test_a_start_of_the_reset_policys_may_be_committed_after_a_seek(told: bool, server: bool) -> None:
+    """Past bug: where the application sought at once, the start on its way was taken for progress."""
+    world = GroupHistory()
+    world.register("a", 1)
+    world.claim("a", 0)
+    place = {"topic": TOPIC, "partition": 0, "token": world.tokens[tp(0)]}
+    if told:
+        world.note("a", "start", offset=70, **place)
+    world.note("a", "seek", offset=69, **place)
+    world.commit("a", 0, 70)
+    world.work("a", 0, 70)
+
+    assert broken(world.check(server=server)) == (set() if told else {"S5"})
+
+
+@EITHER
 @pytest.mark.parametrize("target", [0, 50])
 def test_what_an_application_passes_over_by_a_seek_is_excused(target: int, server: bool) -> None:
     """Forward and back; also a commit of the position from before the seek, which comes after it."""
