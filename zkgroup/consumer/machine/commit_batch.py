@@ -28,7 +28,7 @@ class Commit:
     """The claims that the positions belong to; under another claim they are void."""
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     stands: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where the offsets of those committed stood then."""
+    """Where the offsets of those committed stand when they are told."""
     refused: dict[TopicPartition, CommitRefusedError] = field(default_factory=dict)
 
     def accept(self, tp: TopicPartition, stands: int) -> None:
@@ -102,9 +102,13 @@ class Batch:
         self._accept(tp, held.value)
 
     def _accept(self, tp: TopicPartition, stands: int) -> None:
-        """All of the partition that is open is committed."""
-        for commit in self.open(tp):
-            commit.accept(tp, stands)
+        """All of the partition that is open is committed. What counted so already is told to stand there
+        too: a seek may have followed it."""
+        for commit in self._of.get(tp, ()):
+            if tp in commit.values:
+                commit.accept(tp, stands)
+            elif tp in commit.committed:
+                commit.stands[tp] = stands
         self.values.pop(tp, None)
         self.unknown.discard(tp)
 

@@ -141,6 +141,20 @@ def test_a_seek_among_those_that_wait_decides_where_they_lead(stage: SteppedGrou
     assert values(member) == [b"6"]
 
 
+def test_what_counts_already_is_told_where_a_seek_after_it_leads(stage: SteppedGroup, member: Member) -> None:
+    """10 stands when they go out together; when they are told it does so no more."""
+    stage.server.suspend("client-a")
+    stage.drain()
+    commits = [ask(member, 10), ask(member, 4, 1)]
+    stage.drain()
+    stage.server.resume("client-a")
+    stage.run(500)
+
+    assert [effect.committed for effect in outcomes(member, commits)] == [{tp(0): 10}, {tp(0): 4}]
+    assert [effect.stands for effect in outcomes(member, commits)] == [{tp(0): 4}] * 2
+    assert values(member) == [b"4"]
+
+
 def test_a_position_of_before_a_seek_does_not_undo_it(stage: SteppedGroup, member: Member) -> None:
     """Taken by one task before another one sought, asked for after that: in a later write, and in one."""
     commits = [ask(member, 4, 1)]
