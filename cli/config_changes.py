@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from zkgroup.admin.configs import ConfigPlan, can_be_set
+from zkgroup.znodes.entity_settings import unknown_to_brokers
 
 from .consent import say_no_way_back
 from .output import say
@@ -80,6 +81,10 @@ def config_way_back(plan: ConfigPlan) -> dict[str, Any]:
         return {"way_back": told}
     if lost:
         say(f"note: {told}, and stays away in an undo")
+    if plan.znode is None:
+        words += ["--delete-empty"]
+    if plan.entity.kind == "brokers" and any(unknown_to_brokers(plan.before.overrides)):
+        words += ["--allow-unknown"]
     return {
         "command_back": tuple(words),
         "left": ((plan.entity.config_path, plan.after.encode()),),

@@ -98,6 +98,12 @@ def describe(**whom: Any) -> None:
     metavar="NAME[,...]",
     help="Remove these; may be repeated.",
 )
+@click.option(
+    "--allow-unknown",
+    is_flag=True,
+    help="Of a broker, set also what Kafka's brokers do not know: a plug-in may.",
+)
+@click.option("--delete-empty", is_flag=True, hidden=True, help="For undo: an empty configuration goes.")
 @notify_option
 @consent_options
 def alter(
@@ -105,6 +111,8 @@ def alter(
     exact: Sequence[tuple[str, str]],
     removed: Sequence[str],
     notify_format: NotifyFormat | None,
+    allow_unknown: bool,
+    delete_empty: bool,
     execute: bool,
     yes: bool,
     **whom: Any,
@@ -120,7 +128,15 @@ def alter(
     set_to = dict([*(pair for pairs in added for pair in pairs), *exact])
     names = [name.strip() for text in removed for name in text.split(",")]
     with connected() as ensemble:
-        plan = plan_config(ensemble, entity, set_to, names, format=notify_format)
+        plan = plan_config(
+            ensemble,
+            entity,
+            set_to,
+            names,
+            format=notify_format,
+            allow_unknown=allow_unknown,
+            delete_empty=delete_empty,
+        )
         for note in plan.notes:
             say(f"note: {note}")
         act, back = None, config_way_back(plan)

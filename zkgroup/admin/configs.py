@@ -22,12 +22,12 @@ from zkgroup.errors import (
     OutcomeUnknownError,
 )
 from zkgroup.model import Znode
-from zkgroup.model.requests import Create, Operation, SetData
+from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, config_changes_path, notify_format
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, config_path, entities_path
 from zkgroup.znodes.configs import EntityConfig
-from zkgroup.znodes.entity_settings import check_entity_settings
+from zkgroup.znodes.entity_settings import check_broker_settings, check_entity_settings
 from zkgroup.znodes.topic_settings import check_topic_settings
 
 HIDDEN = "[hidden]"
@@ -55,6 +55,8 @@ class ConfigPlan:
     format: NotifyFormat
     """Of the notification."""
     notes: tuple[str, ...] = ()
+    is_deleted: bool = False
+    """The znode goes, as nothing is left in it."""
 
     @property
     def changes(self) -> tuple[tuple[str, str | None, str | None], ...]:
@@ -109,12 +111,16 @@ def plan_config(
     *,
     format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
     ruling: Ruling | None = None,
+    allow_unknown: bool = False,
+    delete_empty: bool = False,
 ) -> ConfigPlan:
     """What a change would make of a configuration; settings that are not named stay, known or not.
 
     Args:
         format: of the notification; by default the one that the registered brokers read.
         ruling: brokers and controller, where they have been read already.
+        allow_unknown: of a broker, set also what Kafka's brokers do not take while they run: a plug-in may.
+        delete_empty: delete the znode where nothing is left in it, instead of writing that.
 
     Raises:
         ConfigError: a setting both set and removed, one removed that is not set, a secret, one that the kind
@@ -125,6 +131,8 @@ def plan_config(
     """
     _check_names(set_to, removed)
     _check_values(entity, set_to)
+    if entity.kind == "brokers" and not allow_unknown:
+        check_broker_settings(set_to)
     ensemble.zk.sync("/")
     if entity.kind == "topics":
         _check_topic(ensemble, entity.name)
@@ -132,7 +140,8 @@ def plan_config(
     ruling = ruling or read_ruling(ensemble)
     (plan,) = plan_configs(ensemble, changes, format=format, ruling=ruling)
     notes = (*note_on_entity(ruling, entity), *notes_on_settings(ruling, entity.kind, set_to))
-    return replace(plan, notes=(*plan.notes, *notes))
+    is_deleted = delete_empty and plan.znode is not None and plan.after == EntityConfig()
+    return replace(plan, notes=(*plan.notes, *notes), is_deleted=is_deleted)
 
 
 def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
@@ -183,7 +192,13 @@ def operations_of(plan: ConfigPlan) -> tuple[Operation, Operation]:
     """The writes of a plan, for a transaction: the configuration, then the notification."""
     data = plan.after.encode()
     path = plan.entity.config_path
-    change = Create(path, data) if plan.znode is None else SetData(path, data, plan.znode.stat.version)
+    change: Operation
+    if plan.znode is None:
+        change = Create(path, data)
+    elif plan.is_deleted:
+        change = Delete(path, plan.znode.stat.version)
+    else:
+        change = SetData(path, data, plan.znode.stat.version)
     told = ConfigChange(plan.entity, plan.format).encode()
     return change, Create(ConfigChange.prefix(), told, sequential=True)
 
@@ -202,13 +217,16 @@ def prepare(ensemble: Ensemble, plans: Sequence[ConfigPlan]) -> None:
 def alter_config(ensemble: Ensemble, plan: ConfigPlan) -> None:
     """Carries the plan out. Raises ConflictError where the configuration has changed since."""
     prepare(ensemble, [plan])
-    write(ensemble, operations_of(plan), plan.entity.config_path, plan.after.encode())
+    data = None if plan.is_deleted else plan.after.encode()
+    write(ensemble, operations_of(plan), plan.entity.config_path, data)
 
 
 def write(
-    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes, above: int = -1
+    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
 ) -> None:
     """One transaction; without an answer it is looked up by what `path` holds, in a version above `above`.
+
+    data: None where the transaction deletes the znode.
 
     Raises ConflictError where something is not as it was read.
     """
@@ -222,10 +240,12 @@ def write(
         ) from error
 
 
-def _holds(ensemble: Ensemble, path: str, data: bytes, above: int) -> bool:
+def _holds(ensemble: Ensemble, path: str, data: bytes | None, above: int) -> bool:
     ensemble.zk.sync("/")
     found = ensemble.zk.find(path)
-    return found is not None and found.data == data and found.stat.version > above
+    if found is None or data is None:
+        return found is None and data is None
+    return found.data == data and found.stat.version > above
 
 
 def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:

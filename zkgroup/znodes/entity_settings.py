@@ -170,6 +170,16 @@ def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | Non
             yield name, (name.removesuffix(bare) + guess[0]) if guess else None
 
 
+def check_broker_settings(settings: Iterable[str]) -> None:
+    """Raises ConfigError for the first that no broker of Kafka takes while it runs."""
+    for name, guess in unknown_to_brokers(settings):
+        more = f" (did you mean {guess}?)" if guess else ""
+        raise ConfigError(
+            f"setting {show(name)}: Kafka's brokers take no such setting while they run{more}; "
+            "`--allow-unknown` sets one of a plug-in"
+        )
+
+
 def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None:
     """Raises ConfigError for the first name that the kind does not have, or value that is no such number.
 

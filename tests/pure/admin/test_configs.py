@@ -11,6 +11,7 @@ from zkgroup.admin.topic_creation import plan_topic
 from zkgroup.admin.words import ConfigEntity
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData
+from zkgroup.znodes.config_changes import config_changes_path
 from zkgroup.znodes.topics import TopicConfig
 
 ORDERS = ConfigEntity.topic("orders")
@@ -102,24 +103,48 @@ def test_settings_that_the_oldest_broker_ignores_are_told(world: MemoryGroups) -
     assert plan_config(world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "1"}).notes == ()
 
 
-def test_a_name_that_no_broker_takes_is_told_with_the_nearest_one(world: MemoryGroups) -> None:
+@pytest.mark.parametrize(
+    ("name", "guess"),
+    [
+        ("leader.replication.throtled.rate", " (did you mean leader.replication.throttled.rate?)"),
+        (
+            "listener.name.internal.ssl.keystore.locaton",
+            " (did you mean listener.name.internal.ssl.keystore.location?)",
+        ),
+        ("quite.its.own", ""),
+    ],
+)
+def test_a_name_that_no_broker_takes_is_refused_with_the_nearest_one(
+    world: MemoryGroups, name: str, guess: str
+) -> None:
     """A mistyped throttle would look as if it were set; a plug-in's own setting can be set all the same."""
     MemoryCluster(world, 1, "2.8.2")
-    asked = {
-        "leader.replication.throtled.rate": "1",
-        "listener.name.internal.ssl.keystore.locaton": "/k",
-        "num.io.threads": "8",
-        "quite.its.own": "x",
-    }
+    entity, asked = ConfigEntity.broker(1), {"num.io.threads": "8", name: "1"}
+    told = "Kafka's brokers take no such setting while they run"
+    with pytest.raises(ConfigError) as refused:
+        plan_config(world.ensemble, entity, asked)
+    plan = plan_config(world.ensemble, entity, asked, allow_unknown=True)
 
-    notes = plan_config(world.ensemble, ConfigEntity.broker(1), asked).notes
-
-    told = "{} is no setting that Kafka's brokers take while they run"
-    assert [note.partition(";")[0] for note in notes] == [
-        f"{told.format(next(iter(asked)))} (did you mean leader.replication.throttled.rate?)",
-        f"{told.format(list(asked)[1])} (did you mean listener.name.internal.ssl.keystore.location?)",
-        told.format("quite.its.own"),
+    assert f"{told}{guess}; `--allow-unknown`" in str(refused.value)
+    assert [note.partition(";")[0] for note in plan.notes] == [
+        f"{name} is no setting that Kafka's brokers take while they run{guess}"
     ]
+
+
+def test_a_configuration_in_which_nothing_is_left_is_deleted_where_that_is_asked(world: MemoryGroups) -> None:
+    """What an undo does where the change had created it; brokers are told all the same."""
+    MemoryCluster(world, 1, "2.8.2")
+    entity, rate = ConfigEntity.broker(1), "leader.replication.throttled.rate"
+    alter_config(world.ensemble, plan_config(world.ensemble, entity, {rate: "1"}))
+    told = _changes(world)
+    alter_config(world.ensemble, plan_config(world.ensemble, entity, {}, [rate], delete_empty=True))
+
+    assert world.server.find(entity.config_path) is None
+    assert _changes(world) == told + 1
+
+
+def _changes(world: MemoryGroups) -> int:
+    return sum(path.startswith(f"{config_changes_path()}/") for path in world.server.tree())
 
 
 def test_a_broker_that_is_not_registered_is_told(world: MemoryGroups) -> None:
@@ -158,7 +183,7 @@ def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) 
     MemoryCluster(world, release="0.8.2.2")
 
     with pytest.raises(ConfigError, match="single topics only"):
-        plan_config(world.ensemble, ConfigEntity.broker(1), {"a": "1"})
+        plan_config(world.ensemble, ConfigEntity.broker(1), {"num.io.threads": "8"})
 
 
 def test_a_topic_that_does_not_exist_is_not_found(world: MemoryGroups) -> None:

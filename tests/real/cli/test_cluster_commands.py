@@ -266,6 +266,19 @@ def test_a_configuration_of_a_topic_goes_back_from_topic_alter(shell: Shell, clu
     assert (refused.code, "cannot be undone: partitions cannot be taken away" in refused.err) == (2, True)
 
 
+def test_the_undo_of_a_change_that_made_a_configuration_deletes_it(
+    shell: Shell, cluster: ServerCluster
+) -> None:
+    """Past bug: an empty one stayed; brokers are told of the deletion, too."""
+    rate = "leader.replication.throttled.rate=1"
+    shell.run("config", "alter", "--broker", "1", "--set", rate, "--execute")
+    undone = shell.run("undo", "--execute")
+
+    assert undone.code == 0
+    assert cluster.zk.find("/config/brokers/1") is None
+    assert len(shell.json("znode", "ls", "/config/changes")["children"]) == 2
+
+
 def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluster: ServerCluster) -> None:
     """Exit code 5, as for every other thing that is asked for by name."""
     for verb in (["describe"], ["alter", "--set", "retention.ms=1", "--execute"]):
