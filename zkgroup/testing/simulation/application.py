@@ -279,6 +279,8 @@ class Application(RebalanceListener):
             flow, claim = self._flows.find(tp), held.get(tp)
             if ordered.own is None or flow is None or claim is None or "without a seek" not in str(error):
                 continue
+            if claim.moved > self._flows.last_move_id:
+                continue  # by a reset since, which is not told any more where the partition is being given up
             # At or behind what this member has committed in this claim itself, it is committed.
             if flow.identity == ordered.claims.get(tp) and ordered.own[tp] >= claim.floor:
                 raise ApplicationError(f"{tp}: {ordered.own[tp]} is refused: {error}")
