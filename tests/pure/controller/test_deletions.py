@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import TWO, ControllerNode, SteppedControllers, is_gone, left_of, realm
-from zkgroup.model.requests import Create
+from zkgroup.model.requests import Create, SetData
 from zkgroup.wire.control import LEADER_DURING_DELETE, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
+from zkgroup.znodes.notifications import IsrChange
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
 
 
@@ -364,3 +365,17 @@ def test_states_that_a_deletion_has_removed_are_not_made_again() -> None:
     world.start_broker(1)
     world.run()
     assert world.server.find(Topic.path("t")) is None
+
+
+def test_brokers_forget_a_partition_whose_state_cannot_be_read() -> None:
+    """Past bug: they went on naming it to clients, and took a new topic's first epoch for an old one."""
+    world, ruler = realm()
+    path = PartitionState.path(tp(0))
+    world.write(SetData(path, b"{", world.find(path).stat.version))
+    world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
+    world.run()
+    assert ruler.unreadable == {path}
+    world.mark("t")
+
+    assert left_of(world, "t") == set()
+    assert all(tp(0) not in host.metadata for host in world.hosts.values())

@@ -217,10 +217,10 @@ class Batch:
     def _metadata_request(self, view: _View, partitions: list[PartitionStateInfo]) -> UpdateMetadataRequest:
         picture = view.picture
         partitions.extend(
-            _going(topic_partition, standing, picture.replicas(topic_partition))
+            _going(each, picture.standing(each), picture.replicas(each), self._epoch)
             for topic in sorted(picture.deletions)
-            for topic_partition in picture.partitions(topic)
-            if picture.is_going(topic_partition) and (standing := picture.standing(topic_partition))
+            for each in picture.partitions(topic)
+            if picture.is_going(each) and (picture.standing(each) or _is_unreadable(view, each))
         )
         return UpdateMetadataRequest(
             self._controller, self._epoch, tuple(partitions), view.addresses(picture.reachable)
@@ -339,8 +339,12 @@ def _is_unreadable(view: _View, topic_partition: TopicPartition) -> bool:
     return PartitionState.path(topic_partition) in view.picture.unreadable
 
 
-def _going(topic_partition: TopicPartition, standing: Standing, replicas: Brokers) -> PartitionStateInfo:
-    """A partition of a topic that is being deleted, as 0.8.2.2 tells it: receivers forget it."""
-    return PartitionStateInfo(
-        *topic_partition, standing.controller_epoch, LEADER_DURING_DELETE, 0, standing.isr, 0, replicas
-    )
+def _going(
+    topic_partition: TopicPartition, standing: Standing | None, replicas: Brokers, epoch: int
+) -> PartitionStateInfo:
+    """A partition of a topic that is being deleted, as 0.8.2.2 tells it: receivers forget it.
+
+    Also one whose state cannot be read: what brokers know of it would outlive it.
+    """
+    decided, isr = (standing.controller_epoch, standing.isr) if standing is not None else (epoch, ())
+    return PartitionStateInfo(*topic_partition, decided, LEADER_DURING_DELETE, 0, isr, 0, replicas)
