@@ -87,6 +87,8 @@ class Replica:
     """Of the last LeaderAndIsr that was obeyed; its leader epoch is the fence for the next."""
     leads: bool
     """Whether this broker leads it now: not after a StopReplica, or where the host could not."""
+    error: int = ErrorCode.NONE
+    """Why the host could not take the role, which a later controller asks anew."""
 
 
 class Receiver:
@@ -94,8 +96,9 @@ class Receiver:
 
     * A request of an older controller epoch than any request has shown is refused with 11, whatever its
       kind, and changes nothing.
-    * A partition of LeaderAndIsr whose leader epoch is not above the known one has error 13. One that this
-      broker does not replicate is not in the response at all. Leaders are made before followers.
+    * A partition of LeaderAndIsr whose leader epoch is not above the known one has error 13, or that of the
+      known one, where its role could not be taken: whom that was told may be controller no more. One that
+      this broker does not replicate is not in the response at all. Leaders are made before followers.
     * A follower whose leader is not among the leaders named stops what it did and answers 0; its leader
       epoch is not taken for known, so that the same decision can be sent again with the leader.
     * StopReplica carries no leader epoch, so a late one is obeyed (K28). Without delete the known leader
@@ -134,7 +137,7 @@ class Receiver:
         accepted: list[PartitionStateInfo] = []
         for tp, state in entries.items():
             if state.leader_epoch <= self._leader_epoch(tp):
-                errors[tp] = ErrorCode.STALE_LEADER_EPOCH
+                errors[tp] = self._error_of(state) or ErrorCode.STALE_LEADER_EPOCH
             elif self._broker in state.replicas:
                 accepted.append(state)
         for state in accepted:
@@ -182,10 +185,16 @@ class Receiver:
         replica = self._replicas.get(tp)
         return -1 if replica is None else replica.state.leader_epoch
 
+    def _error_of(self, state: PartitionStateInfo) -> int:
+        """Of the role that this very leader epoch has given, where it could not be taken."""
+        known = self._replicas.get(state.topic_partition)
+        is_same = known is not None and known.state.leader_epoch == state.leader_epoch
+        return known.error if known is not None and is_same else ErrorCode.NONE
+
     def _lead(self, state: PartitionStateInfo) -> Generator[Action, int, int]:
         """The epoch is known even where the host cannot lead: only a new decision can help then."""
         error = yield BecomeLeader(state)
-        self._replicas[state.topic_partition] = Replica(state, leads=error == ErrorCode.NONE)
+        self._replicas[state.topic_partition] = Replica(state, leads=error == ErrorCode.NONE, error=error)
         return error
 
     def _follow(self, state: PartitionStateInfo, leader: Broker | None) -> Generator[Action, int, int]:
@@ -193,7 +202,7 @@ class Receiver:
         known = self._replicas.get(tp)
         error = yield BecomeFollower(state, leader)
         if leader is not None:
-            self._replicas[tp] = Replica(state, leads=False)
+            self._replicas[tp] = Replica(state, leads=False, error=error)
         elif known is not None:
             self._replicas[tp] = Replica(known.state, leads=False)
         return error

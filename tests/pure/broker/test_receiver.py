@@ -158,7 +158,10 @@ def test_an_empty_list_is_answered() -> None:
 
 
 def test_what_the_host_cannot_do_is_in_the_response() -> None:
-    """56: the broker does not lead then, and only a new decision is tried."""
+    """56: the broker does not lead then, and only a new decision is tried.
+
+    Past bug: a controller that took over was answered 13, and never learnt that nobody led.
+    """
     one = receiver()
     request = leader_and_isr(state(epoch=1), state(ONE, leader=2), state(TWO))
 
@@ -171,7 +174,7 @@ def test_what_the_host_cannot_do_is_in_the_response() -> None:
         TWO: True,
     }
     _, response = handled(one.leader_and_isr(request))
-    assert [entry.error for entry in response.partitions] == [13, 13, 13]
+    assert [entry.error for entry in response.partitions] == [56, 56, 13]
     _, response = handled(one.leader_and_isr(leader_and_isr(state(epoch=2))))
     assert (response.partitions[0].error, one.replicas[ORDERS].leads) == (0, True)
 
