@@ -183,7 +183,7 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
     finished(cluster)
     cluster.request({tp(0): (1,)})
     cluster.run(limit_ms=3_000)
-    assert cluster.reign.waiting["move of t-0"] == "waits for a deletion that is under way: broker 1"
+    assert cluster.reign.waiting["move of t-0"] == "waits for a deletion on broker 1"
 
     cluster.wires.extend(cluster.kept)
     finished(cluster)

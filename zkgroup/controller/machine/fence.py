@@ -73,10 +73,11 @@ class TooBig(NamedTuple):
 
     write: Write
     size: int
+    bytes_max: int = DATA_BYTES_MAX
 
     def __str__(self) -> str:
         return (
-            f"write about {self.write.about}: expected at most {DATA_BYTES_MAX} bytes in one request,"
+            f"write about {self.write.about}: expected at most {self.bytes_max} bytes in one request,"
             f" found {self.size}; ZooKeeper would close the connection"
         )
 
@@ -99,7 +100,7 @@ def pack(fence: Fence, writes: Iterable[Write], bytes_max: int = DATA_BYTES_MAX)
     for write in writes:
         added = size_of(write.operations)
         if least + added > bytes_max:
-            too_big.append(TooBig(write, least + added))
+            too_big.append(TooBig(write, least + added, bytes_max))
             continue
         if gathered and size + added > bytes_max:
             packets.append(_packet(head, gathered))

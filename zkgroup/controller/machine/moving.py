@@ -233,7 +233,7 @@ def _plan(now: Situation) -> Decision:
     if complete:
         blocking -= replicas - target
     if blocking:
-        return _wait(now, Stage.PLAN, "a deletion that is under way", blocking)
+        return _wait_for_deletion(now, Stage.PLAN, blocking)
     decision = _planned(now, complete)
     if now.left_out and isinstance(decision.step, Wait | Finish) and _can_be_whole(now):
         # It may wait for days, or be over by this, and its replicas shall follow; all else tells them anyway.
@@ -282,7 +282,7 @@ def _already_there(now: Situation, complete: bool) -> Finish | None:
 
 def _announce(now: Situation) -> Decision:
     if late := set(now.target) & set(now.held):
-        return _wait(now, Stage.ANNOUNCE, "a deletion that is under way", late)
+        return _wait_for_deletion(now, Stage.ANNOUNCE, late)
     if now.leader not in now.live:
         return Decision(Wait("waits for a leader"), Stage.ANNOUNCE, Stage.ANNOUNCE)
     return Decision(Announce(now.replicas), Stage.ANNOUNCE, Stage.CATCH_UP)
@@ -337,6 +337,14 @@ def _finish(now: Situation) -> Decision:
         return _wait(now, Stage.FINISH, "replicas to be in sync again", fallen)
     step = Finish("cancelled", "asked for") if now.cancelled else Finish("done", "moved")
     return Decision(step, Stage.FINISH, Stage.PLAN)
+
+
+def _wait_for_deletion(now: Situation, stage: Stage, brokers: Collection[int]) -> Decision:
+    """Of what brokers may have of a former topic, or are asked to delete now."""
+    named = tuple(sorted(brokers))
+    gone = [broker for broker in named if broker not in now.live]
+    hint = f"; if lost: zkgroup broker forget {gone[0]} --execute" if gone else ""
+    return Decision(Wait(f"waits for a deletion on {brokers_named(named)}{hint}", named), stage, stage)
 
 
 def _wait(now: Situation, stage: Stage, what: str, brokers: Collection[int]) -> Decision:
