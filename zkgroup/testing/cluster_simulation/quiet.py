@@ -153,8 +153,10 @@ class Quiet:
             return f"{ruler.name} rules, and does not hold /controller"
         if isinstance(ruler, ControllerProcess) and not ruler.machine.election.may_send:
             return f"{ruler.name} may not send"
+        kept = self._kept_by_the_lost()
         for violation in left_undone(picture, ClusterOptions(unserved=world.unserved, down=spoilt.brokers)):
-            if not spoilt.concerns(str(violation)):
+            is_kept = violation.topic_partition in kept and "the move to" in violation.detail
+            if not spoilt.concerns(str(violation)) and not is_kept:
                 return f"{violation}; {_waiting(ruler)}"
         moving = picture.moves or any(topic is not None and topic.moving for topic in picture.topics.values())
         if not moving and not spoilt and (plan := self._unfinished_plan()) is not None:
@@ -168,7 +170,7 @@ class Quiet:
         registered = {id_: held.session for id_, held in known.items() if held.hosts}
         if registered != world.registrations():
             return f"registered are {sorted(registered)}, running are {sorted(world.brokers)}"
-        waiting = {*picture.moves, *_moving(picture)} if spoilt.has_moves else ()
+        waiting = {*picture.moves, *_moving(picture), *world.taken_back} if spoilt.has_moves else ()
         served = {tp: state for tp, state in self._states().items() if tp not in spoilt and tp not in waiting}
         return self._unlike(served)
 
@@ -182,7 +184,8 @@ class Quiet:
                 continue
             if state.leader not in world.brokers:
                 continue
-            if set(state.isr) != {one for one in replicas if one in world.brokers}:
+            former = {one for one in replicas if (one, str(tp)) in world.let_go}
+            if {*state.isr, *former} != {one for one in replicas if one in world.brokers} | former:
                 return f"{tp}: of {list(replicas)} only {list(state.isr)} are in sync"
             for broker in replicas:
                 if (why := self._role(tp, broker, state)) is not None:
@@ -216,6 +219,25 @@ class Quiet:
                 names = sorted({each.topic for each in topics})
                 return f"broker {place[0]} has not deleted what it had of {', '.join(names)}"
         return None
+
+    def _kept_by_the_lost(self) -> set[TopicPartition]:
+        """Partitions with a replica on a broker that is gone, and that has something of a former topic: no
+        move of theirs begins until the broker is back, or is forgotten."""
+        world = self._world
+        found = set()
+        for path in world.server.tree():
+            place = StrayReplicas.place_of(path.removeprefix(f"{stray_replicas_path()}/"))
+            znode = world.server.find(path)
+            if place is None or znode is None or place[0] in world.brokers:
+                continue
+            topics = {each.topic for each in StrayReplicas.decode(path, znode.data).topics}
+            picture = world.audit.look()
+            found |= {
+                tp
+                for tp in picture.moves
+                if tp.topic in topics and place[0] in (*(picture.replicas(tp) or ()), *picture.moves[tp])
+            }
+        return found
 
     def _unfinished_plan(self) -> str | None:
         """A stored plan that goes on although nothing is being moved, or has ended and is throttled still."""

@@ -53,8 +53,8 @@ _APART = frozenset({"force_deletion"})
 STRANGERS = ("write_request", "delete_request", "real_step", "break_znode", "outrun", "raise_epoch", "forbid")
 AWAITED = {"real_step": 10.0, "answer_late": 50.0, "depose": 100.0, "outrun": 20.0, "forbid": 25.0}
 """What seldom finds its moment, and so many times as often tries."""
-SMALL_BYTES = 600
-"""Holds two states of partitions, or one with its parents."""
+SMALL_BYTES = 720
+"""Holds two states of partitions, or one with its parents, or the throttles of a topic."""
 Kind = Literal["ours", "kafka"]
 Replicas = tuple[int, ...]
 
