@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from zkgroup.admin.configs import ConfigPlan, can_be_set
-from zkgroup.znodes.entity_settings import unknown_to_brokers
 
 from .consent import say_no_way_back
 from .output import say
@@ -83,7 +82,7 @@ def config_way_back(plan: ConfigPlan) -> dict[str, Any]:
         say(f"note: {told}, and stays away in an undo")
     if plan.znode is None:
         words += ["--delete-empty"]
-    if plan.entity.kind == "brokers" and any(unknown_to_brokers(plan.before.overrides)):
+    if plan.had_unknown:
         words += ["--allow-unknown"]
     return {
         "command_back": tuple(words),

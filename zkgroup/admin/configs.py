@@ -27,7 +27,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_changes import ConfigChange, NotifyFormat, config_changes_path, notify_format
 from zkgroup.znodes.config_entity import ConfigEntity, EntityKind, config_path, entities_path
 from zkgroup.znodes.configs import EntityConfig
-from zkgroup.znodes.entity_settings import check_broker_settings, check_entity_settings
+from zkgroup.znodes.entity_settings import check_broker_settings, check_entity_settings, unknown_to_brokers
 from zkgroup.znodes.topic_settings import check_topic_settings
 
 HIDDEN = "[hidden]"
@@ -57,6 +57,11 @@ class ConfigPlan:
     notes: tuple[str, ...] = ()
     is_deleted: bool = False
     """The znode goes, as nothing is left in it."""
+
+    @property
+    def had_unknown(self) -> bool:
+        """Whether a broker has settings that Kafka's brokers do not take while they run."""
+        return self.entity.kind == "brokers" and any(True for _ in unknown_to_brokers(self.before.overrides))
 
     @property
     def changes(self) -> tuple[tuple[str, str | None, str | None], ...]:
