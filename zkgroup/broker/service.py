@@ -16,12 +16,11 @@ from typing import Protocol
 from zkgroup.broker.elsewhere import fetched_elsewhere, listed_elsewhere, produced_elsewhere
 from zkgroup.broker.host_questions import failed, without_role
 from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.line_requests import LineRequests, is_of_follower
 from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.orders import ControlRequest, Orders
 from zkgroup.broker.receiver import (
     Action,
-    BecomeFollower,
-    BecomeLeader,
     Delete,
     Handling,
     Receiver,
@@ -29,7 +28,7 @@ from zkgroup.broker.receiver import (
     Stop,
 )
 from zkgroup.broker.replica_host import ReplicaHost
-from zkgroup.broker.replication.replica import no_fetch
+from zkgroup.broker.roles import perform
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
@@ -49,10 +48,6 @@ from zkgroup.wire.metadata import (
 )
 from zkgroup.wire.records import FetchRequest, ListOffsetsRequest, ProduceRequest
 from zkgroup.wire.replica_host import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    CONSUMER,
-    OBSERVER,
     AppendLinesRequest,
     AppendLinesResponse,
     FailedReplicasRequest,
@@ -156,8 +151,8 @@ class BrokerService:
         self._giving = giving
         self._placed_by: int | None = None
         """Epoch of the controller whose first LeaderAndIsr was obeyed last."""
-        self._obeys, self._knows = obeys, knows
-        self._min_insync = min_insync
+        self._obeys = obeys
+        self._lines = LineRequests(knows, min_insync)
         self._orders = Orders(broker, self._handle)
 
     async def respond(self, request: Request) -> Response | None:
@@ -247,63 +242,28 @@ class BrokerService:
     # --- lines ----------------------------------------------------------------------------------
 
     async def _append(self, request: AppendLinesRequest, host: HostThread) -> AppendLinesResponse:
-        """With acks=all it answers once the high watermark has passed the lines, or 6 if another leads first.
-
-        Nothing but that, the end of the connection and `close` ends the wait: the producer has no other way
-        to learn of it. A new term of this same leader does not: the lines are where they were. With too few
-        in sync it answers 19, without the lines, or 20, with them.
-        """
-        if request.acks not in (ACKS_LEADER, ACKS_ALL):
-            return AppendLinesResponse(ErrorCode.INVALID_RECORD, -1, -1)
-        tp = TopicPartition(request.topic, request.partition)
-        with host.changed(tp) as change:
-            response = await host.call(lambda one: self._appended(one, tp, request))
-            if response.error != ErrorCode.NONE or request.acks == ACKS_LEADER:
+        """Only an answer, the end of the connection and `close` end the wait for the high watermark."""
+        lines = self._lines
+        with host.changed(TopicPartition(request.topic, request.partition)) as change:
+            response = await host.call(lambda one: lines.append(one, request))
+            if not lines.must_wait(request, response):
                 return response
-            wanted = response.base_offset + len(request.lines)
-            while True:
-                reached, lacks = await host.call(
-                    lambda one: (
-                        _reached(one, tp, request.leader_epoch, wanted),
-                        self._lacks(one, tp),
-                    )
-                )
-                if reached is None:
-                    error = ErrorCode.NOT_LEADER_FOR_PARTITION
-                    return dataclasses.replace(response, error=error, high_watermark=-1)
-                if reached >= wanted and lacks:
-                    error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-                    return dataclasses.replace(response, error=error, high_watermark=-1)
-                if reached >= wanted:
-                    return dataclasses.replace(response, high_watermark=reached)
+            while (answer := await host.call(lambda one: lines.replicated(one, request, response))) is None:
                 await change.wait()
                 change.clear()
-
-    def _appended(
-        self, host: ReplicaHost, tp: TopicPartition, request: AppendLinesRequest
-    ) -> AppendLinesResponse:
-        if request.acks == ACKS_ALL and self._lacks(host, tp):
-            return AppendLinesResponse(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
-        return host.append(request)
-
-    def _lacks(self, host: ReplicaHost, tp: TopicPartition) -> bool:
-        """Whether this replica leads and too few are in sync."""
-        if self._min_insync is None or (counted := host.counted(tp)) is None:
-            return False
-        return self._min_insync.lacks(tp, counted)
+            return answer
 
     async def _fetch(self, request: FetchLinesRequest, host: HostThread) -> FetchLinesResponse:
-        """Waits up to `max_wait_ms` while there is nothing to say: no line, no change of the watermark."""
-        if request.replica_id not in (CONSUMER, OBSERVER) and not self._knows(request.replica_id):
-            return no_fetch(ErrorCode.STALE_BROKER_EPOCH)
-        tp = TopicPartition(request.topic, request.partition)
-        with host.changed(tp) as change:
+        """Waits up to `max_wait_ms` while there is nothing to say."""
+        if (refusal := self._lines.refused(request)) is not None:
+            return refusal
+        with host.changed(TopicPartition(request.topic, request.partition)) as change:
             first = response = await host.call(lambda one: one.fetch(request))
             self._observe(request, response)
             try:
                 wait_ms = min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS)
                 async with asyncio.timeout(wait_ms / 1000):
-                    while _says_nothing(response) and response.high_watermark == first.high_watermark:
+                    while self._lines.says_nothing(first, response):
                         await change.wait()
                         change.clear()
                         response = await host.call(lambda one: one.fetch(request, held=True))
@@ -318,7 +278,7 @@ class BrokerService:
         Who has come to the high watermark is in sync, or about to be, and is never slowed down.
         """
         tp, giving = TopicPartition(request.topic, request.partition), self._giving
-        lags = request.replica_id not in (CONSUMER, OBSERVER) and request.offset < response.high_watermark
+        lags = is_of_follower(request) and request.offset < response.high_watermark
         if giving is None or not lags or not response.batches or not giving.holds(tp):
             return response
         loop = asyncio.get_running_loop()
@@ -331,7 +291,7 @@ class BrokerService:
         return response
 
     def _observe(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
-        if self._observer is not None and request.replica_id not in (CONSUMER, OBSERVER):
+        if self._observer is not None and is_of_follower(request):
             self._observer.fetched(request, response)
 
 
@@ -342,16 +302,7 @@ async def answered(answers: Answers, topics: Sequence[str]) -> MetadataResponse:
     return answers.metadata(topics)
 
 
-def _says_nothing(response: FetchLinesResponse) -> bool:
-    return response.error == ErrorCode.NONE and not response.batches and response.diverging is None
-
-
 # --- on the host's thread -------------------------------------------------------------------------
-
-
-def _reached(host: ReplicaHost, tp: TopicPartition, leader_epoch: int, end_offset: int) -> int | None:
-    """The high watermark over lines that were appended here; None where another may have taken them away."""
-    return host.high_watermark(tp) if host.keeps(tp, leader_epoch, end_offset) else None
 
 
 def _driven(
@@ -371,17 +322,7 @@ def _driven(
 def _perform(host: ReplicaHost, broker: int, action: Action) -> int:
     """What fails by a mistake of the host fails for one partition: -1, and the others are done."""
     try:
-        match action:
-            case BecomeLeader(state):
-                isr = {*state.isr, broker}
-                return host.become_leader(action.topic_partition, state.leader_epoch, state.replicas, isr)
-            case BecomeFollower(state, _):
-                return host.become_follower(action.topic_partition, state.leader_epoch)
-            case Stop(tp):
-                host.stop(tp)
-                return ErrorCode.NONE
-            case Delete(tp):
-                return host.delete(tp)
+        return perform(host, broker, action)
     except Exception:  # noqa: BLE001
         _log.exception("broker %d: %s failed", broker, action)
         return ErrorCode.UNKNOWN

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.broker.host_thread import HostThread
+from zkgroup.broker.line_requests import follower_fetched
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import CountIsrs, LookAtFollowers
 from zkgroup.broker.machine.events import (
     BrokerEvent,
     FetchesHeld,
     Followed,
-    FollowerFetched,
-    FollowersSeen,
     IsrsCounted,
-    Led,
     Left,
 )
 from zkgroup.broker.metadata_cache import MetadataCache
@@ -31,8 +29,9 @@ from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.telemetry import BrokerTelemetry
 from zkgroup.broker.node.throttling import Throttle
-from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver
-from zkgroup.broker.replica_host import Follower, ReplicaHost, ReplicaView, Role
+from zkgroup.broker.receiver import Action, Delete, Receiver
+from zkgroup.broker.replica_host import ReplicaHost, ReplicaView, Role
+from zkgroup.broker.roles import followed_again, followers_seen, role_change
 from zkgroup.broker.server import BrokerServer
 from zkgroup.broker.service import BrokerService
 from zkgroup.broker.settings import BrokerSettings
@@ -40,12 +39,10 @@ from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
-    Broker,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.replica_host import FetchLinesRequest, FetchLinesResponse
 from zkgroup.znodes.config_entity import ConfigEntity
 from zkgroup.znodes.throttles import LEADER_RATE, LEADER_REPLICAS
@@ -214,49 +211,28 @@ class Network:
 
     async def look(self, order: LookAtFollowers) -> None:
         """Asks the host how far the followers are."""
-
-        def views(host: ReplicaHost) -> dict[TopicPartition, ReplicaView | None]:
-            return {tp: host.view(tp) for tp in order.partitions}
-
-        seen: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
-        for tp, view in (await self._host.call(views)).items():
-            if view is not None and view.role is Role.LEADER:
-                seen[tp] = view.leader_epoch, view.followers
-        self._post(FollowersSeen(order.partitions, seen))
+        self._post(await self._host.call(lambda host: followers_seen(host, order)))
 
     # --- Observer -----------------------------------------------------------------------------------
 
     def acted(self, action: Action, error: int) -> None:
         """The host has done what the controller said, or could not."""
-        tp = action.topic_partition
-        done = error == ErrorCode.NONE
-        match action:
-            case BecomeLeader(state) if done:
-                self._min_insync.led(tp, state.leader_epoch, state.isr)
-                self._fetchers.leave(tp)
-                self._post(Led(state))
-                self._tell(tp, Role.LEADER, state.leader_epoch)
-            case BecomeFollower(state, leader) if done:
-                self._min_insync.left(tp)
-                self._post(Left(tp))
-                self._follow(tp, leader)
-                self._tell(tp, Role.FOLLOWER, state.leader_epoch)
-            case _:
-                self._min_insync.left(tp)
-                self._post(Left(tp))
-                self._fetchers.leave(tp)
-                self._tell(tp, Role.NONE, self._epochs.get(tp))
-                if isinstance(action, Delete):
-                    self._epochs.pop(tp, None)
+        change = role_change(action, error)
+        tp = change.topic_partition
+        change.tell(self._min_insync)
+        self._post(change.event)
+        if change.leader is None:
+            self._fetchers.leave(tp)
+        else:
+            self._fetchers.follow(tp, change.leader)
+        epoch = self._epochs.get(tp) if change.leader_epoch is None else change.leader_epoch
+        self._tell(tp, change.role, epoch)
+        if isinstance(action, Delete):
+            self._epochs.pop(tp, None)
 
     def told(self, request: LeaderAndIsrRequest) -> None:
         """What a controller says again of a term that is known is a word on what is held, too."""
-        known = self._receiver.replicas
-        followed = set()
-        for state in request.partitions:
-            one = known.get(tp := state.topic_partition)
-            if one is not None and not one.leads and one.state.leader_epoch == state.leader_epoch:
-                followed.add(tp)
+        followed = followed_again(self._receiver.replicas, request)
         self._fetchers.release(followed)
         self._post(Followed(frozenset(tp.topic for tp in followed)))
 
@@ -265,12 +241,6 @@ class Network:
         self._tell(tp, Role.NONE, self._epochs.get(tp))
         self._leader_failed(tp, why)
 
-    def _follow(self, tp: TopicPartition, leader: Broker | None) -> None:
-        if leader is None:
-            self._fetchers.leave(tp)
-        else:
-            self._fetchers.follow(tp, leader)
-
     def _tell(self, tp: TopicPartition, role: Role, leader_epoch: int | None) -> None:
         if leader_epoch is not None:
             self._epochs[tp] = leader_epoch
@@ -278,13 +248,8 @@ class Network:
 
     def fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
         """A follower has asked for lines and is answered."""
-        if response.error == ErrorCode.NONE and response.diverging is None:
-            tp = TopicPartition(request.topic, request.partition)
-            self._post(
-                FollowerFetched(
-                    tp, request.replica_id, request.offset, response.log_end_offset, response.high_watermark
-                )
-            )
+        if (event := follower_fetched(request, response)) is not None:
+            self._post(event)
 
     def left_over(self, partitions: Sequence[TopicPartition]) -> None:
         """Nothing is deleted: the controller may have left out what it could not read (recipes 15)."""

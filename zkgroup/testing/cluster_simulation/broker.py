@@ -13,26 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.isr_notices import NoticeTiming
+from zkgroup.broker.line_requests import LineRequests, follower_fetched
 from zkgroup.broker.machine import effects as ef
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.counting import count
-from zkgroup.broker.machine.events import (
-    FetchesHeld,
-    Followed,
-    FollowerFetched,
-    FollowersSeen,
-    IsrsCounted,
-    Led,
-    Left,
-    Serving,
-)
+from zkgroup.broker.machine.events import FetchesHeld, Followed, IsrsCounted, Serving
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
 from zkgroup.broker.metadata_cache import MetadataCache
+from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.node.gate import RegisteredStore
-from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver, Stop
-from zkgroup.broker.replica_host import Follower, ReplicaView, Role
-from zkgroup.broker.replication.replica import no_fetch
+from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver
+from zkgroup.broker.replica_host import ReplicaView, Role
+from zkgroup.broker.roles import followed_again, followers_seen, perform, role_change
 from zkgroup.controller.machine.requests import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
@@ -41,24 +34,44 @@ from zkgroup.testing.cluster_simulation.shell import Shell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.wire.messages import Response
-from zkgroup.wire.replica_host import ACKS_ALL, AppendLinesRequest, FetchLinesRequest, FetchLinesResponse
+from zkgroup.wire.replica_host import (
+    ACKS_ALL,
+    AppendLinesRequest,
+    AppendLinesResponse,
+    FetchLinesRequest,
+    FetchLinesResponse,
+)
 
 if TYPE_CHECKING:
     from zkgroup.testing.cluster_simulation.world import World
 
 LAG_MAX_MS: Final = 3_000
+FETCH_WAIT_MS: Final = 500
+"""So long a leader may hold a fetch."""
 NOTICES: Final = NoticeTiming(every_ms=500, quiet_ms=500, waiting_max_ms=5_000)
 CLUSTER_ID: Final = bytes(range(16))
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Appended:
     """Lines appended with acks=all that are not answered yet."""
 
     topic_partition: TopicPartition
-    leader_epoch: int
-    offset: int
-    lines: tuple[bytes, ...]
+    request: AppendLinesRequest
+    response: AppendLinesResponse
+
+
+@dataclass(frozen=True, eq=False)
+class HeldFetch:
+    """A follower's fetch that waits for something to be said."""
+
+    topic_partition: TopicPartition
+    follower: BrokerProcess
+    request: FetchLinesRequest
+    """As the leader takes it."""
+    asked: FetchLinesRequest
+    first: FetchLinesResponse
+    until_ms: int
 
 
 class BrokerProcess:
@@ -84,8 +97,17 @@ class BrokerProcess:
         self.follows: dict[TopicPartition, int] = {}
         self.held: set[TopicPartition] = set()
         """Followed, and not to be fetched for now."""
-        self.waiting: list[Waiting] = []
+        self.min_insync = MinInsync(broker, 1)
+        self.line_requests = LineRequests(self.knows, self.min_insync)
+        self.waiting: list[Appended] = []
+        self.held_fetches: list[HeldFetch] = []
+        """Of others, by this leader."""
+        self._changed: set[TopicPartition] = set()
+        """Where there may be more to say since the held fetches were looked at."""
+        self.host.listen(self._changed_at)
         self.answers: dict[TopicPartition, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
+        self.asking: dict[TopicPartition, HeldFetch] = {}
+        """Fetches that a leader holds, and that are not given up."""
         self._world = world
         self._is_kafka = is_kafka
         config = BrokerConfig(
@@ -107,6 +129,7 @@ class BrokerProcess:
         self.is_up = False
         self.errands.clear()
         self.waiting.clear()
+        self.held_fetches.clear()
         self.answers.clear()
         self.host.close()
 
@@ -140,11 +163,7 @@ class BrokerProcess:
 
     def _told(self, request: LeaderAndIsrRequest) -> None:
         """A word on what is held, too."""
-        followed = set()
-        for state in request.partitions:
-            known = self.receiver.replicas.get(state.topic_partition)
-            if known is not None and not known.leads and known.state.leader_epoch == state.leader_epoch:
-                followed.add(state.topic_partition)
+        followed = followed_again(self.receiver.replicas, request)
         self.held -= followed
         self.shell.tell(Followed(frozenset(tp.topic for tp in followed)))
 
@@ -165,42 +184,29 @@ class BrokerProcess:
         return response
 
     def _act(self, action: Action, request: ControlRequest) -> int:
-        match action:
-            case BecomeLeader(state):
-                self._world.audit.begins(self, action.topic_partition, request)
-                isr = {*state.isr, self.broker}
-                return self.host.become_leader(
-                    action.topic_partition, state.leader_epoch, state.replicas, isr
-                )
-            case BecomeFollower(state, _):
-                self._world.audit.begins(self, action.topic_partition, request)
-                return self.host.become_follower(action.topic_partition, state.leader_epoch)
-            case Stop(tp):
-                self.host.stop(tp)
-                return ErrorCode.NONE
-            case Delete(tp):
-                self._world.audit.deletes(self, tp, request)
-                return self.host.delete(tp)
+        if isinstance(action, BecomeLeader | BecomeFollower):
+            self._world.audit.begins(self, action.topic_partition, request)
+        elif isinstance(action, Delete):
+            self._world.audit.deletes(self, action.topic_partition, request)
+        return perform(self.host, self.broker, action)
 
     def _acted(self, action: Action, error: int) -> None:
-        tp = action.topic_partition
+        change = role_change(action, error)
+        tp = change.topic_partition
         self.follows.pop(tp, None)
         self.held.discard(tp)
         self.answers.pop(tp, None)
-        match action:
-            case BecomeLeader(state) if error == ErrorCode.NONE:
-                self.unfit.discard(tp)
-                self.shell.tell(Led(state))
-                self._took(tp, state.leader, state.leader_epoch)
-            case BecomeFollower(state, leader) if error == ErrorCode.NONE:
-                self.shell.tell(Left(tp))
-                self._took(tp, state.leader, state.leader_epoch)
-                if leader is not None:
-                    self.follows[tp] = leader.broker
-            case _:
-                self.shell.tell(Left(tp))
-                if error == ErrorCode.KAFKA_STORAGE_ERROR:
-                    self.unfit.add(tp)
+        self.asking.pop(tp, None)
+        change.tell(self.min_insync)
+        self.shell.tell(change.event)
+        if change.leader is not None:
+            self.follows[tp] = change.leader.broker
+        if change.role is Role.LEADER:
+            self.unfit.discard(tp)
+        if isinstance(action, BecomeLeader | BecomeFollower) and error == ErrorCode.NONE:
+            self._took(tp, action.state.leader, action.state.leader_epoch)
+        elif error == ErrorCode.KAFKA_STORAGE_ERROR:
+            self.unfit.add(tp)
 
     def _took(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
         life = self.lives[tp] = self._world.life(tp.topic)
@@ -239,6 +245,8 @@ class BrokerProcess:
                 self.errands.append(self._hold)
             case ef.FollowOn(partitions):
                 self.errands.append(lambda: self.held.difference_update(partitions))
+            case ef.IsrChanged(tp, leader_epoch, isr):
+                self.min_insync.isr_changed(tp, leader_epoch, isr)
             case ef.Failed(error):
                 self.failure = error
                 self._note("registration.failed", error=str(error))
@@ -251,12 +259,7 @@ class BrokerProcess:
             self.shell.tell(IsrsCounted(order.batch, behind))
 
     def _look(self, order: ef.LookAtFollowers) -> None:
-        seen: dict[TopicPartition, tuple[int, Mapping[int, Follower]]] = {}
-        for tp in order.partitions:
-            view = self.host.view(tp)
-            if view is not None and view.role is Role.LEADER:
-                seen[tp] = view.leader_epoch, view.followers
-        self.shell.tell(FollowersSeen(order.partitions, seen))
+        self.shell.tell(followers_seen(self.host, order))
 
     def _registered(self) -> None:
         self.obeys = True
@@ -264,6 +267,7 @@ class BrokerProcess:
     def _hold(self) -> None:
         self.obeys = False
         self.answers.clear()
+        self.asking.clear()
         new = frozenset(self.follows.keys() - self.held)
         self.held.update(new)
         self.shell.tell(FetchesHeld(new))
@@ -280,34 +284,48 @@ class BrokerProcess:
         if view is None:
             return False
         request = AppendLinesRequest(tp.topic, tp.partition, view.leader_epoch, ACKS_ALL, lines)
-        response = self.host.append(request)
-        if response.error != ErrorCode.NONE:
+        response = self.line_requests.append(self.host, request)
+        if not self.line_requests.must_wait(request, response):
             return False
-        self.waiting.append(Waiting(tp, view.leader_epoch, response.base_offset, lines))
+        self.waiting.append(Appended(tp, request, response))
         return True
 
+    def _changed_at(self, tp: TopicPartition) -> None:
+        self._changed.add(tp)
+
     def look_at_waiting(self) -> None:
-        """Answers what the high watermark has passed; what is of a term that ended is never answered."""
-        still = []
-        for one in self.waiting:
-            view = self.leads(one.topic_partition)
-            if view is None or view.leader_epoch != one.leader_epoch:
-                continue
-            if view.high_watermark < one.offset + len(one.lines):
-                still.append(one)
-                continue
-            tp = one.topic_partition
-            self._note(
-                "append.ok",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=one.offset,
-                leader_epoch=one.leader_epoch,
-                lines=[line.decode() for line in one.lines],
-                life=self._world.life(tp.topic),
-            )
-            self._world.acknowledged(tp, one.offset, one.lines)
-        self.waiting = still
+        """Answers what can be answered now: lines that were appended, and fetches that are held."""
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            answer = self.line_requests.replicated(self.host, one.request, one.response)
+            if answer is None:
+                self.waiting.append(one)
+            elif answer.error == ErrorCode.NONE:
+                self._acknowledged(one)
+        held, self.held_fetches = self.held_fetches, []
+        changed, self._changed = self._changed, set()
+        for fetch in held:
+            tp = fetch.topic_partition
+            if fetch.follower.asking.get(tp) is not fetch:
+                continue  # its connection is closed
+            response = fetch.first
+            if tp in changed:
+                response = self.host.fetch(fetch.request, held=True)
+                self._fetched(fetch.request, response)
+            self._answer(fetch, response)
+
+    def _acknowledged(self, one: Appended) -> None:
+        tp, request, offset = one.topic_partition, one.request, one.response.base_offset
+        self._note(
+            "append.ok",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            leader_epoch=request.leader_epoch,
+            lines=[line.decode() for line in request.lines],
+            life=self._world.life(tp.topic),
+        )
+        self._world.acknowledged(tp, offset, request.lines)
 
     def keep(self, tp: TopicPartition) -> None:
         """Records what this leader holds."""
@@ -338,21 +356,31 @@ class BrokerProcess:
         if tp in self.held:
             return False
         leader = self._world.network.processes.get(self.follows[tp])
-        request = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=0)
-        if request is None or not isinstance(leader, BrokerProcess) or not leader.is_up:
+        wait_ms = FETCH_WAIT_MS if self._world.setup.holds_fetches else 0
+        asked = self.host.next_fetch(tp, broker_epoch=self.epoch, max_bytes=1_000, max_wait_ms=wait_ms)
+        if asked is None or not isinstance(leader, BrokerProcess) or not leader.is_up:
             return False
-        if leader.knows(self.broker):
-            response = leader.host.fetch(self._as_asked(request, leader.leads(tp)))
-        else:
-            response = no_fetch(ErrorCode.STALE_BROKER_EPOCH)
-        if response.error == ErrorCode.NONE and response.diverging is None:
-            leader.shell.tell(
-                FollowerFetched(
-                    tp, self.broker, request.offset, response.log_end_offset, response.high_watermark
-                )
-            )
-        self.answers[tp] = request, response
+        request = self._as_asked(asked, leader.leads(tp))
+        response = leader.line_requests.refused(asked) or leader.host.fetch(request)
+        leader._fetched(request, response)
+        until_ms = self._world.clock.now_ms() + wait_ms
+        leader._answer(HeldFetch(tp, self, request, asked, response, until_ms), response)
         return True
+
+    def _fetched(self, request: FetchLinesRequest, response: FetchLinesResponse) -> None:
+        if (event := follower_fetched(request, response)) is not None:
+            self.shell.tell(event)
+
+    def _answer(self, fetch: HeldFetch, response: FetchLinesResponse) -> None:
+        """Sends the answer, or holds the fetch while there is nothing to say."""
+        tp, follower = fetch.topic_partition, fetch.follower
+        is_over = self._world.clock.now_ms() >= fetch.until_ms
+        if self.line_requests.says_nothing(fetch.first, response) and not is_over:
+            follower.asking[tp] = fetch
+            self.held_fetches.append(fetch)
+            return
+        follower.asking.pop(tp, None)
+        follower.answers[tp] = fetch.asked, response
 
     def knows(self, broker: int) -> bool:
         """Whether a controller has said that it lives."""

@@ -314,7 +314,7 @@ class Quiet:
                 if acted():
                     break  # somebody is gone
             for broker in world.brokers.values():
-                if broker.waiting:
+                if broker.waiting or broker.held_fetches:
                     broker.look_at_waiting()
             if not steps and not acts:
                 return

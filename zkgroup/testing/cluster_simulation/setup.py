@@ -82,6 +82,8 @@ class Setup:
     rebalances: bool = False
     fetches_without_terms: bool = False
     """Followers ask as those of Kafka 0.8.2.2: not for a leader of a certain leader epoch."""
+    holds_fetches: bool = False
+    """Leaders hold a fetch until there is something to say, for a while."""
     request_bytes_max: int = DATA_BYTES_MAX
     """Of one transaction of a controller's many writes."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -122,5 +124,6 @@ def draw(seed: int, steps: int) -> Setup:
         stale=rng.random() < 0.5,
         rebalances=rng.random() < 0.3,
         request_bytes_max=SMALL_BYTES if rng.random() < 0.7 else DATA_BYTES_MAX,
+        holds_fetches=rng.random() < 0.5,
         weights=weights,
     )

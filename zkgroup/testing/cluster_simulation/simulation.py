@@ -94,7 +94,7 @@ class ClusterSimulation:
         if self.rng.random() < self.setup.bursts:
             self._go_on()
         for broker in self.world.brokers.values():
-            if broker.waiting:
+            if broker.waiting or broker.held_fetches:
                 broker.look_at_waiting()
 
     def _disturb(self, by: Iterable[str]) -> None:

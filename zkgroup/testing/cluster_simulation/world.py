@@ -353,7 +353,7 @@ class World:
         """Followers that may ask."""
         for broker in self.awake_brokers():
             for tp in broker.follows:
-                if tp not in broker.answers:
+                if tp not in broker.answers and tp not in broker.asking:
                     yield lambda one=broker, tp=tp: one.ask(tp)  # type: ignore[misc]
 
     # --- time -----------------------------------------------------------------------------------------
