@@ -27,10 +27,10 @@ def name_of(seeds: range) -> str:
     return f"{seeds.start}-{seeds.stop - 1}"
 
 
-def require_that_faults_bit(figures: Counter[str], seeds: range, least: Mapping[str, int]) -> None:
+def require_that_faults_bit(figures: Counter[str], seeds: range, least: Mapping[str, float]) -> None:
     """`least`: in a hundred schedules. A batch in which less happened proves nothing (invariants.md)."""
     if len(seeds) < MEANINGFUL:
         pytest.skip(f"{len(seeds)} schedules held; whether the faults bit is asked of {MEANINGFUL} and more")
-    wanted = {name: count * len(seeds) // 100 for name, count in least.items()}
+    wanted = {name: int(count * len(seeds) / 100) for name, count in least.items()}
     missed = {name: figures[name] for name in wanted if figures[name] < wanted[name]}
     assert not missed, f"in schedules {name_of(seeds)} there was too little of {missed}"
