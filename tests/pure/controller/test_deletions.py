@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from tests.worlds.acls import READ_ONLY
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import TWO, ControllerNode, SteppedControllers, is_gone, left_of, realm
+from zkgroup.controller.machine.abandoned import AGAIN_MS
 from zkgroup.model.requests import Create, SetData
-from zkgroup.wire.control import LEADER_DURING_DELETE, StopReplicaRequest, UpdateMetadataRequest
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from zkgroup.wire.error_codes import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic
+from zkgroup.znodes.controller import ControllerEpoch
 from zkgroup.znodes.notifications import IsrChange
 from zkgroup.znodes.topics import TopicConfig, TopicDeletion
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 
 def deletions(world: SteppedControllers, broker: int) -> list[tuple[bool, tuple[object, ...]]]:
@@ -379,3 +388,24 @@ def test_brokers_forget_a_partition_whose_state_cannot_be_read() -> None:
 
     assert left_of(world, "t") == set()
     assert all(tp(0) not in host.metadata for host in world.hosts.values())
+
+
+def test_recovery_gives_no_role_to_replicas_that_are_deleted() -> None:
+    """Past bug: where an ACL had put off both the recovery and the end of the deletion, brokers that had
+    deleted their replicas were told of a role, and took it for a later one than a new topic's first."""
+    world, ruler = realm()
+    world.crash(ruler)
+    forbidden = Topic.path("t"), PartitionState.path(tp(0))
+    for path in forbidden:
+        world.server.set_acl(path, READ_ONLY)
+    world.server.put(ControllerEpoch.path(), b"5")
+    world.mark("t", run=False)
+    world.rule()
+    assert all(tp(0) not in host.logs for host in world.hosts.values())
+    told = len(world.hosts[1].told(LeaderAndIsrRequest))
+    for path in forbidden:
+        world.server.set_acl(path, *OPEN_ACL)
+    world.advance(2 * AGAIN_MS, 5_000)
+
+    assert left_of(world, "t") == set()
+    assert len(world.hosts[1].told(LeaderAndIsrRequest)) == told

@@ -230,7 +230,8 @@ def recover(reign: Reign, batch: Batch) -> Procedure[None]:
 
     carried = yield from carry_out(reign, foreign, decide)
     reign.again(Look.ELECTIONS, carried.refused.values())
-    reign.to_replicas(batch, carried.written)
+    # Whose topic is being deleted may have deleted its replica: told of a role it would have one again.
+    reign.to_replicas(batch, [each for each in carried.written if not picture.is_going(each)])
     if foreign:
         reign.core.note("recovery", foreign_epoch=last, written=len(carried.written))
 

@@ -129,6 +129,8 @@ class BrokerProcess:
         self.is_up = False
         self.errands.clear()
         self.waiting.clear()
+        for fetch in self.held_fetches:  # their connections break
+            fetch.follower.asking.pop(fetch.topic_partition, None)
         self.held_fetches.clear()
         self.answers.clear()
         self.host.close()
