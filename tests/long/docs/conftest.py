@@ -1,0 +1,3 @@
+"""Commands of the pages come from a process that has imported them."""
+
+from tests.worlds.processes import preforked as preforked
