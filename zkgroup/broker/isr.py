@@ -8,7 +8,7 @@ for the lag kafka/cluster/Replica.scala@1.1.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -101,6 +101,13 @@ class Isr:
         """Writes in a row that an ACL has refused, or that cannot be made."""
         self._proposed_ms = 0
         self._rests_until_ms = 0
+
+    def assign(self, replicas: Collection[int]) -> None:
+        """The replicas from now on; what is known of those that stay is kept."""
+        self._replicas = tuple(replicas)
+        self._progress = {
+            one: self._progress.get(one, _Progress()) for one in replicas if one != self._broker
+        }
 
     @property
     def isr(self) -> tuple[int, ...]:

@@ -43,6 +43,17 @@ class BecomeLeader:
 
 
 @dataclass(frozen=True, slots=True)
+class SetReplicas:
+    """Go on leading, with these replicas."""
+
+    state: PartitionStateInfo
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.state.topic_partition
+
+
+@dataclass(frozen=True, slots=True)
 class BecomeFollower:
     """Stop leading, and fetch from the leader."""
 
@@ -69,7 +80,8 @@ class Delete:
     topic_partition: TopicPartition
 
 
-Action = BecomeLeader | BecomeFollower | Stop | Delete
+RoleAction = BecomeLeader | BecomeFollower | Stop | Delete
+Action = RoleAction | SetReplicas
 
 ResponseT = TypeVar("ResponseT")
 Handling = Generator[Action, int, ResponseT]
@@ -99,6 +111,9 @@ class Receiver:
     * A partition of LeaderAndIsr whose leader epoch is not above the known one has error 13, or that of the
       known one, where its role could not be taken: whom that was told may be controller no more. One that
       this broker does not replicate is not in the response at all. Leaders are made before followers.
+    * A leader takes over the replicas that a later controller names, also in the leader epoch that is known.
+      They go for another list where the former controller was to end a move, which was then taken back.
+      0.8.2.2 does not: what is on the later list alone is out of the ISR until the leader epoch rises.
     * A follower whose leader is not among the leaders named stops what it did and answers 0; its leader
       epoch is not taken for known, so that the same decision can be sent again with the leader.
     * StopReplica carries no leader epoch, so a late one is obeyed (K28). Without delete the known leader
@@ -137,7 +152,7 @@ class Receiver:
         accepted: list[PartitionStateInfo] = []
         for tp, state in entries.items():
             if state.leader_epoch <= self._leader_epoch(tp):
-                errors[tp] = self._error_of(state) or ErrorCode.STALE_LEADER_EPOCH
+                errors[tp] = yield from self._known(state, request.controller_epoch)
             elif self._broker in state.replicas:
                 accepted.append(state)
         for state in accepted:
@@ -184,6 +199,25 @@ class Receiver:
     def _leader_epoch(self, tp: TopicPartition) -> int:
         replica = self._replicas.get(tp)
         return -1 if replica is None else replica.state.leader_epoch
+
+    def _known(self, state: PartitionStateInfo, controller_epoch: int) -> Generator[Action, int, int]:
+        """A decision that was obeyed before, or one before it."""
+        if self._has_other_replicas(state, controller_epoch):
+            self._replicas[state.topic_partition] = Replica(state, leads=True)
+            return (yield SetReplicas(state))
+        return self._error_of(state) or ErrorCode.STALE_LEADER_EPOCH
+
+    def _has_other_replicas(self, state: PartitionStateInfo, controller_epoch: int) -> bool:
+        """Whether a later controller than the one that began this term goes on with it, on another list."""
+        known = self._replicas.get(state.topic_partition)
+        return (
+            known is not None
+            and known.leads
+            and (state.leader, state.leader_epoch) == (self._broker, known.state.leader_epoch)
+            and controller_epoch > known.state.controller_epoch
+            and self._broker in state.replicas
+            and {*state.replicas} != {*known.state.replicas}
+        )
 
     def _error_of(self, state: PartitionStateInfo) -> int:
         """Of the role that this very leader epoch has given, where it could not be taken."""

@@ -140,6 +140,16 @@ class ReplicaHost(Protocol):
 
     # --- what a leader does ---
 
+    def set_replicas(
+        self, topic_partition: TopicPartition, leader_epoch: int, replicas: Collection[int]
+    ) -> None:
+        """Goes on leading with these `replicas`, this broker among them; what is known of those that stay is
+        kept, and so is whom the high watermark waits for.
+
+        Without effect where this host does not lead at that epoch.
+        """
+        ...
+
     def set_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
         """Whom the high watermark waits for: the union of the stored ISR and of each ISR that is proposed or
         whose fate is not known. Call it before a proposal is sent, and again when its fate is known.

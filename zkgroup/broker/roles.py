@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from zkgroup.broker.machine.effects import LookAtFollowers
 from zkgroup.broker.machine.events import FollowersSeen, Led, Left
 from zkgroup.broker.min_insync import MinInsync
-from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Replica, Stop
+from zkgroup.broker.receiver import (
+    Action,
+    BecomeFollower,
+    BecomeLeader,
+    Delete,
+    Replica,
+    RoleAction,
+    SetReplicas,
+    Stop,
+)
 from zkgroup.broker.replica_host import Follower, ReplicaHost, Role
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import Broker, LeaderAndIsrRequest
@@ -24,6 +33,9 @@ def perform(host: ReplicaHost, broker: int, action: Action) -> int:
         case BecomeLeader(state):
             isr = {*state.isr, broker}
             return host.become_leader(action.topic_partition, state.leader_epoch, state.replicas, isr)
+        case SetReplicas(state):
+            host.set_replicas(action.topic_partition, state.leader_epoch, state.replicas)
+            return ErrorCode.NONE
         case BecomeFollower(state, _):
             return host.become_follower(action.topic_partition, state.leader_epoch)
         case Stop(tp):
@@ -55,7 +67,7 @@ class RoleChange:
             min_insync.left(self.topic_partition)
 
 
-def role_change(action: Action, error: int) -> RoleChange:
+def role_change(action: RoleAction, error: int) -> RoleChange:
     """`error` is the host's: a role that it could not take is none."""
     tp, done = action.topic_partition, error == ErrorCode.NONE
     match action:

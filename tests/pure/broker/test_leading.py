@@ -9,7 +9,7 @@ from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.isr_notices import NoticeTiming
 from zkgroup.broker.machine.counting import count
 from zkgroup.broker.machine.effects import Counted, CountIsrs, IsrChanged, LookAtFollowers
-from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Led, Left
+from zkgroup.broker.machine.events import FollowerFetched, IsrsCounted, Led, Left, Reassigned
 from zkgroup.broker.memory_host import MemoryReplicaHost
 from zkgroup.broker.replica_host import Follower
 from zkgroup.model import TopicPartition
@@ -285,6 +285,41 @@ def test_a_write_that_an_acl_refuses_rests_and_is_told() -> None:
     world.server.set_acl(PATH, *OPEN_ACL)
     follow(30_000)
     assert world.state().isr == (1, 2, 3)
+
+
+def test_a_state_that_a_stranger_has_raised_is_told_to_the_controller() -> None:
+    """Nobody else would tell it: it knows of epoch 0, so does its leader, whose ISR nobody could change."""
+    world, node = _leader(isr=(1, 2))
+    world.write(SetData(PATH, PartitionState(1, 7, (1, 2), 1).encode(), 0))
+    _fetch(world, node, 3)
+    world.advance(9000)
+
+    assert _notices(world) == [IsrChange((T0,))]
+    assert world.state() == PartitionState(1, 7, (1, 2), 1)
+
+
+def test_a_raised_state_behind_an_acl_is_told_too() -> None:
+    """ZooKeeper says NoAuth before it looks at the version, and the follower may need no write any more."""
+    world, node = _leader(isr=(1, 2))
+    world.write(SetData(PATH, PartitionState(1, 7, (1, 2), 1).encode(), 0))
+    world.server.set_acl(PATH, UNWRITABLE)
+    _fetch(world, node, 3)
+    world.advance(9000)
+
+    assert [note.fields["leader_epoch"] for note in node.notes("isr.deposed")] == [0]
+    assert _notices(world) == [IsrChange((T0,))]
+
+
+def test_a_replica_on_a_later_controllers_list_joins_in_the_same_term() -> None:
+    """The former one was about to end a move to 1 and 2, which was then taken back."""
+    world, node = _leader(isr=(1,))
+    node.loop.post(Reassigned(PartitionStateInfo("t", 0, 1, 1, 0, (1,), 0, (1, 2))))
+    _fetch(world, node, 3)
+    assert world.state().isr == (1,)
+
+    node.loop.post(Reassigned(PartitionStateInfo("t", 0, 1, 1, 0, (1,), 0, (1, 2, 3))))
+    _fetch(world, node, 3)
+    assert world.state().isr == (1, 3)
 
 
 def test_a_partition_that_is_left_is_not_written() -> None:

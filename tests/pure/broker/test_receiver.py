@@ -14,7 +14,15 @@ from tests.worlds.broker_requests import (
     update_metadata,
 )
 from zkgroup.broker.metadata_cache import MetadataCache
-from zkgroup.broker.receiver import BecomeFollower, BecomeLeader, Delete, Receiver, Replica, Stop
+from zkgroup.broker.receiver import (
+    BecomeFollower,
+    BecomeLeader,
+    Delete,
+    Receiver,
+    Replica,
+    SetReplicas,
+    Stop,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     LeaderAndIsrResponse,
@@ -194,6 +202,33 @@ def test_a_stopped_replica_keeps_its_leader_epoch() -> None:
     assert one.replicas[ORDERS] == Replica(state(epoch=4), leads=False)
     _, late = handled(one.leader_and_isr(leader_and_isr(state(epoch=4))))
     assert late.partitions == (PartitionError("orders", 0, 13),)
+
+
+def test_a_leader_takes_over_the_replicas_that_a_later_controller_names() -> None:
+    """The former one was about to end a move, which was taken back when it was gone: epoch 4 goes on."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state(epoch=4, replicas=(1, 2)))))
+    wider = state(epoch=4, replicas=(1, 2, 3))
+
+    assert handled(one.leader_and_isr(leader_and_isr(wider)))[0] == []  # the same controller: it comes late
+    actions, response = handled(one.leader_and_isr(leader_and_isr(wider, epoch=2)))
+    assert (actions, response.partitions[0].error) == ([SetReplicas(wider)], 0)
+    actions, response = handled(one.leader_and_isr(leader_and_isr(wider, epoch=3)))
+    assert (actions, response.partitions[0].error) == ([], 13)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_replicas_are_not_taken_over_by_who_does_not_lead(leads: bool) -> None:
+    """A follower's list means nothing to it; a leader that was stopped leads in no known term."""
+    one = receiver()
+    handled(one.leader_and_isr(leader_and_isr(state(leader=1 if leads else 2, epoch=4))))
+    if leads:
+        handled(one.stop_replica(stop_replica(ORDERS)))
+    wider = state(leader=1 if leads else 2, epoch=4, replicas=(1, 2, 3))
+
+    actions, response = handled(one.leader_and_isr(leader_and_isr(wider, epoch=2)))
+
+    assert (actions, response.partitions[0].error) == ([], 13)
 
 
 def test_a_deleted_replica_is_forgotten() -> None:

@@ -271,6 +271,22 @@ def test_set_isr_of_another_term_has_no_effect(one: ReplicaHost) -> None:
     assert watermark(one) == 0
 
 
+def test_other_replicas_change_nothing_of_those_that_stay_and_are_counted(one: ReplicaHost) -> None:
+    """A term goes on: 2 is known, 3 is new, and the high watermark waits for whom it waited."""
+    one.become_leader(TP, 0, (1, 2), {1, 2})
+    append(one, 0, b"a")
+    fetch(one, 0, replica=2, leader_epoch=0)
+
+    one.set_replicas(TP, 1, (1,))
+    one.set_replicas(OTHER, 0, (1,))
+    one.set_replicas(TP, 0, (1, 2, 3))
+
+    assert {b: f.log_end_offset for b, f in view(one).followers.items()} == {2: 0, 3: None}
+    assert watermark(one) == 0
+    fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
+    assert watermark(one) == 1
+
+
 def test_an_older_term_or_two_roles_in_one_are_the_callers_mistake(one: ReplicaHost) -> None:
     """The receiver refuses them before."""
     one.become_follower(TP, 3)

@@ -116,6 +116,24 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_comes_back(
     )
 
 
+def test_the_replicas_that_a_later_controller_names_join_in_the_same_term(world: MemoryBrokers) -> None:
+    """The former controller had told the end of a move to 1 and 2, which was taken back when it was gone."""
+    world.add(1, 2, 3)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    world.running.controller_epoch += 1
+    again = PartitionStateInfo(*T0, 1, 1, 0, (1, 2), 0, (1, 2, 3))
+    for broker in (1, 3):
+        request = LeaderAndIsrRequest(
+            1, world.running.controller_epoch, (again,), (world.running.address(1),)
+        )
+        answer = world.running.ask(broker, request, LeaderAndIsrResponse)
+        assert [one.error for one in answer.partitions] == [0]
+
+    world.becomes(lambda: set(world.isr()), {1, 2, 3})
+    assert world.running.append(1, T0, 0, b"a").error == 0
+    assert world.running.view(3, T0).log_end_offset == 1
+
+
 def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBrokers) -> None:
     """The setting that the topic is made with is obeyed, though another one cannot be read; and the ISR as
     its leader has changed it."""

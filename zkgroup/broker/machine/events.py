@@ -30,6 +30,13 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
+class Reassigned:
+    """The host goes on leading a partition, with the replicas that this decision names."""
+
+    state: PartitionStateInfo
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """The host leads a partition no more, or could not."""
 
@@ -89,6 +96,7 @@ class ControllerWanted:
 BrokerEvent = (
     Serving
     | Led
+    | Reassigned
     | Left
     | FollowerFetched
     | FollowersSeen

@@ -74,6 +74,12 @@ class Leading:
         if not core.has_timer(LAG_TIMER):
             core.set_timer(LAG_TIMER, core.now.ms + core.config.lag_max_ms // 2)
 
+    def reassigned(self, state: PartitionStateInfo) -> None:
+        """The term goes on with other replicas, and so does what is under way in it."""
+        isr = self._isrs.get(state.topic_partition)
+        if isr is not None and isr.leader_epoch == state.leader_epoch:
+            isr.assign(state.replicas)
+
     def left(self, topic_partition: TopicPartition) -> None:
         self._isrs.pop(topic_partition, None)
         self._ready.pop(topic_partition, None)
@@ -198,6 +204,8 @@ class Leading:
                 settled.append((tp, meaning))
             if isinstance(outcome, MultiRefused) and meaning is Meaning.KEPT:
                 self._core.note("isr.refused", partition=str(tp), code=outcome.code.value)
+                # An ACL answers before the version does: it may be that somebody has decided anew.
+                self._in_doubt.add(tp)
         self._settle(settled)
         _require_answers(outcomes)
 
@@ -239,7 +247,9 @@ class Leading:
         for tp, meaning in settled:
             if meaning in (Meaning.DEPOSED, Meaning.UNREADABLE):
                 core.note(f"isr.{meaning.value}", partition=str(tp), leader_epoch=self._isrs[tp].leader_epoch)
-        self._changed(changed)
+        deposed = [tp for tp, meaning in settled if meaning is Meaning.DEPOSED]
+        # It is the controller's doing mostly. A state that somebody else wrote it would not know without us.
+        self._changed(changed + deposed)
         self._look([tp for tp, meaning in settled if meaning is Meaning.ADOPTED])
 
     # --- telling ----------------------------------------------------------------------------------

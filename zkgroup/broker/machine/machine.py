@@ -19,6 +19,7 @@ from zkgroup.broker.machine.events import (
     IsrsCounted,
     Led,
     Left,
+    Reassigned,
     Serving,
 )
 from zkgroup.broker.machine.following import Following
@@ -65,6 +66,8 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             case Led(state):
                 self.leading.led(state)
                 self.configuration.led(state.topic_partition.topic)
+            case Reassigned(state):
+                self.leading.reassigned(state)
             case Left(topic_partition):
                 self.leading.left(topic_partition)
             case FollowerFetched():

@@ -21,6 +21,7 @@ from zkgroup.broker.machine.events import (
     Followed,
     IsrsCounted,
     Left,
+    Reassigned,
 )
 from zkgroup.broker.metadata_cache import MetadataCache
 from zkgroup.broker.min_insync import MinInsync
@@ -29,7 +30,7 @@ from zkgroup.broker.node.fetching import Fetchers
 from zkgroup.broker.node.listener import BrokerListener
 from zkgroup.broker.node.telemetry import BrokerTelemetry
 from zkgroup.broker.node.throttling import Throttle
-from zkgroup.broker.receiver import Action, Delete, Receiver
+from zkgroup.broker.receiver import Action, Delete, Receiver, SetReplicas
 from zkgroup.broker.replica_host import ReplicaHost, ReplicaView, Role
 from zkgroup.broker.roles import followed_again, followers_seen, role_change
 from zkgroup.broker.server import BrokerServer
@@ -217,6 +218,9 @@ class Network:
 
     def acted(self, action: Action, error: int) -> None:
         """The host has done what the controller said, or could not."""
+        if isinstance(action, SetReplicas):
+            self._post(Reassigned(action.state))
+            return
         change = role_change(action, error)
         tp = change.topic_partition
         change.tell(self._min_insync)

@@ -98,6 +98,13 @@ class HostedReplicas:
 
     # --- what a leader does -----------------------------------------------------------------------
 
+    def set_replicas(
+        self, topic_partition: TopicPartition, leader_epoch: int, replicas: Collection[int]
+    ) -> None:
+        if (replica := self._replicas.get(topic_partition)) is not None:
+            with self._changing(topic_partition):
+                replica.assign(leader_epoch, replicas)
+
     def set_isr(self, topic_partition: TopicPartition, leader_epoch: int, isr: Collection[int]) -> None:
         if (replica := self._replicas.get(topic_partition)) is not None:
             with self._changing(topic_partition):

@@ -175,6 +175,11 @@ class Replica:
 
     # --- a leader ---------------------------------------------------------------------------------
 
+    def assign(self, leader_epoch: int, replicas: Collection[int]) -> None:
+        """Stays leader, with these replicas from now on."""
+        if self._term is not None and self._term.leader_epoch == leader_epoch:
+            self._term.assign(replicas)
+
     def count(self, leader_epoch: int, isr: Collection[int]) -> None:
         """Whom the high watermark waits for from now on."""
         if self._term is not None and self._term.leader_epoch == leader_epoch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,13 +17,13 @@ from zkgroup.broker.line_requests import LineRequests, follower_fetched
 from zkgroup.broker.machine import effects as ef
 from zkgroup.broker.machine.core import BrokerConfig
 from zkgroup.broker.machine.counting import count
-from zkgroup.broker.machine.events import FetchesHeld, Followed, IsrsCounted, Serving
+from zkgroup.broker.machine.events import FetchesHeld, Followed, IsrsCounted, Reassigned, Serving
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.memory_host import MemoryPlace, MemoryReplicaHost
 from zkgroup.broker.metadata_cache import MetadataCache
 from zkgroup.broker.min_insync import MinInsync
 from zkgroup.broker.node.gate import RegisteredStore
-from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver
+from zkgroup.broker.receiver import Action, BecomeFollower, BecomeLeader, Delete, Receiver, SetReplicas
 from zkgroup.broker.replica_host import ReplicaView, Role
 from zkgroup.broker.roles import followed_again, followers_seen, perform, role_change
 from zkgroup.controller.machine.requests import ControlRequest
@@ -108,15 +108,9 @@ class BrokerProcess:
         self.answers: dict[TopicPartition, tuple[FetchLinesRequest, FetchLinesResponse]] = {}
         self.asking: dict[TopicPartition, HeldFetch] = {}
         """Fetches that a leader holds, and that are not given up."""
-        self._world = world
-        self._is_kafka = is_kafka
-        config = BrokerConfig(
-            broker=broker,
-            new_cluster_id=CLUSTER_ID,
-            lag_max_ms=LAG_MAX_MS,
-            notices=NOTICES,
-            jitter=world.rng.random,
-        )
+        self._world, self._is_kafka = world, is_kafka
+        timing: dict[str, Any] = {"lag_max_ms": LAG_MAX_MS, "notices": NOTICES}
+        config = BrokerConfig(broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing)
         self.machine = BrokerMachine(config)
         if is_kafka:
             self.machine.preparing = AmongKafka(self.machine.core)
@@ -193,6 +187,9 @@ class BrokerProcess:
         return perform(self.host, self.broker, action)
 
     def _acted(self, action: Action, error: int) -> None:
+        if isinstance(action, SetReplicas):
+            self.shell.tell(Reassigned(action.state))
+            return
         change = role_change(action, error)
         tp = change.topic_partition
         self.follows.pop(tp, None)
@@ -223,7 +220,7 @@ class BrokerProcess:
 
     def _note(self, kind: str, **fields: object) -> None:
         session = self.client.session.session_id if self.client.session else 0
-        told: Mapping[str, object] = {"broker": self.broker, **fields}
+        told = {"broker": self.broker, **fields}
         self._world.recording.record(self.pid, f"broker-{self.broker}", session, kind, told)
 
     # --- the machine's orders -------------------------------------------------------------------------
